@@ -97,75 +97,73 @@ template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
     return WRAP ? wrap_(s + x) : gate * s + x;
 }
 /* The same with gates: s = gate s + x, from `begin` on; or, WRAP, without,
- * modulo 2 pi. A warp goes through its rows twice: for its last, and from what
- * it finds. */
+ * modulo 2 pi. A lane has its rows in registers, 64 columns of the warpgroup at
+ * a time: sums from the warp's first row on and the gates' products, of which
+ * the last lie in the first two of its rows for the warps behind. */
 template<int K, int SHARE, bool BACK, bool WRAP = false, class Of, class Begin>
-INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last, int col,
-                       const Lane &l)
+INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
+                       int col0, const Lane &l)
 {
-    constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
-    const bool here = (SHARE == 32 * C || l.lane * C < SHARE)
-                   && l.warp < CHUNK_WARPS;
-    const int k = col + l.lane * C;
-    const u32 first = at + 4 * k;
-    const u32 own = sum_row<K>(first, 16 * l.warp);
-    float x[C], g[C], top[C], s[C] = { 0 }, before[C];
-    UNROLL for (int e = 0; e < C; e++) {
-        before[e] = here ? before_at(begin, k + e) : 0.f;
-        before[e] = WRAP ? wrap_(before[e]) : before[e];
-    }
-    if (here) {
-        UNROLL for (int n = 0; n < 16; n++) {
-            const int m = BACK ? 15 - n : n;
-            gates_at(g, gates, 16 * l.warp + m, k);
-            load_sums<C>(x, sum_row<K>(own, m));
-            UNROLL for (int e = 0; e < C; e++) {
-                x[e] = WRAP ? wrap_(x[e]) : x[e];
-                s[e] = gone_on<WRAP>(g[e], s[e], x[e]);
-                if (m == 0)
-                    top[e] = x[e];
-            }
-            if (WRAP)
-                store_sums<C>(sum_row<K>(own, m), x);
-        }
-        store_sums<C>(own, s);
-        UNROLL for (int i = 1; i <= RANKS; i++)
-            if (!BACK && l.warp == 0)
-                store_sums<C>(sum_row<K>(first, -i), before);
-    }
-    warpgroup_sync();
-    UNROLL for (int i = 0; i < CHUNK_WARPS; i++) {
-        const int w = BACK ? CHUNK_WARPS - 1 - i : i;
-        if (here && (BACK ? w > l.warp : w < l.warp)) {
-            float through[C];
+    constexpr int PIECE = SHARE > 64 ? 64 : SHARE, C = PIECE > 32 ? 2 : 1;
+    NO_UNROLL for (int col = col0; col < col0 + SHARE; col += PIECE) {
+        const int k = col + l.lane * C;
+        const bool here = ((SHARE % PIECE == 0 && PIECE == 32 * C)
+                        || (l.lane * C < PIECE && k < col0 + SHARE))
+                       && l.warp < CHUNK_WARPS;
+        const u32 first = at + 4 * k, own = sum_row<K>(first, 16 * l.warp);
+        float x[16][C], g[16][C], before[C];
+        if (here) {
             UNROLL for (int e = 0; e < C; e++)
-                through[e] = 1.f;
+                before[e] = before_at(begin, k + e);
             UNROLL for (int n = 0; n < 16; n++) {
-                gates_at(g, gates, 16 * w + n, k);
-                UNROLL for (int e = 0; e < C; e++)
-                    through[e] *= g[e];
+                if (!WRAP)
+                    gates_at(g[n], gates, 16 * l.warp + n, k);
+                load_sums<C>(x[n], sum_row<K>(own, n));
+                UNROLL for (int e = 0; e < C && WRAP; e++)
+                    x[n][e] = wrap_(x[n][e]);
             }
-            load_sums<C>(x, sum_row<K>(first, 16 * w));
-            UNROLL for (int e = 0; e < C; e++)
-                before[e] = gone_on<WRAP>(through[e], before[e], x[e]);
+            UNROLL for (int n = 1; n < 16; n++) {
+                const int m = BACK ? 15 - n : n, b = BACK ? m + 1 : m - 1;
+                UNROLL for (int e = 0; e < C; e++) {
+                    x[m][e] = gone_on<WRAP>(g[m][e], x[b][e], x[m][e]);
+                    g[m][e] *= g[b][e];
+                }
+            }
+            store_sums<C>(own, x[BACK ? 0 : 15]);
+            if (!WRAP)
+                store_sums<C>(sum_row<K>(own, 1), g[BACK ? 0 : 15]);
+            UNROLL for (int e = 0; e < C && WRAP; e++)
+                before[e] = wrap_(before[e]);
+            UNROLL for (int i = 1; i <= RANKS; i++)
+                if (!BACK && l.warp == 0)
+                    store_sums<C>(sum_row<K>(first, -i), before);
+        }
+        warpgroup_sync();
+        UNROLL for (int i = 0; i < CHUNK_WARPS; i++) {
+            const int w = BACK ? CHUNK_WARPS - 1 - i : i;
+            if (here && (BACK ? w > l.warp : w < l.warp)) {
+                float sum[C], through[C];
+                load_sums<C>(sum, sum_row<K>(first, 16 * w));
+                if (!WRAP)
+                    load_sums<C>(through, sum_row<K>(first, 16 * w + 1));
+                UNROLL for (int e = 0; e < C; e++)
+                    before[e] = gone_on<WRAP>(through[e], before[e], sum[e]);
+            }
+        }
+        warpgroup_sync();
+        if (here) {
+            UNROLL for (int n = 0; n < 16; n++) {
+                UNROLL for (int e = 0; e < C; e++)
+                    x[n][e] = gone_on<WRAP>(g[n][e], before[e], x[n][e]);
+                store_sums<C>(sum_row<K>(own, n), x[n]);
+            }
+            if (last && !BACK && l.warp == CHUNK_WARPS - 1)
+                store_sums<C>(last + 4 * k, x[15]);
+            const float zero[C] = { 0 };
+            if (l.warp == CHUNK_WARPS - 1)
+                store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
         }
     }
-    warpgroup_sync();
-    if (!here)
-        return;
-    UNROLL for (int n = 0; n < 16; n++) {
-        const int m = BACK ? 15 - n : n;
-        gates_at(g, gates, 16 * l.warp + m, k);
-        load_sums<C>(x, sum_row<K>(own, m));
-        UNROLL for (int e = 0; e < C; e++)
-            before[e] = gone_on<WRAP>(g[e], before[e], m == 0 ? top[e] : x[e]);
-        store_sums<C>(sum_row<K>(own, m), before);
-    }
-    if (last && !BACK && l.warp == CHUNK_WARPS - 1)
-        store_sums<C>(last + 4 * k, before);
-    const float zero[C] = { 0 };
-    if (l.warp == CHUNK_WARPS - 1)
-        store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
 }
 
 /* ---- products ---- */

@@ -227,21 +227,24 @@ void put_lane(Print *p, const KInst *k)
         }
 }
 
-static void put_found_vector(Print *p, const KInst *k, Ref r, int share)
+/* `more`: of the name. */
+static void put_found_vector(Print *p, const KInst *k, Ref r, int share,
+                             const char *more)
 {
     unsigned u = (unsigned)r;
     const char *inside = k->nrow % TILE_ROWS == 0 ? NULL : ctx_format(p->c,
         "l.row + h / 2 * 64 + h %% 2 * 8 < %d ? ", (int)k->nrow);
     if (node_of(p, r)->axes & AXIS(k->row))
-        buf_printf(p->b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d; h++)\n"
-                   "r%u[h] = %s%s%s;\n", u, rows_held(k), rows_held(k), u,
-                   inside ? inside : "",
+        buf_printf(p->b, "float r%u%s[%d];\nUNROLL for (int h = 0; h < %d;"
+                   " h++)\nr%u%s[h] = %s%s%s;\n", u, more, rows_held(k),
+                   rows_held(k), u, more, inside ? inside : "",
                    vector_text(p, r, ctx_format(p->c, "%s + l.row +"
                    " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))),
                    inside ? " : 0.f" : "");
     else
-        buf_printf(p->b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
-                   "c%u[e] = %s;\n", u, share / 4, share / 4, u,
+        buf_printf(p->b, "float c%u%s[%d];\nUNROLL for (int e = 0; e < %d;"
+                   " e++)\nc%u%s[e] = %s;\n", u, more, share / 4, share / 4,
+                   u, more,
                    vector_text(p, r, ctx_format(p->c, "%s + col0(%d) +"
                    " e / 2 * 8 + l.col + e %% 2", sliced_index(p, k->col, 0),
                    share)));
@@ -262,6 +265,14 @@ static bool has_fragments(const Print *p, const KInst *k)
     return any;
 }
 
+static bool multiplies(const Print *p)
+{
+    bool any = false;
+    for (int i = 0; i < p->s->ninsts; i++)
+        any |= p->s->inst[i].op == K_PRODUCT || p->s->inst[i].op == K_DECAYED;
+    return any;
+}
+
 /* The instruction before which a program's matrices are asked for: those from
  * there on are no program that holds fragments. */
 static const KInst *asked_before(const Print *p, const KInst *k)
@@ -272,7 +283,8 @@ static const KInst *asked_before(const Print *p, const KInst *k)
             continue;
         bool light = i->op == K_MAP && !has_fragments(p, i);
         if (!light && i->op != K_PRODUCT && i->op != K_SETTLE
-            && i->op != K_SYNC && i->op != K_CLEAR && i->op != K_SCAN)
+            && i->op != K_SYNC && i->op != K_CLEAR && i->op != K_SCAN
+            && (i->op != K_ACROSS || multiplies(p)))
             break;
         at = i;
     }
@@ -291,15 +303,72 @@ static void put_raw(Print *p, const KInst *k, const KValue *v)
                sliced_index(p, v->col, 0), share);
 }
 
+/* What kernels before have kept in float32, where there are registers for it:
+ * in a kernel without products. */
+static bool is_kept_early(const Print *p, const KInst *k, const KValue *v)
+{
+    return v->layout == LAY_GLOBAL && !k->parts && k->row == AX_I
+        && node_of(p, v->node)->op != OP_input
+        && !is_found_of_state(p, k, v)
+        && !schedule_computes(p->s, loaded_node(p->s->g, v->node))
+        && !multiplies(p);
+}
+
+static bool is_vector_of(const Node *n)
+{
+    return !(n->axes & (n->axes - 1));
+}
+
+/* A matrix that kernels keep in float32, or a vector of a state's. */
+static void put_kept(Print *p, const KInst *k, const KValue *v,
+                     const char *more)
+{
+    int share = map_share(p, k);
+    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * share / 2;
+    unsigned u = (unsigned)v->node;
+    if (is_vector_of(node_of(p, v->node)))
+        put_found_vector(p, k, v->node, share, more);
+    else
+        buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
+                   " col0(%d), x, l);\n", u, more, regs,
+                   full_extent(p, v->col),
+                   node_of(p, v->node)->op == OP_delay, u, more,
+                   kept_place(p, loaded_node(p->s->g, v->node)),
+                   sliced_index(p, v->col, 0), share);
+}
+
+static const char *early_name(const Print *p, const KInst *k)
+{
+    return ctx_format(p->c, "_%d", (int)(k - p->s->inst));
+}
+
+/* By the name that it has in the program. */
+static void put_kept_again(Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = node_of(p, v->node);
+    int share = map_share(p, k);
+    bool rows = n->axes & AXIS(k->row), vector = is_vector_of(n);
+    int regs = !vector ? (k->nrow + TILE_ROWS - 1) / TILE_ROWS * share / 2
+             : rows ? rows_held(k) : share / 4;
+    char kind = vector ? rows ? 'r' : 'c' : 'g';
+    buf_printf(p->b, "const float (&%c%u)[%d] = %c%u%s;\n", kind,
+               (unsigned)v->node, regs, kind, (unsigned)v->node,
+               early_name(p, k));
+}
+
 void put_found_early(Print *p, const KInst *from)
 {
     for (const KInst *k = from; k < p->s->inst + p->s->ninsts; k++) {
         if (k->role != from->role || k->op != K_MAP
             || asked_before(p, k) != from)
             continue;
-        for (int i = 0; i < k->nin; i++)
-            if (is_found_raw(p, k, value_at(p, k->in[i])))
-                put_raw(p, k, value_at(p, k->in[i]));
+        for (int i = 0; i < k->nin; i++) {
+            const KValue *v = value_at(p, k->in[i]);
+            if (is_found_raw(p, k, v))
+                put_raw(p, k, v);
+            else if (is_kept_early(p, k, v))
+                put_kept(p, k, v, early_name(p, k));
+        }
     }
 }
 
@@ -320,14 +389,12 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         else if (is_found_raw(p, k, v))
             buf_printf(p->b, "const u32 (&q%u)[%d] = %s;\n", u, regs / 2,
                        raw_name(p, k, v));
-        else if (!n->axes || !(n->axes & (n->axes - 1)))
-            put_found_vector(p, k, v->node, share);
+        else if (is_kept_early(p, k, v))
+            put_kept_again(p, k, v);
+        else if (is_vector_of(n))
+            put_found_vector(p, k, v->node, share, "");
         else if (n->op != OP_input)
-            buf_printf(p->b, "float g%u[%d];\nload_kept<%d, %d>(g%u, %s + %s +"
-                       " col0(%d), x, l);\n", u, regs,
-                       full_extent(p, v->col), n->op == OP_delay, u,
-                       kept_place(p, loaded_node(p->s->g, v->node)),
-                       sliced_index(p, v->col, 0), share);
+            put_kept(p, k, v, "");
         else
             buf_printf(p->b, "float g%u[%d];\nload_matrix<%s%s>(g%u,"
                        " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,

@@ -72,8 +72,8 @@ INLINE u32 parity(u32 pos, u32 depth) { return pos / depth & 1; }
 /* The warps of a role of matrices meet. */
 template<int WARPGROUPS> INLINE void matrix_sync()
 {
-    if (WARPGROUPS == 2)
-        joint_sync();
+    if (WARPGROUPS > 1)
+        asm volatile("bar.sync 7, %0;" :: "n"(128 * WARPGROUPS) : "memory");
     else
         warpgroup_sync();
 }

@@ -51,6 +51,11 @@ typedef struct Cut {
     StateSet early;                     /* which a walk before has */
 } Cut;
 
+static uint8_t *new_set(const Cut *u)
+{
+    return ctx_alloc(u->p->g->ctx, u->p->g->len);
+}
+
 static bool walks_back(const Plan *p)
 {
     for (int i = 0; i < p->nkernels; i++)
@@ -148,6 +153,10 @@ static void find_needs(Cut *u)
 {
     const Graph *g = u->p->g;
 
+    u->dear = new_set(u);
+    u->feeds = new_set(u);
+    u->scanned = new_set(u);
+    u->delayed = new_set(u);
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         u->dear[r] = u->has[r] && (node_is_product(g, n)
@@ -274,11 +283,6 @@ static void mark_left(Cut *u, Ref r)
         mark_late(u, r);
     else
         mark_rest(u, r);
-}
-
-static uint8_t *new_set(const Cut *u)
-{
-    return ctx_alloc(u->p->g->ctx, u->p->g->len);
 }
 
 /* What each chunk adds to such a state: what is left of it element by element,
@@ -574,7 +578,8 @@ static void add_early(Plan *to, Cut *u)
         add_kernel(to, u, u->k->kind, walk);
 }
 
-/* A walk forward is left whole, but for the scores that it needs. */
+/* A walk forward is left whole, but for the scores that it needs, and for
+ * factors that are made of scans for those, as for its own products. */
 static bool cut_forward(Plan *to, Cut *u, bool solved)
 {
     const Graph *g = u->p->g;
@@ -585,9 +590,13 @@ static bool cut_forward(Plan *to, Cut *u, bool solved)
         u->early = 0;
         return false;
     }
+    find_needs(u);                      /* early states are no more carried */
+    find_factors(u);
     add_early(to, u);
     find_ahead(u, u->has, false);
     add_kernel(to, u, K_TOKEN, u->ahead);
+    for (Ref r = 1; r < g->len; r++)
+        u->found[r] |= u->ahead[r] && u->factor[r];
     mark_parts(u, false, false);
     for (Ref r = 1; r < g->len; r++)
         walk[r] = u->scan[r] | u->rest[r] | u->sums[r];
@@ -608,12 +617,8 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
 
     u.has = new_set(&u);
     u.after = new_set(&u);
-    u.dear = new_set(&u);
-    u.feeds = new_set(&u);
-    u.scanned = new_set(&u);
     u.found = memcpy(new_set(&u), found, g->len);
     u.factor = new_set(&u);
-    u.delayed = new_set(&u);
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     find_needs(&u);

@@ -35,19 +35,51 @@ static void find_space(Select *x, Ref r)
     }
 }
 
-/* Element by element of what is found in memory, or cheap: better computed
- * twice than held in registers. Scores are few, and their masks dear. */
+static bool has_products(const Select *x)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (x->kind[r] == PRODUCT)
+            return true;
+    return false;
+}
+
+static bool is_exponential(int op)
+{
+    return op == OP_exp || op == OP_log || op == OP_tanh;
+}
+
+/* Element by element of what is found in memory, or cheap. Scores are few, and
+ * their masks dear. */
+static bool may_be_again(const Select *x, Ref r)
+{
+    bool may = x->kind[r] == ELEMENT && x->col[r] != AX_J;
+    for (int i = 0; i < 4; i++) {
+        Ref a = shown_node(x->g, x->g->n[r].a[i]);
+        may &= x->again[a] || x->kind[a] < PRODUCT || lies_as_sums(x, a)
+            || is_summed(x, a);
+    }
+    return may;
+}
+
+/* Better computed twice than held in registers. A kernel without products has
+ * enough of them for exponentials that no other one is made of. */
 static void find_again(Select *x)
 {
-    for (Ref r = 1; r < x->g->len; r++) {
-        const Node *n = &x->g->n[r];
-        x->again[r] = x->kind[r] == ELEMENT && x->col[r] != AX_J;
+    const Graph *g = x->g;
+    bool holds = !has_products(x) && !x->s->narrow;
+    bool *within = ctx_alloc(x->c, g->len * sizeof *within);
+
+    for (Ref r = 1; r < g->len; r++)
+        x->again[r] = may_be_again(x, r);
+    for (Ref r = (Ref)g->len - 1; r > 0 && holds; r--)
         for (int i = 0; i < 4; i++) {
-            Ref a = shown_node(x->g, n->a[i]);
-            x->again[r] &= x->again[a] || x->kind[a] < PRODUCT
-                        || lies_as_sums(x, a) || is_summed(x, a);
+            Ref a = shown_node(g, g->n[r].a[i]);
+            within[a] |= x->again[r]
+                      && (within[r] || is_exponential(g->n[r].op));
         }
-    }
+    for (Ref r = 1; r < g->len; r++)
+        x->again[r] = may_be_again(x, r)
+                   && !(holds && is_exponential(g->n[r].op) && !within[r]);
 }
 
 /* Whether programs are all that reads it, and compute it themselves. */
@@ -258,11 +290,6 @@ static bool is_of_memory(const Select *x, Ref r)
     return true;
 }
 
-static bool is_exponential(int op)
-{
-    return op == OP_exp || op == OP_log || op == OP_tanh;
-}
-
 /* The programs that take s: sines of it, which are angles; or itself, an
  * exponential, if what they are made of lies in memory. */
 static uint8_t *find_takers(const Select *x, Ref s)
@@ -293,14 +320,6 @@ static void join_with(Select *x, Ref first, Ref r, bool groups)
     if (!groups && x->level[r] > x->level[first]
         && x->late[r] <= x->level[first])
         x->level[r] = x->level[first];
-}
-
-static bool has_products(const Select *x)
-{
-    for (Ref r = 1; r < x->g->len; r++)
-        if (x->kind[r] == PRODUCT)
-            return true;
-    return false;
 }
 
 /* Programs that take sines of the same angles, or, in a kernel without

@@ -142,10 +142,9 @@ static Cycles cycles_of(const Node *n)
     case OP_solve:
         return (Cycles){ 0, 56.7 };
     case OP_exp: case OP_log: case OP_tanh: case OP_sigmoid:
-    case OP_softplus: case OP_dmask: case OP_div:
+    case OP_softplus: case OP_dmask: case OP_div: case OP_sin: case OP_cos:
         return (Cycles){ hard, 0 };
-    case OP_dot: case OP_col: case OP_row: case OP_relabel: case OP_sin:
-    case OP_cos: case OP_sum:
+    case OP_dot: case OP_col: case OP_row: case OP_relabel: case OP_sum:
         return (Cycles){ 0, 0 };
     default:
         return (Cycles){ node_is_leaf(n) ? 0 : simple, 0 };

@@ -95,6 +95,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             s->why = "nothing that no carried state goes into";
             return s;
         }
+        if (s->groups > 2 && s->resident > 1) {
+            s->why = "one block of four warpgroups is as many as two";
+            return s;
+        }
         s->large = true;
         if (!schedule_buffers(s))
             continue;

@@ -147,7 +147,7 @@ typedef enum KRole { KR_LOAD, KR_STORE, KR_VECTOR, KR_VECTOR2, KR_MATRIX,
                      KR_AHEAD, NKROLES } KRole;
 extern const char *const krole_name[NKROLES];
 
-enum { MOST_USES = 48, MOST_BUFFERS = 32 };
+enum { MOST_USES = 48, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4 };
 
 /* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
  * says of each that its tile has the contracted axis along its rows. It is
@@ -197,8 +197,9 @@ typedef struct Schedule {
     DType tile;
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int resident;                       /* blocks on a multiprocessor */
-    int groups, ahead;                  /* warpgroups of the matrix role; of the
-                                           one ahead of it, 1 or none */
+    int groups, ahead;                  /* warpgroups of the matrix role, 1, 2
+                                           or MOST_WARPGROUPS; of the one ahead
+                                           of it, 1 or none */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another

@@ -807,16 +807,21 @@ static bool select_level(Select *x, int level)
 }
 
 /* Warpgroups of the matrix role: two where every fragment can be dealt, none
- * where there is none. */
+ * where there is none. Four where nothing is multiplied: they hide each other's
+ * waits. */
 static int find_groups_of_warps(const Select *x)
 {
-    bool any = false;
+    enum { EACH = 32 };                 /* columns */
+    bool any = false, multiplies = false, many = true;
     for (Ref r = 1; r < x->g->len; r++) {
         any |= in_matrix_role(x, r) || is_made_across(x, r);
+        multiplies |= x->kind[r] == PRODUCT || x->kind[r] == CARRIED;
         if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
             return 1;
+        many &= !in_matrix_role(x, r) || x->row[r] == x->col[r]
+             || extent(x, x->col[r]) % (MOST_WARPGROUPS * EACH) == 0;
     }
-    return any ? 2 : 0;
+    return !any ? 0 : multiplies || !many ? 2 : MOST_WARPGROUPS;
 }
 
 /* Inputs: a kernel's nodes, classified. Requires sizes. Leaves values without

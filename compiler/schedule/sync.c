@@ -114,9 +114,51 @@ static void order_role(Schedule *s, int role)
         }
 }
 
+/* ---- loads ---- */
+
+/* When the place of what is loaded is free, in instructions from the item's
+ * beginning on: behind the last that reads what lay there before, in this item
+ * or one before it. */
+static int free_from(const Schedule *s, const KInst *load)
+{
+    const KValue *v = &s->value[load->out[0]];
+    const KBuffer *b = &s->buffer[v->buffer];
+    int before = v->turn ? v->turn - 1 : b->uses - 1, last = 0;
+
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role != load->role
+            && takes_turn(s, s->inst[i].in, s->inst[i].nin, v->buffer, before))
+            last = i;
+    return v->turn ? last : last - b->depth * s->ninsts;
+}
+
+/* The role that loads waits for one place after the other: those that are free
+ * first come first, so that what comes late holds up no other. A walk's come as
+ * they are read, which was not slower. */
+static void order_loads(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts && s->kind == K_TOKEN; i++) {
+        if (s->inst[i].op != K_LOAD)
+            continue;
+        int least = i;
+        for (int j = i + 1; j < s->ninsts; j++)
+            if (s->inst[j].op == K_LOAD
+                && free_from(s, &s->inst[j]) < free_from(s, &s->inst[least]))
+                least = j;
+        KInst first = s->inst[least];
+        for (int j = least, to = least; j-- > i;)
+            if (s->inst[j].op == K_LOAD) {
+                s->inst[to] = s->inst[j];
+                to = j;
+            }
+        s->inst[i] = first;
+    }
+}
+
 /* Requires buffers; breaks nothing. */
 void schedule_sync(Schedule *s)
 {
+    order_loads(s);
     order_role(s, KR_MATRIX);
     order_role(s, KR_AHEAD);
     for (int b = 0; b < s->nbuffers; b++) {

@@ -201,7 +201,7 @@ static void read_head(Read *x)
     must(x, "resident");
     s->resident = number(x, 1, 4);
     must(x, "groups");
-    s->groups = number(x, 0, 2);
+    s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
         s->ahead = number(x, 1, 1);
     must(x, "regs");

@@ -7,7 +7,7 @@
  *   scheduled at K V [NAME]     the same of one size
  *   scheduled compile NAME K V [CHUNK [LIKE [DIR]]]
  *                               their kernels by NVRTC: registers, spills;
- *                               the texts to that folder
+ *                               the texts and the cubins to that folder
  *   scheduled on ARCH ...       any of these for an architecture: 80, 89, 100
  */
 #include "kinds.h"
@@ -132,6 +132,12 @@ static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
     }
     const Cubin *cubin = nvrtc_compile(c, t->nvrtc, b.s,
                                        k->schedule->target->name);
+    f = t->to ? fopen(ctx_format(c, "%s/%s.cubin", t->to, k->name), "wb")
+              : NULL;
+    if (f) {
+        fwrite(cubin->bytes, 1, cubin->size, f);
+        fclose(f);
+    }
     PtxasInfo i = cubin->info;
     printf("%-16s %3d registers, %d spilled, %d stack; %d instructions, %d"
            " estimated\n", k->name, i.registers, i.spill_stores, i.stack,

@@ -716,6 +716,70 @@ static int count_parts(Ctx *c, Test *t)
     return n;
 }
 
+/* The last instruction that reads what lies in the buffer before the load. */
+static int read_last(const Schedule *s, const KInst *load)
+{
+    const KValue *to = &s->value[load->out[0]];
+    int turn = (to->turn ? to->turn : s->buffer[to->buffer].uses) - 1, last = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++) {
+            const KValue *v = &s->value[s->inst[i].in[j]];
+            if (v->buffer == to->buffer && v->turn == turn)
+                last = i;
+        }
+    return last;
+}
+
+/* No load waits behind one for a place that is free later: in the item before,
+ * or, of the next that goes through a place, in this one. */
+static bool loads_in_order(const Schedule *s)
+{
+    const KInst *before = NULL;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_LOAD)
+            continue;
+        const KValue *v = &s->value[k->out[0]];
+        const KValue *u = before ? &s->value[before->out[0]] : v;
+        bool same = !v->turn == !u->turn
+                 && s->buffer[v->buffer].depth == s->buffer[u->buffer].depth;
+        if (before && ((u->turn && !v->turn)
+                       || (same && read_last(s, before) > read_last(s, k))))
+            return false;
+        before = k;
+    }
+    return true;
+}
+
+/* Each exponential by one program, in a kernel without products. */
+static bool exponentials_once(const Schedule *s)
+{
+    for (Ref r = 1; r < s->g->len; r++) {
+        int n = 0;
+        for (int i = 0; i < s->ninsts; i++)
+            for (int j = 0; j < s->inst[i].nnodes; j++)
+                n += s->inst[i].op == K_MAP && s->inst[i].node[j] == r
+                  && (s->g->n[r].op == OP_exp || s->g->n[r].op == OP_log);
+        if (n > 1)
+            return false;
+    }
+    return true;
+}
+
+/* Of the plan's kernels without products: those of four warpgroups. */
+static int count_wide(Ctx *c, Test *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->plan->nkernels; i++) {
+        Schedule *s = schedule_of(c, t, i, true);
+        if (s->why || find(s, K_PRODUCT, 0) || find(s, K_DECAYED, 0))
+            continue;
+        n += s->groups == MOST_WARPGROUPS && s->resident == 1;
+        expect(exponentials_once(s), "exponentials of two programs", NULL);
+    }
+    return n;
+}
+
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
@@ -727,6 +791,8 @@ static void run(Ctx *c, void *ud)
         if (s->why)
             continue;
         expect(lives_long_enough(s), t.plan->kernel[i].name, "lives");
+        expect(s->kind != K_TOKEN || loads_in_order(s),
+               t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
         Schedule *again = schedule_parse(c, t.plan, target_of(c, 90, 64), a.s);
@@ -738,6 +804,8 @@ static void run(Ctx *c, void *ud)
             check_spoiled(c, t.plan, a.s, k->spoiled);
     }
     expect(!k->parts || count_parts(c, &t), "programs in parts", NULL);
+    expect(count_wide(c, &t) > 0 || k->spoiled != vectors,
+           "four warpgroups", NULL);
     expect(scheduled >= (k->alone ? 1 : 4), "walks, and two over all chunks",
            NULL);
     const Schedule *as_itself = schedule_of(c, &t, t.plan->nkernels - 1, false);

@@ -357,17 +357,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -1140,68 +1140,68 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 227528, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 227520, to = base + 0;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 227544, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 227536, to = base + 16384;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 227560, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 227552, to = base + 49152;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 227576, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 227568, to = base + 65536;
-                    arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[3], full, 64, 0, 0, (int)x.at);
-                }
                 wait(base + 227608, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 227600, to = base + 98304;
                     arrive_expecting(full, 8192);
-                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                 }
                 wait(base + 227624, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 227616, to = base + 106496;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[5], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[5], full, 64, x.row, head, x.where.b);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
                 wait(base + 227672, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 227664, to = base + 122880;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
-                    load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 227528, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227520, to = base + 0;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 227544, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227536, to = base + 16384;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
                 }
                 wait(base + 227688, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 227680, to = base + 139264;
                     arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 227560, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227552, to = base + 49152;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 227576, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 227568, to = base + 65536;
+                    arrive_expecting(full, 16384);
                     load_tile(to + 0, &a.map[7], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[7], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[7], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[7], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[7], full, 64, 0, 0, (int)x.at);
                 }
             }
             if (warp == 1) {

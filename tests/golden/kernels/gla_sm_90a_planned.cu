@@ -728,38 +728,38 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 218168, parity(it, 1) ^ 1);
+                wait(base + 218184, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 218160, to = base + 16384;
+                    const u32 full = base + 218176, to = base + 32768;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 218184, parity(it, 1) ^ 1);
+                wait(base + 218200, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 218176, to = base + 32768;
+                    const u32 full = base + 218192, to = base + 49152;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 218200, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 218192, to = base + 49152;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
-                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
-                }
                 wait(base + 218216, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 218208, to = base + 65536;
                     arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[3], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[3], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[3], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 218168, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 218160, to = base + 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
                 }
                 wait(base + 218232, parity(it, 1) ^ 1);
                 {

@@ -250,9 +250,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 222800 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 222864 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 222784 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 222848 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
@@ -266,22 +266,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 222864 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 222848 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
-                }
                 wait(base + 222896 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
                     const u32 full = base + 222880 + it % 2 * 8, to = base + 98304 + it % 2 * 32768;
                     arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[3], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[3], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[3], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 222800 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 222784 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
             }
             if (warp == 1) {

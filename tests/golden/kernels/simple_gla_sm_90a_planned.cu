@@ -240,17 +240,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
@@ -670,17 +670,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 220912 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220944 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 220896 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 220928 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 220944 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220912 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 220928 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                    const u32 full = base + 220896 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);

@@ -145,7 +145,8 @@ static bool sums_any(const Graph *g, const CudaOptions *o)
 typedef struct Making {
     Builds *all;
     Build *b;
-    const Build *rest;                  /* of one that saves: the way back */
+    const Build *rest;                  /* of one that saves: the way back; of
+                                           walks' ends: the plan's own */
     const CudaOptions *next;            /* of the way back: the one that saves,
                                            if it is to follow */
 } Making;
@@ -153,8 +154,12 @@ typedef struct Making {
 static const char *check_build(Ctx *c, void *ud)
 {
     Making *k = ud;
-    return build_verify(c, k->all->gpu, k->rest ? k->rest : k->b,
-                        k->rest ? k->b : NULL, k->all->plan);
+    Verify of = { .b = k->rest ? k->rest : k->b };
+    if (k->b->o.ends)
+        of.ends = k->b;
+    else if (k->rest)
+        of.forward = k->b;
+    return build_verify(c, k->all->gpu, &of, k->all->plan);
 }
 
 static void compile(Ctx *c, void *ud)
@@ -331,6 +336,16 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     if (b->m && b->m->chunk != all->plan->g->chunk)
         o->rows = 0;                    /* goes forward by itself */
     return b;
+}
+
+const Build *build_ends(Ctx *c, Builds *all, const Build *b)
+{
+    CudaOptions o = b->o;
+    if (!b->m || !o.scheduled || !plan_is_joint(all->plan))
+        return NULL;
+    o.ends = true;
+    const Build *ends = find_build(c, all, &o, false, b, NULL);
+    return ends->m ? ends : NULL;
 }
 
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,

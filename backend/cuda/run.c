@@ -345,7 +345,7 @@ static void add_launches(Ctx *c, Making *k, const Build *b, int from, int to)
         const CudaKernel *kernel = &b->m->kernel[i];
         if (kernel->of < from || (to && kernel->of >= to))
             continue;
-        segments_back(c, k->s, t, b, i);
+        segments_before(c, k->s, t, b, i);
         t->launch[t->n++] = launch_new(c, t->d, b->f[i], b->m, kernel,
                                        k->p->builds.plan, &k->s->call, t->seq,
                                        t->workspace);
@@ -365,7 +365,6 @@ static void make_launches(Ctx *c, void *ud)
     place_all(c, k, call);
     t->launch = k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
     segments_place(k->s, t);
-    segments_forward(c, k->s, t);
     if (forward)
         add_launches(c, k, forward, from, call->to);
     add_launches(c, k, b, forward ? split : from, call->to);

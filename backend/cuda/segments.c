@@ -183,13 +183,14 @@ static bool goes_back(const Segments *s)
         && (!s->whole->to || s->whole->to > s->p->split);
 }
 
-/* Of the plan of ends: the same inputs, but none of the way back. */
+/* For ends of the way forward: the same inputs, but none of the way back. */
 static Call ends_call(const Segments *s)
 {
     const Graph *g = s->p->g;
     Call call = s->call;
     call.from = call.to = 0;
-    call.kept = NULL;
+    if (s->ends)
+        call.kept = NULL;               /* its own are in the workspace */
     memset(call.out, 0, sizeof call.out);
     for (int i = 0; i < g->nin; i++)
         if (s->cut->adjoint >= 0 && input_is_adjoint(&g->in[i]))
@@ -227,17 +228,35 @@ static CudaKernel carry_kernel(int rows)
                          .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
 }
 
-typedef struct Compiling { Segments *s; Gpu *gpu; } Compiling;
+static bool walks_state(const CudaKernel *k, int state)
+{
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_STATE && k->tensor[i].index == state)
+            return true;
+    return false;
+}
+
+/* The kernel among `walks` that has the state; NULL: none does. */
+static const CudaKernel *ends_walk(const Segments *s, int state)
+{
+    const CudaModule *m = s->walks ? s->walks->m : NULL;
+    for (int i = 0; m && i < m->nkernels; i++)
+        if (walks_state(&m->kernel[i], state))
+            return &m->kernel[i];
+    return NULL;
+}
+
+typedef struct Compiling { Segments *s; Builds *all; } Compiling;
 
 static void compile(Ctx *c, void *ud)
 {
     Compiling *k = ud;
     Cutting *cut = k->s->cut;
     const Build *forward;
-    const Driver *d = gpu_enter(c, k->gpu);
+    const Driver *d = gpu_enter(c, k->all->gpu);
     Call call = ends_call(k->s);
     if (!cut->module) {
-        Module *m = cut->module = build_module(c, k->gpu, source);
+        Module *m = cut->module = build_module(c, k->all->gpu, source);
         cut->begin = module_function(c, d, m, begin_kernel.name, 0);
         cut->end = module_function(c, d, m, end_kernel.name, 0);
         cut->unit = module_function(c, d, m, unit_kernel.name, 0);
@@ -245,8 +264,11 @@ static void compile(Ctx *c, void *ud)
         cut->carry = module_function(c, d, m, cut->carrying.name,
                                      cut->carrying.shared);
     }
-    cut->ends.gpu = k->gpu;
-    k->s->ends = build_for(c, &cut->ends, &call, &forward);
+    cut->ends.gpu = k->all->gpu;
+    k->s->walks = build_ends(c, k->all, build_for(c, k->all, &k->s->call,
+                                                  &forward));
+    if (!ends_walk(k->s, k->s->cut->t.state))
+        k->s->ends = build_for(c, &cut->ends, &call, &forward);
 }
 
 /* Sums over tokens, as of constants' gradients: all segments add to one. A sum
@@ -270,7 +292,7 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
     const Plan *p = all->plan;
     Gpu *g = all->gpu;
     Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
-    Compiling k = { &s, g };
+    Compiling k = { &s, all };
     int chunk = p->g->chunk;
     if (cut->why || !call->seq)
         return s;
@@ -348,6 +370,8 @@ int64_t segments_bytes(const Segments *s)
     if (s->n == 1)
         return 0;
     Call call = ends_call(s);
+    if (!s->ends)
+        return places_of(s).end;
     return places_of(s).end
          + aligned(cuda_workspace(s->ends->m, s->cut->ends.plan, &call));
 }
@@ -356,7 +380,8 @@ int segments_launches(const Segments *s, int kernels)
 {
     enum { OWN = 5, BEFORE = 3 };       /* of the way forward, with both ends;
                                            before a walk back */
-    return s->n == 1 ? 0 : OWN + 2 * s->ends->m->nkernels + BEFORE * kernels;
+    int each = s->ends ? s->ends->m->nkernels : 1;
+    return s->n == 1 ? 0 : OWN + 2 * each + BEFORE * kernels;
 }
 
 static void *pointer(DevicePtr at, int64_t offset)
@@ -457,8 +482,21 @@ static void add_carry(const Segments *s, Steps *to, bool back)
              a.nseq * a.heads * blocks, &a);
 }
 
+static void add_walk(Ctx *c, const Segments *s, Steps *to, int state,
+                     const Call *call)
+{
+    const CudaKernel *k = ends_walk(s, state);
+    const Build *b = s->walks;
+    to->launch[to->n++] = launch_new(c, to->d, b->f[k - b->m->kernel], b->m, k,
+                                     s->p, call, to->seq, to->workspace);
+}
+
 static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call)
 {
+    if (!s->ends) {
+        add_walk(c, s, to, s->cut->t.state, call);
+        return;
+    }
     const CudaModule *m = s->ends->m;
     DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
     for (int i = 0; i < m->nkernels; i++)
@@ -486,11 +524,9 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     add_ends(c, s, to, &call);
 }
 
-void segments_forward(Ctx *c, const Segments *s, Steps *to)
+static void add_forward(Ctx *c, const Segments *s, Steps *to)
 {
     Call call = ends_call(s);
-    if (s->n == 1 || !goes_forward(s))
-        return;
     add_transitions(c, s, to);
     add_begin(s, to, false, &call);
     add_ends(c, s, to, &call);
@@ -515,24 +551,35 @@ void segments_after(const Segments *s, Steps *to)
         add_end(s, to, true);
 }
 
-static bool walks_adjoint(const Segments *s, const CudaKernel *k)
+/* By its own walk, where there is one; or by the kernel as it is. */
+static void add_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel)
 {
-    for (int i = 0; i < k->ntensors; i++)
-        if (k->tensor[i].kind == ARG_STATE
-            && k->tensor[i].index == s->cut->adjoint)
-            return true;
-    return false;
+    int back = s->cut->adjoint;
+    Call call = s->call;
+    add_begin(s, to, true, &call);
+    if (ends_walk(s, back)) {
+        for (int i = 0; i < s->p->g->nst; i++)
+            if (i != back)
+                call.s1[i].data = NULL;
+        add_walk(c, s, to, back, &call);
+    } else {
+        to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
+            &b->m->kernel[kernel], s->p, &call, to->seq, to->workspace);
+    }
+    add_carry(s, to, true);
 }
 
-void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
-                   int kernel)
+void segments_before(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel)
 {
-    Call call = s->call;
-    if (s->n == 1 || s->cut->adjoint < 0
-        || !walks_adjoint(s, &b->m->kernel[kernel]))
+    const CudaKernel *k = &b->m->kernel[kernel];
+    if (s->n == 1)
         return;
-    add_begin(s, to, true, &call);
-    to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
-        &b->m->kernel[kernel], s->p, &call, to->seq, to->workspace);
-    add_carry(s, to, true);
+    if (goes_forward(s) && !to->begun && walks_state(k, s->cut->t.state)) {
+        to->begun = true;
+        add_forward(c, s, to);
+    }
+    if (s->cut->adjoint >= 0 && walks_state(k, s->cut->adjoint))
+        add_back(c, s, to, b, kernel);
 }

@@ -2,10 +2,15 @@
  *
  * Where the plan has a transition (compiler/transition.h) and the price says
  * so, a call becomes: what each segment leaves of a state that begins as zero,
- * and its transition, by kernels of the states alone (plan_ends); each
- * segment's start from these; then the plan's own kernels, to which segments
- * are sequences. Back: the walk of the adjoint from zero, each segment's start
- * by the transposed transitions, the walk again. Segments are whole chunks.
+ * and its transition; each segment's start from these; then the plan's own walk,
+ * to which segments are sequences. Back: the walk of the adjoint from zero, each
+ * segment's start by the transposed transitions, the walk again. Segments are
+ * whole chunks.
+ *
+ * What segments leave by themselves is made by walks that do no more, and find
+ * what the plan's kernels before them have kept for the walk (build_ends); where
+ * there are none from schedules, by a plan of the states alone (plan_ends), and
+ * the adjoint's by its walk as it is.
  */
 #ifndef FLIN_CUDA_SEGMENTS_H
 #define FLIN_CUDA_SEGMENTS_H
@@ -37,8 +42,10 @@ typedef struct Segments {
     Call call;                          /* of segments; addresses of states
                                            are none yet, but not NULL where
                                            there are to be some */
-    const Build *ends;                  /* of the way forward; NULL: the call
-                                           has none */
+    const Build *walks;                 /* for ends alone; NULL: none */
+    const Build *ends;                  /* of the way forward, by plan_ends;
+                                           NULL: the call has none, or `walks`
+                                           has */
 } Segments;
 
 /* How many segments each of the call's sequences is best cut in, of states of
@@ -70,16 +77,15 @@ typedef struct Steps {
     int64_t stored;                     /* bytes of Call.kept before theirs */
     Launch **launch;
     int n;
+    bool begun;                         /* the way forward */
     DeviceRows zeros;                   /* `to` and `width`, to be filled before
                                            each run; width 0: none */
 } Steps;
 /* Gives the call's states their places. */
 void segments_place(Segments *s, Steps *to);
-/* What goes before the way forward, and behind all kernels. */
-void segments_forward(Ctx *c, const Segments *s, Steps *to);
+/* What goes before this kernel, and behind all of them. */
+void segments_before(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel);
 void segments_after(const Segments *s, Steps *to);
-/* What goes before this kernel of the way back. */
-void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
-                   int kernel);
 
 #endif

@@ -348,6 +348,12 @@ const Build *build_ends(Ctx *c, Builds *all, const Build *b)
     return ends->m ? ends : NULL;
 }
 
+bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call)
+{
+    return plan_is_joint(all->plan)
+        && options_of(all, call, gpu_enter(c, all->gpu)).scheduled;
+}
+
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
                                   int groups, const Build *rest)
 {

@@ -34,12 +34,18 @@ static double walk_time(int64_t heads, int64_t chunks, int rows,
     return (double)chunks * (halves ? halved : (double)waves);
 }
 
-static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
-                          int processors)
+/* Walks of a call in segments, those for ends alone included. */
+static double walks_of(bool joint, bool lean)
 {
-    enum { FORWARD = 3, BACK = 2 };     /* walks of a call in segments */
+    const double ends = lean ? 0.65 : 1;
+    return 1 + 2 * ends + (joint ? 1 + ends : 0);
+}
+
+static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
+                          bool lean, int processors)
+{
     int ways = joint ? 2 : 1, found = 1;
-    int walks = FORWARD + (joint ? BACK : 0);
+    double walks = walks_of(joint, lean);
     double least = worth * ways * walk_time(heads, chunks, rows,
                                               processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
@@ -55,7 +61,7 @@ static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
 }
 
 int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   int processors)
+                   bool lean, int processors)
 {
     const char *asked = getenv(COUNT_VARIABLE);
     int64_t tokens = 0;
@@ -66,7 +72,7 @@ int segments_count(const Call *call, int chunk, int rows, bool joint,
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
     return cheapest_count(call->nseq * call->heads, chunks, rows, joint,
-                          processors);
+                          lean, processors);
 }
 
 static int rows_of(const Graph *g, const Transition *t)
@@ -297,7 +303,7 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
     if (cut->why || !call->seq)
         return s;
     s.n = segments_count(call, chunk, rows_of(p->g, &cut->t),
-                         plan_is_joint(p),
+                         plan_is_joint(p), build_may_have_ends(c, all, call),
                          gpu_enter(c, g)->processors);
     if (s.n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
         && build_shares(c, all, call))
@@ -308,6 +314,7 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
         return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
                            .call = *call };
     s.call.nseq *= s.n;
+    s.call.segments = s.n;
     s.call.seq = cut_sequences(c, call, s.n, chunk);
     bind_states(&s);
     if (ctx_protect(c, compile, &k))

@@ -2,15 +2,15 @@
  *
  * Where the plan has a transition (compiler/transition.h) and the price says
  * so, a call becomes: what each segment leaves of a state that begins as zero,
- * and its transition; each segment's start from these; then the plan's own walk,
- * to which segments are sequences. Back: the walk of the adjoint from zero, each
- * segment's start by the transposed transitions, the walk again. Segments are
- * whole chunks.
+ * and its transition; each segment's start from these; then the plan's own
+ * walk, to which segments are sequences. Back: the walk of the adjoint from
+ * zero, each segment's start by the transposed transitions, the walk again.
+ * Segments are whole chunks.
  *
  * What segments leave by themselves is made by walks that do no more, and find
- * what the plan's kernels before them have kept for the walk (build_ends); where
- * there are none from schedules, by a plan of the states alone (plan_ends), and
- * the adjoint's by its walk as it is.
+ * what the plan's kernels before them have kept for the walk (build_ends);
+ * where there are none from schedules, by a plan of the states alone
+ * (plan_ends), and the adjoint's by its walk as it is.
  */
 #ifndef FLIN_CUDA_SEGMENTS_H
 #define FLIN_CUDA_SEGMENTS_H
@@ -50,9 +50,9 @@ typedef struct Segments {
 
 /* How many segments each of the call's sequences is best cut in, of states of
  * so many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS
- * says. */
+ * says. lean: there are walks for ends alone. */
 int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   int processors);
+                   bool lean, int processors);
 
 /* Cuts the call, or says that it is as it was (n == 1, call the same): so, too,
  * where decays are one number for all keys, the blocks of the way forward share

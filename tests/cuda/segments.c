@@ -12,7 +12,7 @@ static int count_rows(int64_t sequences, int heads, int64_t tokens, int rows,
     for (int64_t i = 0; i < sequences; i++)
         seq[i] = (Seq){ 0, i * tokens, tokens };
     Call call = { .nseq = sequences, .heads = heads, .seq = seq };
-    return segments_count(&call, CHUNK, rows, joint, PROCESSORS);
+    return segments_count(&call, CHUNK, rows, joint, false, PROCESSORS);
 }
 
 static int count(int64_t sequences, int heads, int64_t tokens, bool joint)

@@ -8,8 +8,8 @@
 #include "driver_entry.h"
 
 enum { ALIGN = 256 };
-enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
-       AHEAD = 4 };                     /* carry.cuh's */
+enum { THREADS = 256, COLS = 16, ROWS = 256, STRIP = 32, PITCH = STRIP + 4,
+       ACROSS = 8, STATE_PITCH = COLS + 8, AHEAD = 4 };       /* carry.cuh's */
 
 /* ---- whether, and in how many ---- */
 
@@ -230,8 +230,11 @@ static const CudaKernel
 
 static CudaKernel carry_kernel(int rows)
 {
+    int along = rows * PITCH, across = STRIP * (rows + ACROSS);
+    int slot = along > across ? along : across;
+    int floats = 2 * rows * STATE_PITCH + AHEAD * slot;
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
-                         .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
+                         .shared = 4 * floats };
 }
 
 static bool walks_state(const CudaKernel *k, int state)

@@ -472,6 +472,27 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
                                 rest, o->arch, d->processors, call);
 }
 
+bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to)
+{
+    const Driver *d = gpu_enter(c, all->gpu);
+    CudaOptions o = options_of(all, call, d);
+    set_rows(c, all, &o);
+    bool takes = takes_schedules(c, all, &o, call);
+    if (takes)
+        o = own_options(&o);
+    *to = (Modelled){ .back = price(c, all, &o, false) };
+    to->forward = to->back;
+    if (to->back && o.rows) {
+        CudaOptions f = forward_options(all, &o);
+        f.kept = to->back->kept;
+        to->forward = price_hopper(c, all, f,
+                                   groups_for(call, d->processors));
+    }
+    o.ends = true;
+    to->ends = o.scheduled ? price(c, all, &o, false) : NULL;
+    return to->forward && to->back;
+}
+
 /* Whether there are kernels for such a call. */
 static bool is_there(const Builds *all, const CudaOptions *o, bool hopper,
                      int groups)

@@ -70,6 +70,12 @@ const Build *build_ends(Ctx *c, Builds *all, const Build *b);
 /* Whether a call of these types may have such. */
 bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call);
 
+/* The modules whose kernels a call both ways would launch, as they are priced
+ * before they are compiled: `ends`, of walks alone, may be NULL. False: there
+ * is no price. */
+typedef struct Modelled { const CudaModule *forward, *back, *ends; } Modelled;
+bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to);
+
 /* Compiles all that calls of these types may need, whatever their shapes. */
 void build_all(Ctx *c, Builds *all, const Call *call);
 

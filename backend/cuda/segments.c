@@ -1,11 +1,13 @@
 /* segments.c -- few long sequences, cut in segments; see segments.h. */
 #include "segments.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../compiler/grad.h"
 #include "driver_entry.h"
+#include "run.h"
 
 enum { ALIGN = 256 };
 enum { THREADS = 256, COLS = 16, ROWS = 256, STRIP = 32, PITCH = STRIP + 4,
@@ -280,6 +282,135 @@ static void compile(Ctx *c, void *ud)
         k->s->ends = build_for(c, &cut->ends, &call, &forward);
 }
 
+int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)
+{
+    bool first = i % s->n == 0, last = i % s->n == s->n - 1;
+    bool out = (t == OF_OWN && last) || (t == OF_BACK && first)
+            || (t == OF_TRANSITIONS && (first || last));
+    return out ? 0 : s->call.seq[i].len;
+}
+
+/* With two segments what the first leaves is what the second begins from. */
+static bool has_transitions(const Segments *s)
+{
+    return s->n > 2;
+}
+
+/* ---- what it costs ---- */
+
+/* The call, as long as that table has it. */
+static Call call_of_table(Ctx *c, const Segments *s, SegmentTable t)
+{
+    Call call = s->call;
+    Seq *seq = ctx_alloc(c, (size_t)call.nseq * sizeof *seq);
+    for (int64_t i = 0; i < call.nseq; i++) {
+        seq[i] = call.seq[i];
+        seq[i].len = segments_length(s, t, i);
+    }
+    call.seq = seq;
+    return call;
+}
+
+/* Of kernels that walk the state; of the way forward where they are whole. */
+static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
+                            int state, int arch, int units, SegmentTable t)
+{
+    Call call = call_of_table(c, s, t);
+    double all = 0;
+    for (int i = 0; i < m->nkernels; i++)
+        if (walks_state(&m->kernel[i], state))
+            all += cuda_kernel_seconds(&m->kernel[i], arch, units, &call);
+    return all;
+}
+
+static double call_seconds(Ctx *c, Builds *all, const Segments *s)
+{
+    const double step = 3e-6, others = 8e-6;
+    const Driver *d = gpu_enter(c, all->gpu);
+    Modelled m;
+    if (!build_modelled(c, all, &s->call, &m))
+        return INFINITY;
+    int arch = d->arch, units = d->processors, state = s->cut->t.state;
+    double sum = cuda_way_seconds(s->p, m.forward, false, arch, units, &s->call)
+               + cuda_way_seconds(s->p, m.back, true, arch, units, &s->call);
+    if (s->n == 1)
+        return sum;
+    const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
+    const CudaModule *back = m.ends ? m.ends : m.back;
+    sum += walks_seconds(c, s, own, state, arch, units, OF_OWN)
+         + walks_seconds(c, s, back, s->cut->adjoint, arch, units, OF_BACK);
+    if (has_transitions(s))
+        sum += others + walks_seconds(c, s, own, state, arch, units,
+                                      OF_TRANSITIONS);
+    return sum + 2 * step * (s->n + 1);
+}
+
+/* In n segments; or as it is, where sums keep it from that. */
+static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
+                            const Call *call, int n);
+
+typedef struct Counting {
+    Builds *all;
+    Cutting *cut;
+    const Call *call;
+    int most, found;
+} Counting;
+
+static void count_by_price(Ctx *c, void *ud)
+{
+    const double saved = 0.03;
+    Counting *k = ud;
+    double least = INFINITY;
+    k->found = 1;
+    for (int n = 1; n <= k->most; n++) {
+        Segments s = segments_in(c, k->all->plan, k->cut, k->call, n);
+        double seconds = call_seconds(c, k->all, &s);
+        if (s.n != n)
+            return;
+        if (seconds < least) {
+            least = seconds * (n == 1 ? 1 - saved : 1);
+            k->found = n;
+        }
+    }
+}
+
+/* Of what the price of a call depends on. */
+static uint64_t hash_of(const Plan *p, const Call *call)
+{
+    uint64_t h = hash_bytes((uint64_t)call->heads, call->seq,
+                            (size_t)call->nseq * sizeof *call->seq);
+    for (int i = 0; i < p->g->nin; i++)
+        h = 31 * h + (uint64_t)call->in[i].dtype;
+    return h ? h : 1;
+}
+
+/* Where kernels have prices, by those; `count` is what is known without. */
+static int count_well(Ctx *c, Builds *all, Cutting *cut, const Call *call,
+                      int count)
+{
+    int units = gpu_enter(c, all->gpu)->processors;
+    int64_t heads = call->nseq * call->heads;
+    uint64_t h = hash_of(all->plan, call);
+    if (count == 1 || getenv(COUNT_VARIABLE)
+        || !build_may_have_ends(c, all, call))
+        return count;
+    if (cut->counted == h)
+        return cut->count;
+    Counting k = { all, cut, call, (int)(2 * units / heads), count };
+    Ctx *own = ctx_like(c);
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    bool ok = ctx_protect(own, count_by_price, &k);
+    Error e = own->err;
+    ctx_free(own);
+    if (!ok) {
+        c->err = e;
+        ctx_rethrow(c);
+    }
+    cut->counted = h;
+    return cut->count = k.found;
+}
+
 /* Sums over tokens, as of constants' gradients: all segments add to one. A sum
  * for each of several sequences is not to be had of segments. */
 static bool bind_sums(Segments *s)
@@ -296,37 +427,46 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
+static Segments whole_of(const Plan *p, Cutting *cut, const Call *call)
+{
+    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
+                       .call = *call };
+}
+
+static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
+                            const Call *call, int n)
+{
+    Segments s = whole_of(p, cut, call);
+    if (n == 1 || !bind_sums(&s))
+        return whole_of(p, cut, call);
+    s.n = n;
+    s.call.nseq *= n;
+    s.call.segments = n;
+    s.call.seq = cut_sequences(c, call, n, p->g->chunk);
+    bind_states(&s);
+    return s;
+}
+
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
     const Plan *p = all->plan;
-    Gpu *g = all->gpu;
-    Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
-    Compiling k = { &s, all };
-    int chunk = p->g->chunk;
     if (cut->why || !call->seq)
-        return s;
-    s.n = segments_count(call, chunk, rows_of(p->g, &cut->t),
-                         plan_is_joint(p), build_may_have_ends(c, all, call),
-                         gpu_enter(c, g)->processors);
-    if (s.n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
+        return whole_of(p, cut, call);
+    int n = segments_count(call, p->g->chunk, rows_of(p->g, &cut->t),
+                           plan_is_joint(p), build_may_have_ends(c, all, call),
+                           gpu_enter(c, all->gpu)->processors);
+    if (n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
         && build_shares(c, all, call))
-        s.n = 1;
-    if (s.n == 1)
-        return s;
-    if (!bind_sums(&s))
-        return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                           .call = *call };
-    s.call.nseq *= s.n;
-    s.call.segments = s.n;
-    s.call.seq = cut_sequences(c, call, s.n, chunk);
-    bind_states(&s);
-    if (ctx_protect(c, compile, &k))
+        n = 1;
+    Segments s = segments_in(c, p, cut, call,
+                             count_well(c, all, cut, call, n));
+    Compiling k = { &s, all };
+    if (s.n == 1 || ctx_protect(c, compile, &k))
         return s;
     if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
         ctx_rethrow(c);
     cut->why = ctx_string(p->g->ctx, c->err.message);
-    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                       .call = *call };
+    return whole_of(p, cut, call);
 }
 
 /* ---- places ---- */
@@ -344,7 +484,7 @@ static int64_t states_bytes(const Segments *s)
 
 int64_t segments_kept(const Segments *s)
 {
-    return s->n > 1 ? states_bytes(s) : 0;
+    return has_transitions(s) ? states_bytes(s) : 0;
 }
 
 static int64_t zeros_bytes(const Segments *s)
@@ -369,9 +509,10 @@ static Places places_of(const Segments *s)
     p.back = p.own + states;
     p.back_own = p.back + back;
     p.m = p.back_own + back;
-    p.unit = p.m + (s->whole->kept ? 0 : states);
-    p.zeros = p.unit + aligned(4 * v.sh);
-    p.end = p.zeros + (goes_forward(s) ? zeros_bytes(s) : 0);
+    bool makes = has_transitions(s);
+    p.unit = p.m + (makes && !s->whole->kept ? states : 0);
+    p.zeros = p.unit + (makes ? aligned(4 * v.sh) : 0);
+    p.end = p.zeros + (makes && goes_forward(s) ? zeros_bytes(s) : 0);
     return p;
 }
 
@@ -417,7 +558,7 @@ void segments_place(Segments *s, Steps *to)
         s->call.s0[back].data = pointer(to->at, p.back);
         s->call.s1[back].data = pointer(to->at, p.back_own);
     }
-    if (goes_forward(s)) {
+    if (has_transitions(s) && goes_forward(s)) {
         to->zeros.to = to->at + (DevicePtr)p.zeros;
         to->zeros.width = (size_t)(p.end - p.zeros);
     }
@@ -492,26 +633,34 @@ static void add_carry(const Segments *s, Steps *to, bool back)
              a.nseq * a.heads * blocks, &a);
 }
 
+static DevicePtr table_at(const Segments *s, const Steps *to, SegmentTable t)
+{
+    return to->seq + (DevicePtr)(t * s->call.nseq) * sizeof(HostSequence);
+}
+
 static void add_walk(Ctx *c, const Segments *s, Steps *to, int state,
-                     const Call *call)
+                     const Call *call, SegmentTable t)
 {
     const CudaKernel *k = ends_walk(s, state);
     const Build *b = s->walks;
     to->launch[to->n++] = launch_new(c, to->d, b->f[k - b->m->kernel], b->m, k,
-                                     s->p, call, to->seq, to->workspace);
+                                     s->p, call, table_at(s, to, t),
+                                     to->workspace);
 }
 
-static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call)
+static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call,
+                     SegmentTable t)
 {
     if (!s->ends) {
-        add_walk(c, s, to, s->cut->t.state, call);
+        add_walk(c, s, to, s->cut->t.state, call, t);
         return;
     }
     const CudaModule *m = s->ends->m;
     DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
     for (int i = 0; i < m->nkernels; i++)
         to->launch[to->n++] = launch_new(c, to->d, s->ends->f[i], m,
-            &m->kernel[i], s->cut->ends.plan, call, to->seq, workspace);
+            &m->kernel[i], s->cut->ends.plan, call, table_at(s, to, t),
+            workspace);
 }
 
 /* From the unit matrix, with nothing written. */
@@ -531,15 +680,16 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     call.s1[state] = view_at(s, transitions_at(s, to));
     transition_zeros(&s->cut->t, s->p->g, &call, e.batch, e.tokens,
                      pointer(to->at, p.zeros));
-    add_ends(c, s, to, &call);
+    add_ends(c, s, to, &call, OF_TRANSITIONS);
 }
 
 static void add_forward(Ctx *c, const Segments *s, Steps *to)
 {
     Call call = ends_call(s);
-    add_transitions(c, s, to);
+    if (has_transitions(s))
+        add_transitions(c, s, to);
     add_begin(s, to, false, &call);
-    add_ends(c, s, to, &call);
+    add_ends(c, s, to, &call, OF_OWN);
     add_carry(s, to, false);
 }
 
@@ -572,10 +722,11 @@ static void add_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
         for (int i = 0; i < s->p->g->nst; i++)
             if (i != back)
                 call.s1[i].data = NULL;
-        add_walk(c, s, to, back, &call);
+        add_walk(c, s, to, back, &call, OF_BACK);
     } else {
         to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
-            &b->m->kernel[kernel], s->p, &call, to->seq, to->workspace);
+            &b->m->kernel[kernel], s->p, &call, table_at(s, to, OF_BACK),
+            to->workspace);
     }
     add_carry(s, to, true);
 }

@@ -25,6 +25,8 @@ typedef struct Cutting {
     int adjoint;                        /* the state's; -1: the plan is not
                                            joint */
     Builds ends;                        /* of plan_ends */
+    uint64_t counted;                   /* the call that was counted last, */
+    int count;                          /* and its segments */
     Module *module;                     /* carry.cuh's; NULL: not yet there */
     Function *begin, *end, *unit, *carry;
     CudaKernel carrying;
@@ -61,6 +63,15 @@ int segments_count(const Call *call, int chunk, int rows, bool joint,
  * what cutting takes. */
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 
+/* Of a call in segments there are several tables of sequences: all of them, and
+ * those of which it is asked what they leave by themselves, forward and back,
+ * and their transitions. Others have no tokens there: nobody follows the last,
+ * and the first follows nobody. */
+typedef enum SegmentTable { OF_ALL, OF_OWN, OF_TRANSITIONS, OF_BACK,
+                            SEGMENT_TABLES } SegmentTable;
+/* Tokens of the call's sequence i. */
+int64_t segments_length(const Segments *s, SegmentTable t, int64_t i);
+
 /* Bytes that the way forward leaves for the way back, behind the kernels' own
  * (`stored`); bytes of workspace. */
 int64_t segments_kept(const Segments *s);
@@ -72,8 +83,8 @@ int segments_launches(const Segments *s, int kernels);
 typedef struct Steps {
     Ctx *ctx;                           /* launches live there */
     const Driver *d;
-    DevicePtr seq, workspace, at;       /* of sequences; of kernels; of what
-                                           segments take */
+    DevicePtr seq, workspace, at;       /* of tables of sequences; of kernels;
+                                           of what segments take */
     int64_t stored;                     /* bytes of Call.kept before theirs */
     Launch **launch;
     int n;

@@ -59,6 +59,8 @@ typedef struct Call {
     void *kept;
 
     /* On a GPU, else all zero. */
+    int segments;                       /* that each sequence there was has been
+                                           cut in; 0: none has been */
     bool on_device;                     /* the views hold its addresses */
     bool staged;                        /* of copies that begin with the first
                                            token of a sequence in hand: a view

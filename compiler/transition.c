@@ -3,6 +3,8 @@
  */
 #include "transition.h"
 
+#include <string.h>
+
 /* Of a node: free of the state and of all inputs along nu; made of such inputs
  * without the state, and zero where they are; the same, but maybe not zero
  * there; linear in the state, with free coefficients, and something written
@@ -288,6 +290,65 @@ Plan *plan_ends(Ctx *c, const Plan *p)
     while (g->nst && g->st[g->nst - 1].reverse)
         g->nst--;
     return plan_simple(g);
+}
+
+/* Marks what r needs of the kernel, and r. */
+static void mark_needed(const Graph *g, const uint8_t *has, uint8_t *set,
+                        Ref r)
+{
+    if (!r || set[r] || !has[r])
+        return;
+    set[r] = 1;
+    for (int i = 0; i < 4; i++)
+        mark_needed(g, has, set, g->n[r].a[i]);
+}
+
+static bool walks_matrices(const Graph *g, const Kernel *k)
+{
+    bool any = false;
+
+    for (int s = 0; s < g->nst; s++)
+        any |= k->states & STATE(s) && g->st[s].rank == 2;
+    return any && k->kind != K_TOKEN;
+}
+
+static Kernel ends_of(const Graph *g, const Kernel *k)
+{
+    Kernel to = { .kind = k->kind, .back = k->back };
+    uint8_t *has = ctx_alloc(g->ctx, g->len);
+    uint8_t *set = ctx_alloc(g->ctx, g->len);
+
+    memcpy(to.name, k->name, sizeof to.name);
+    to.node = ctx_alloc(g->ctx, (size_t)k->nnodes * sizeof *to.node);
+    for (int i = 0; i < k->nnodes; i++)
+        has[k->node[i]] = 1;
+    for (int s = 0; s < g->nst; s++)
+        if (k->states & STATE(s))
+            mark_needed(g, has, set, g->st[s].next);
+    for (Ref r = 1; r < g->len; r++)
+        if (set[r])
+            to.node[to.nnodes++] = r;
+    return to;
+}
+
+Plan *plan_walks_ends(const Plan *p, int first, int **of)
+{
+    Ctx *c = p->g->ctx;
+    Plan *to = ctx_alloc(c, sizeof *to);
+    size_t n = 2 * (size_t)p->nkernels;
+
+    *to = (Plan){ .g = p->g, .nkernels = p->nkernels };
+    to->kernel = ctx_alloc(c, n * sizeof *to->kernel);
+    *of = ctx_alloc(c, (size_t)p->nkernels * sizeof **of);
+    memcpy(to->kernel, p->kernel, (size_t)p->nkernels * sizeof *p->kernel);
+    for (int i = first; i < p->nkernels; i++)
+        if (walks_matrices(p->g, &p->kernel[i])) {
+            (*of)[to->nkernels - p->nkernels] = i;
+            to->kernel[to->nkernels++] = ends_of(p->g, &p->kernel[i]);
+        }
+    plan_finish(to);
+    to->split = p->split;
+    return to;
 }
 
 int64_t transition_zeros(const Transition *t, const Graph *g, Call *call,

@@ -64,4 +64,9 @@ void stage_step(const Graph *g, const Stages *all, int i, Graph *to);
  * or of a joint one's way forward. Inputs and states have the same numbers. */
 Plan *plan_ends(Ctx *c, const Plan *p);
 
+/* The plan with a kernel more, behind its own, for each that walks matrices,
+ * from kernel `first` on: what the states of that end as, from what others keep
+ * for it, without results and with nothing kept. of: which walk's each is. */
+Plan *plan_walks_ends(const Plan *p, int first, int **of);
+
 #endif

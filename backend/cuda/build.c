@@ -145,7 +145,8 @@ static bool sums_any(const Graph *g, const CudaOptions *o)
 typedef struct Making {
     Builds *all;
     Build *b;
-    const Build *rest;                  /* of one that saves: the way back */
+    const Build *rest;                  /* of one that saves: the way back; of
+                                           walks' ends: the plan's own */
     const CudaOptions *next;            /* of the way back: the one that saves,
                                            if it is to follow */
 } Making;
@@ -153,8 +154,12 @@ typedef struct Making {
 static const char *check_build(Ctx *c, void *ud)
 {
     Making *k = ud;
-    return build_verify(c, k->all->gpu, k->rest ? k->rest : k->b,
-                        k->rest ? k->b : NULL, k->all->plan);
+    Verify of = { .b = k->rest ? k->rest : k->b };
+    if (k->b->o.ends)
+        of.ends = k->b;
+    else if (k->rest)
+        of.forward = k->b;
+    return build_verify(c, k->all->gpu, &of, k->all->plan);
 }
 
 static void compile(Ctx *c, void *ud)
@@ -333,6 +338,22 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     return b;
 }
 
+const Build *build_ends(Ctx *c, Builds *all, const Build *b)
+{
+    CudaOptions o = b->o;
+    if (!b->m || !o.scheduled || !plan_is_joint(all->plan))
+        return NULL;
+    o.ends = true;
+    const Build *ends = find_build(c, all, &o, false, b, NULL);
+    return ends->m ? ends : NULL;
+}
+
+bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call)
+{
+    return plan_is_joint(all->plan)
+        && options_of(all, call, gpu_enter(c, all->gpu)).scheduled;
+}
+
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
                                   int groups, const Build *rest)
 {
@@ -449,6 +470,27 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
                                 price_hopper(c, all, f,
                                              groups_for(call, d->processors)),
                                 rest, o->arch, d->processors, call);
+}
+
+bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to)
+{
+    const Driver *d = gpu_enter(c, all->gpu);
+    CudaOptions o = options_of(all, call, d);
+    set_rows(c, all, &o);
+    bool takes = takes_schedules(c, all, &o, call);
+    if (takes)
+        o = own_options(&o);
+    *to = (Modelled){ .back = price(c, all, &o, false) };
+    to->forward = to->back;
+    if (to->back && o.rows) {
+        CudaOptions f = forward_options(all, &o);
+        f.kept = to->back->kept;
+        to->forward = price_hopper(c, all, f,
+                                   groups_for(call, d->processors));
+    }
+    o.ends = true;
+    to->ends = o.scheduled ? price(c, all, &o, false) : NULL;
+    return to->forward && to->back;
 }
 
 /* Whether there are kernels for such a call. */

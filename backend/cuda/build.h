@@ -63,6 +63,19 @@ typedef struct Builds {
 const Build *build_for(Ctx *c, Builds *all, const Call *call,
                        const Build **forward);
 
+/* Kernels of walks alone, for what their states end as, beside the build's
+ * own: all of these that walk matrices, or, where the way forward is another
+ * build's, those of the way back. NULL: there are none from schedules. */
+const Build *build_ends(Ctx *c, Builds *all, const Build *b);
+/* Whether a call of these types may have such. */
+bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call);
+
+/* The modules whose kernels a call both ways would launch, as they are priced
+ * before they are compiled: `ends`, of walks alone, may be NULL. False: there
+ * is no price. */
+typedef struct Modelled { const CudaModule *forward, *back, *ends; } Modelled;
+bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to);
+
 /* Compiles all that calls of these types may need, whatever their shapes. */
 void build_all(Ctx *c, Builds *all, const Call *call);
 
@@ -99,9 +112,10 @@ void modules_unload(Modules *m, const Driver *d);
 Module *build_module(Ctx *c, Gpu *g, const char *source);
 
 /* verify.c: runs the kernels on a small call, those before the loss from
- * `forward` if that is not NULL, and holds the results against the
- * interpreter. Returns what is wrong, or NULL. */
-const char *build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
-                         const Plan *p);
+ * `forward` if that is not NULL, then those of `ends`, if that is not, for
+ * what they make anew, and holds the results against the interpreter. Returns
+ * what is wrong, or NULL. */
+typedef struct Verify { const Build *b, *forward, *ends; } Verify;
+const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p);
 
 #endif

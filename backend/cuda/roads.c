@@ -131,6 +131,31 @@ static Call evenly(const Call *call)
     return even;
 }
 
+/* Of a call in segments, what these leave by themselves and their transitions
+ * are made first: by walks from schedules that do no more, or by cuda_emit's
+ * kernel of the states alone. */
+static double ends_seconds(const Plan *p, const CudaModule *m, int arch,
+                           int units, const Call *call)
+{
+    const double walk = 0.65, emitted = 0.8;
+    double all = 0;
+
+    for (int i = 0; i < m->nkernels && call->segments; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        if (goes_forward(p, k) && k->walk != CUDA_SCHEDULED)
+            all += 2 * (k->walk == CUDA_HOPPER ? emitted : walk)
+                 * cuda_kernel_seconds(k, arch, units, call);
+    }
+    return all;
+}
+
+static double forward_seconds(const Plan *p, const CudaModule *m, int arch,
+                              int units, const Call *call)
+{
+    return cuda_way_seconds(p, m, false, arch, units, call)
+         + ends_seconds(p, m, arch, units, call);
+}
+
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *hopper, const CudaModule *rest,
                           int arch, int units, const Call *call)
@@ -147,6 +172,6 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
         less = cuda_way_seconds(p, rest, true, arch, units, &even)
              - cuda_way_seconds(p, tiles, true, arch, units, &even);
     return asked != ROAD_EMITTED
-        && cuda_way_seconds(p, tiles, false, arch, units, &even) - less
-           < cuda_way_seconds(p, hopper, false, arch, units, &even);
+        && forward_seconds(p, tiles, arch, units, &even) - less
+           < forward_seconds(p, hopper, arch, units, &even);
 }

@@ -129,17 +129,26 @@ static bool plain(const Call *call)
     return true;
 }
 
-static size_t table_bytes(const Call *call)
+static int tables_of(const Segments *s)
 {
-    size_t n = plain(call) ? 0 : (size_t)call->nseq * sizeof(HostSequence);
+    return s->n > 1 ? SEGMENT_TABLES : 1;
+}
+
+static size_t table_bytes(const Segments *s)
+{
+    size_t n = plain(&s->call) ? 0 : (size_t)(s->call.nseq * tables_of(s))
+                                     * sizeof(HostSequence);
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void fill_sequences(const Call *call, HostSequence *to)
+static void fill_sequences(const Segments *s, HostSequence *to)
 {
-    for (int64_t i = 0; i < call->nseq; i++)
-        to[i] = (HostSequence){ call->seq[i].b, 0, call->seq[i].start,
-                                call->seq[i].len };
+    for (int t = 0; t < tables_of(s); t++)
+        for (int64_t i = 0; i < s->call.nseq; i++) {
+            const Seq *q = &s->call.seq[i];
+            *to++ = (HostSequence){ q->b, 0, q->start,
+                                    segments_length(s, (SegmentTable)t, i) };
+        }
 }
 
 /* The call, where only the device knows the ends: each sequence may be all of
@@ -297,7 +306,7 @@ static int64_t workspace_bytes(const Plan *p, const Build *b,
 static void place_all(Ctx *c, Making *k, Call *call)
 {
     Ready *r = k->r;
-    int64_t table = (int64_t)table_bytes(call);
+    int64_t table = (int64_t)table_bytes(k->s);
     const Plan *p = k->p->builds.plan;
     int64_t rest = workspace_bytes(p, r->build, call);
     const Running running = { p, r->build, r->forward };
@@ -307,14 +316,14 @@ static void place_all(Ctx *c, Making *k, Call *call)
     HostSequence *seq = NULL;
     if (table && !call->device_cu) {
         seq = ctx_alloc(r->ctx, (size_t)table);
-        fill_sequences(call, seq);
+        fill_sequences(k->s, seq);
     }
     if (seq && k->keep) {
-        r->table = kept_table(c, k->p, seq, call->nseq);
+        r->table = kept_table(c, k->p, seq, call->nseq * tables_of(k->s));
         table = 0;
     } else {
         r->upload = seq;
-        r->nupload = call->nseq;
+        r->nupload = call->nseq * tables_of(k->s);
     }
     k->workspace = workspace_for(c, k->p->builds.gpu, call,
                                  table + rest + copies + more + apart);
@@ -345,7 +354,7 @@ static void add_launches(Ctx *c, Making *k, const Build *b, int from, int to)
         const CudaKernel *kernel = &b->m->kernel[i];
         if (kernel->of < from || (to && kernel->of >= to))
             continue;
-        segments_back(c, k->s, t, b, i);
+        segments_before(c, k->s, t, b, i);
         t->launch[t->n++] = launch_new(c, t->d, b->f[i], b->m, kernel,
                                        k->p->builds.plan, &k->s->call, t->seq,
                                        t->workspace);
@@ -365,7 +374,6 @@ static void make_launches(Ctx *c, void *ud)
     place_all(c, k, call);
     t->launch = k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
     segments_place(k->s, t);
-    segments_forward(c, k->s, t);
     if (forward)
         add_launches(c, k, forward, from, call->to);
     add_launches(c, k, b, forward ? split : from, call->to);
@@ -600,7 +608,7 @@ static void count_kept(Ctx *c, void *ud)
     call.to = call.to ? call.to : k->p->builds.plan->nkernels;
     const CudaModule *m = build_for(c, &k->p->builds, &call, &forward)->m;
     k->most = cuda_stored(m, &call) + segments_kept(&s);
-    k->layout = m->layout;
+    k->layout = 31 * m->layout + (uint64_t)s.n;
 }
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
@@ -631,7 +639,7 @@ static void count_workspace(Ctx *c, void *ud)
                               + inplace_bytes(&running, &call);
         k->most = n > k->most ? n : k->most;
     }
-    k->most += (int64_t)table_bytes(&s.call) + segments_bytes(&s)
+    k->most += (int64_t)table_bytes(&s) + segments_bytes(&s)
              + (k->call->pages.at ? pools_bytes(k->p->builds.plan->g, k->call)
                                    : 0);
 }

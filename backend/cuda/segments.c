@@ -1,15 +1,17 @@
 /* segments.c -- few long sequences, cut in segments; see segments.h. */
 #include "segments.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../compiler/grad.h"
 #include "driver_entry.h"
+#include "run.h"
 
 enum { ALIGN = 256 };
-enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
-       AHEAD = 4 };                     /* carry.cuh's */
+enum { THREADS = 256, COLS = 16, ROWS = 256, STRIP = 32, PITCH = STRIP + 4,
+       ACROSS = 8, STATE_PITCH = COLS + 8, AHEAD = 4 };       /* carry.cuh's */
 
 /* ---- whether, and in how many ---- */
 
@@ -34,12 +36,18 @@ static double walk_time(int64_t heads, int64_t chunks, int rows,
     return (double)chunks * (halves ? halved : (double)waves);
 }
 
-static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
-                          int processors)
+/* Walks of a call in segments, those for ends alone included. */
+static double walks_of(bool joint, bool lean)
 {
-    enum { FORWARD = 3, BACK = 2 };     /* walks of a call in segments */
+    const double ends = lean ? 0.65 : 1;
+    return 1 + 2 * ends + (joint ? 1 + ends : 0);
+}
+
+static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
+                          bool lean, int processors)
+{
     int ways = joint ? 2 : 1, found = 1;
-    int walks = FORWARD + (joint ? BACK : 0);
+    double walks = walks_of(joint, lean);
     double least = worth * ways * walk_time(heads, chunks, rows,
                                               processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
@@ -55,7 +63,7 @@ static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
 }
 
 int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   int processors)
+                   bool lean, int processors)
 {
     const char *asked = getenv(COUNT_VARIABLE);
     int64_t tokens = 0;
@@ -66,7 +74,7 @@ int segments_count(const Call *call, int chunk, int rows, bool joint,
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
     return cheapest_count(call->nseq * call->heads, chunks, rows, joint,
-                          processors);
+                          lean, processors);
 }
 
 static int rows_of(const Graph *g, const Transition *t)
@@ -183,13 +191,14 @@ static bool goes_back(const Segments *s)
         && (!s->whole->to || s->whole->to > s->p->split);
 }
 
-/* Of the plan of ends: the same inputs, but none of the way back. */
+/* For ends of the way forward: the same inputs, but none of the way back. */
 static Call ends_call(const Segments *s)
 {
     const Graph *g = s->p->g;
     Call call = s->call;
     call.from = call.to = 0;
-    call.kept = NULL;
+    if (s->ends)
+        call.kept = NULL;               /* its own are in the workspace */
     memset(call.out, 0, sizeof call.out);
     for (int i = 0; i < g->nin; i++)
         if (s->cut->adjoint >= 0 && input_is_adjoint(&g->in[i]))
@@ -223,21 +232,42 @@ static const CudaKernel
 
 static CudaKernel carry_kernel(int rows)
 {
+    int along = rows * PITCH, across = STRIP * (rows + ACROSS);
+    int slot = along > across ? along : across;
+    int floats = 2 * rows * STATE_PITCH + AHEAD * slot;
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
-                         .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
+                         .shared = 4 * floats };
 }
 
-typedef struct Compiling { Segments *s; Gpu *gpu; } Compiling;
+static bool walks_state(const CudaKernel *k, int state)
+{
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_STATE && k->tensor[i].index == state)
+            return true;
+    return false;
+}
+
+/* The kernel among `walks` that has the state; NULL: none does. */
+static const CudaKernel *ends_walk(const Segments *s, int state)
+{
+    const CudaModule *m = s->walks ? s->walks->m : NULL;
+    for (int i = 0; m && i < m->nkernels; i++)
+        if (walks_state(&m->kernel[i], state))
+            return &m->kernel[i];
+    return NULL;
+}
+
+typedef struct Compiling { Segments *s; Builds *all; } Compiling;
 
 static void compile(Ctx *c, void *ud)
 {
     Compiling *k = ud;
     Cutting *cut = k->s->cut;
     const Build *forward;
-    const Driver *d = gpu_enter(c, k->gpu);
+    const Driver *d = gpu_enter(c, k->all->gpu);
     Call call = ends_call(k->s);
     if (!cut->module) {
-        Module *m = cut->module = build_module(c, k->gpu, source);
+        Module *m = cut->module = build_module(c, k->all->gpu, source);
         cut->begin = module_function(c, d, m, begin_kernel.name, 0);
         cut->end = module_function(c, d, m, end_kernel.name, 0);
         cut->unit = module_function(c, d, m, unit_kernel.name, 0);
@@ -245,8 +275,140 @@ static void compile(Ctx *c, void *ud)
         cut->carry = module_function(c, d, m, cut->carrying.name,
                                      cut->carrying.shared);
     }
-    cut->ends.gpu = k->gpu;
-    k->s->ends = build_for(c, &cut->ends, &call, &forward);
+    cut->ends.gpu = k->all->gpu;
+    k->s->walks = build_ends(c, k->all, build_for(c, k->all, &k->s->call,
+                                                  &forward));
+    if (!ends_walk(k->s, k->s->cut->t.state))
+        k->s->ends = build_for(c, &cut->ends, &call, &forward);
+}
+
+int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)
+{
+    bool first = i % s->n == 0, last = i % s->n == s->n - 1;
+    bool out = (t == OF_OWN && last) || (t == OF_BACK && first)
+            || (t == OF_TRANSITIONS && (first || last));
+    return out ? 0 : s->call.seq[i].len;
+}
+
+/* With two segments what the first leaves is what the second begins from. */
+static bool has_transitions(const Segments *s)
+{
+    return s->n > 2;
+}
+
+/* ---- what it costs ---- */
+
+/* The call, as long as that table has it. */
+static Call call_of_table(Ctx *c, const Segments *s, SegmentTable t)
+{
+    Call call = s->call;
+    Seq *seq = ctx_alloc(c, (size_t)call.nseq * sizeof *seq);
+    for (int64_t i = 0; i < call.nseq; i++) {
+        seq[i] = call.seq[i];
+        seq[i].len = segments_length(s, t, i);
+    }
+    call.seq = seq;
+    return call;
+}
+
+/* Of kernels that walk the state; of the way forward where they are whole. */
+static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
+                            int state, int arch, int units, SegmentTable t)
+{
+    Call call = call_of_table(c, s, t);
+    double all = 0;
+    for (int i = 0; i < m->nkernels; i++)
+        if (walks_state(&m->kernel[i], state))
+            all += cuda_kernel_seconds(&m->kernel[i], arch, units, &call);
+    return all;
+}
+
+static double call_seconds(Ctx *c, Builds *all, const Segments *s)
+{
+    const double step = 3e-6, others = 8e-6;
+    const Driver *d = gpu_enter(c, all->gpu);
+    Modelled m;
+    if (!build_modelled(c, all, &s->call, &m))
+        return INFINITY;
+    int arch = d->arch, units = d->processors, state = s->cut->t.state;
+    double sum = cuda_way_seconds(s->p, m.forward, false, arch, units, &s->call)
+               + cuda_way_seconds(s->p, m.back, true, arch, units, &s->call);
+    if (s->n == 1)
+        return sum;
+    const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
+    const CudaModule *back = m.ends ? m.ends : m.back;
+    sum += walks_seconds(c, s, own, state, arch, units, OF_OWN)
+         + walks_seconds(c, s, back, s->cut->adjoint, arch, units, OF_BACK);
+    if (has_transitions(s))
+        sum += others + walks_seconds(c, s, own, state, arch, units,
+                                      OF_TRANSITIONS);
+    return sum + 2 * step * (s->n + 1);
+}
+
+/* In n segments; or as it is, where sums keep it from that. */
+static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
+                            const Call *call, int n);
+
+typedef struct Counting {
+    Builds *all;
+    Cutting *cut;
+    const Call *call;
+    int most, found;
+} Counting;
+
+static void count_by_price(Ctx *c, void *ud)
+{
+    const double saved = 0.03;
+    Counting *k = ud;
+    double least = INFINITY;
+    k->found = 1;
+    for (int n = 1; n <= k->most; n++) {
+        Segments s = segments_in(c, k->all->plan, k->cut, k->call, n);
+        double seconds = call_seconds(c, k->all, &s);
+        if (s.n != n)
+            return;
+        if (seconds < least) {
+            least = seconds * (n == 1 ? 1 - saved : 1);
+            k->found = n;
+        }
+    }
+}
+
+/* Of what the price of a call depends on. */
+static uint64_t hash_of(const Plan *p, const Call *call)
+{
+    uint64_t h = hash_bytes((uint64_t)call->heads, call->seq,
+                            (size_t)call->nseq * sizeof *call->seq);
+    for (int i = 0; i < p->g->nin; i++)
+        h = 31 * h + (uint64_t)call->in[i].dtype;
+    return h ? h : 1;
+}
+
+/* Where kernels have prices, by those; `count` is what is known without. */
+static int count_well(Ctx *c, Builds *all, Cutting *cut, const Call *call,
+                      int count)
+{
+    int units = gpu_enter(c, all->gpu)->processors;
+    int64_t heads = call->nseq * call->heads;
+    uint64_t h = hash_of(all->plan, call);
+    if (count == 1 || getenv(COUNT_VARIABLE)
+        || !build_may_have_ends(c, all, call))
+        return count;
+    if (cut->counted == h)
+        return cut->count;
+    Counting k = { all, cut, call, (int)(2 * units / heads), count };
+    Ctx *own = ctx_like(c);
+    if (!own)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    bool ok = ctx_protect(own, count_by_price, &k);
+    Error e = own->err;
+    ctx_free(own);
+    if (!ok) {
+        c->err = e;
+        ctx_rethrow(c);
+    }
+    cut->counted = h;
+    return cut->count = k.found;
 }
 
 /* Sums over tokens, as of constants' gradients: all segments add to one. A sum
@@ -265,36 +427,46 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
+static Segments whole_of(const Plan *p, Cutting *cut, const Call *call)
+{
+    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
+                       .call = *call };
+}
+
+static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
+                            const Call *call, int n)
+{
+    Segments s = whole_of(p, cut, call);
+    if (n == 1 || !bind_sums(&s))
+        return whole_of(p, cut, call);
+    s.n = n;
+    s.call.nseq *= n;
+    s.call.segments = n;
+    s.call.seq = cut_sequences(c, call, n, p->g->chunk);
+    bind_states(&s);
+    return s;
+}
+
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
     const Plan *p = all->plan;
-    Gpu *g = all->gpu;
-    Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
-    Compiling k = { &s, g };
-    int chunk = p->g->chunk;
     if (cut->why || !call->seq)
-        return s;
-    s.n = segments_count(call, chunk, rows_of(p->g, &cut->t),
-                         plan_is_joint(p),
-                         gpu_enter(c, g)->processors);
-    if (s.n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
+        return whole_of(p, cut, call);
+    int n = segments_count(call, p->g->chunk, rows_of(p->g, &cut->t),
+                           plan_is_joint(p), build_may_have_ends(c, all, call),
+                           gpu_enter(c, all->gpu)->processors);
+    if (n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
         && build_shares(c, all, call))
-        s.n = 1;
-    if (s.n == 1)
-        return s;
-    if (!bind_sums(&s))
-        return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                           .call = *call };
-    s.call.nseq *= s.n;
-    s.call.seq = cut_sequences(c, call, s.n, chunk);
-    bind_states(&s);
-    if (ctx_protect(c, compile, &k))
+        n = 1;
+    Segments s = segments_in(c, p, cut, call,
+                             count_well(c, all, cut, call, n));
+    Compiling k = { &s, all };
+    if (s.n == 1 || ctx_protect(c, compile, &k))
         return s;
     if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
         ctx_rethrow(c);
     cut->why = ctx_string(p->g->ctx, c->err.message);
-    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                       .call = *call };
+    return whole_of(p, cut, call);
 }
 
 /* ---- places ---- */
@@ -312,7 +484,7 @@ static int64_t states_bytes(const Segments *s)
 
 int64_t segments_kept(const Segments *s)
 {
-    return s->n > 1 ? states_bytes(s) : 0;
+    return has_transitions(s) ? states_bytes(s) : 0;
 }
 
 static int64_t zeros_bytes(const Segments *s)
@@ -337,9 +509,10 @@ static Places places_of(const Segments *s)
     p.back = p.own + states;
     p.back_own = p.back + back;
     p.m = p.back_own + back;
-    p.unit = p.m + (s->whole->kept ? 0 : states);
-    p.zeros = p.unit + aligned(4 * v.sh);
-    p.end = p.zeros + (goes_forward(s) ? zeros_bytes(s) : 0);
+    bool makes = has_transitions(s);
+    p.unit = p.m + (makes && !s->whole->kept ? states : 0);
+    p.zeros = p.unit + (makes ? aligned(4 * v.sh) : 0);
+    p.end = p.zeros + (makes && goes_forward(s) ? zeros_bytes(s) : 0);
     return p;
 }
 
@@ -348,6 +521,8 @@ int64_t segments_bytes(const Segments *s)
     if (s->n == 1)
         return 0;
     Call call = ends_call(s);
+    if (!s->ends)
+        return places_of(s).end;
     return places_of(s).end
          + aligned(cuda_workspace(s->ends->m, s->cut->ends.plan, &call));
 }
@@ -356,7 +531,8 @@ int segments_launches(const Segments *s, int kernels)
 {
     enum { OWN = 5, BEFORE = 3 };       /* of the way forward, with both ends;
                                            before a walk back */
-    return s->n == 1 ? 0 : OWN + 2 * s->ends->m->nkernels + BEFORE * kernels;
+    int each = s->ends ? s->ends->m->nkernels : 1;
+    return s->n == 1 ? 0 : OWN + 2 * each + BEFORE * kernels;
 }
 
 static void *pointer(DevicePtr at, int64_t offset)
@@ -382,7 +558,7 @@ void segments_place(Segments *s, Steps *to)
         s->call.s0[back].data = pointer(to->at, p.back);
         s->call.s1[back].data = pointer(to->at, p.back_own);
     }
-    if (goes_forward(s)) {
+    if (has_transitions(s) && goes_forward(s)) {
         to->zeros.to = to->at + (DevicePtr)p.zeros;
         to->zeros.width = (size_t)(p.end - p.zeros);
     }
@@ -457,13 +633,34 @@ static void add_carry(const Segments *s, Steps *to, bool back)
              a.nseq * a.heads * blocks, &a);
 }
 
-static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call)
+static DevicePtr table_at(const Segments *s, const Steps *to, SegmentTable t)
 {
+    return to->seq + (DevicePtr)(t * s->call.nseq) * sizeof(HostSequence);
+}
+
+static void add_walk(Ctx *c, const Segments *s, Steps *to, int state,
+                     const Call *call, SegmentTable t)
+{
+    const CudaKernel *k = ends_walk(s, state);
+    const Build *b = s->walks;
+    to->launch[to->n++] = launch_new(c, to->d, b->f[k - b->m->kernel], b->m, k,
+                                     s->p, call, table_at(s, to, t),
+                                     to->workspace);
+}
+
+static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call,
+                     SegmentTable t)
+{
+    if (!s->ends) {
+        add_walk(c, s, to, s->cut->t.state, call, t);
+        return;
+    }
     const CudaModule *m = s->ends->m;
     DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
     for (int i = 0; i < m->nkernels; i++)
         to->launch[to->n++] = launch_new(c, to->d, s->ends->f[i], m,
-            &m->kernel[i], s->cut->ends.plan, call, to->seq, workspace);
+            &m->kernel[i], s->cut->ends.plan, call, table_at(s, to, t),
+            workspace);
 }
 
 /* From the unit matrix, with nothing written. */
@@ -483,17 +680,16 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     call.s1[state] = view_at(s, transitions_at(s, to));
     transition_zeros(&s->cut->t, s->p->g, &call, e.batch, e.tokens,
                      pointer(to->at, p.zeros));
-    add_ends(c, s, to, &call);
+    add_ends(c, s, to, &call, OF_TRANSITIONS);
 }
 
-void segments_forward(Ctx *c, const Segments *s, Steps *to)
+static void add_forward(Ctx *c, const Segments *s, Steps *to)
 {
     Call call = ends_call(s);
-    if (s->n == 1 || !goes_forward(s))
-        return;
-    add_transitions(c, s, to);
+    if (has_transitions(s))
+        add_transitions(c, s, to);
     add_begin(s, to, false, &call);
-    add_ends(c, s, to, &call);
+    add_ends(c, s, to, &call, OF_OWN);
     add_carry(s, to, false);
 }
 
@@ -515,24 +711,36 @@ void segments_after(const Segments *s, Steps *to)
         add_end(s, to, true);
 }
 
-static bool walks_adjoint(const Segments *s, const CudaKernel *k)
+/* By its own walk, where there is one; or by the kernel as it is. */
+static void add_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel)
 {
-    for (int i = 0; i < k->ntensors; i++)
-        if (k->tensor[i].kind == ARG_STATE
-            && k->tensor[i].index == s->cut->adjoint)
-            return true;
-    return false;
+    int back = s->cut->adjoint;
+    Call call = s->call;
+    add_begin(s, to, true, &call);
+    if (ends_walk(s, back)) {
+        for (int i = 0; i < s->p->g->nst; i++)
+            if (i != back)
+                call.s1[i].data = NULL;
+        add_walk(c, s, to, back, &call, OF_BACK);
+    } else {
+        to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
+            &b->m->kernel[kernel], s->p, &call, table_at(s, to, OF_BACK),
+            to->workspace);
+    }
+    add_carry(s, to, true);
 }
 
-void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
-                   int kernel)
+void segments_before(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel)
 {
-    Call call = s->call;
-    if (s->n == 1 || s->cut->adjoint < 0
-        || !walks_adjoint(s, &b->m->kernel[kernel]))
+    const CudaKernel *k = &b->m->kernel[kernel];
+    if (s->n == 1)
         return;
-    add_begin(s, to, true, &call);
-    to->launch[to->n++] = launch_new(c, to->d, b->f[kernel], b->m,
-        &b->m->kernel[kernel], s->p, &call, to->seq, to->workspace);
-    add_carry(s, to, true);
+    if (goes_forward(s) && !to->begun && walks_state(k, s->cut->t.state)) {
+        to->begun = true;
+        add_forward(c, s, to);
+    }
+    if (s->cut->adjoint >= 0 && walks_state(k, s->cut->adjoint))
+        add_back(c, s, to, b, kernel);
 }

@@ -2,10 +2,15 @@
  *
  * Where the plan has a transition (compiler/transition.h) and the price says
  * so, a call becomes: what each segment leaves of a state that begins as zero,
- * and its transition, by kernels of the states alone (plan_ends); each
- * segment's start from these; then the plan's own kernels, to which segments
- * are sequences. Back: the walk of the adjoint from zero, each segment's start
- * by the transposed transitions, the walk again. Segments are whole chunks.
+ * and its transition; each segment's start from these; then the plan's own
+ * walk, to which segments are sequences. Back: the walk of the adjoint from
+ * zero, each segment's start by the transposed transitions, the walk again.
+ * Segments are whole chunks.
+ *
+ * What segments leave by themselves is made by walks that do no more, and find
+ * what the plan's kernels before them have kept for the walk (build_ends);
+ * where there are none from schedules, by a plan of the states alone
+ * (plan_ends), and the adjoint's by its walk as it is.
  */
 #ifndef FLIN_CUDA_SEGMENTS_H
 #define FLIN_CUDA_SEGMENTS_H
@@ -20,6 +25,8 @@ typedef struct Cutting {
     int adjoint;                        /* the state's; -1: the plan is not
                                            joint */
     Builds ends;                        /* of plan_ends */
+    uint64_t counted;                   /* the call that was counted last, */
+    int count;                          /* and its segments */
     Module *module;                     /* carry.cuh's; NULL: not yet there */
     Function *begin, *end, *unit, *carry;
     CudaKernel carrying;
@@ -37,15 +44,17 @@ typedef struct Segments {
     Call call;                          /* of segments; addresses of states
                                            are none yet, but not NULL where
                                            there are to be some */
-    const Build *ends;                  /* of the way forward; NULL: the call
-                                           has none */
+    const Build *walks;                 /* for ends alone; NULL: none */
+    const Build *ends;                  /* of the way forward, by plan_ends;
+                                           NULL: the call has none, or `walks`
+                                           has */
 } Segments;
 
 /* How many segments each of the call's sequences is best cut in, of states of
  * so many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS
- * says. */
+ * says. lean: there are walks for ends alone. */
 int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   int processors);
+                   bool lean, int processors);
 
 /* Cuts the call, or says that it is as it was (n == 1, call the same): so, too,
  * where decays are one number for all keys, the blocks of the way forward share
@@ -53,6 +62,15 @@ int segments_count(const Call *call, int chunk, int rows, bool joint,
  * faster in segments; GLA, whose blocks do so too, 1.2 times as fast). Compiles
  * what cutting takes. */
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
+
+/* Of a call in segments there are several tables of sequences: all of them, and
+ * those of which it is asked what they leave by themselves, forward and back,
+ * and their transitions. Others have no tokens there: nobody follows the last,
+ * and the first follows nobody. */
+typedef enum SegmentTable { OF_ALL, OF_OWN, OF_TRANSITIONS, OF_BACK,
+                            SEGMENT_TABLES } SegmentTable;
+/* Tokens of the call's sequence i. */
+int64_t segments_length(const Segments *s, SegmentTable t, int64_t i);
 
 /* Bytes that the way forward leaves for the way back, behind the kernels' own
  * (`stored`); bytes of workspace. */
@@ -65,21 +83,20 @@ int segments_launches(const Segments *s, int kernels);
 typedef struct Steps {
     Ctx *ctx;                           /* launches live there */
     const Driver *d;
-    DevicePtr seq, workspace, at;       /* of sequences; of kernels; of what
-                                           segments take */
+    DevicePtr seq, workspace, at;       /* of tables of sequences; of kernels;
+                                           of what segments take */
     int64_t stored;                     /* bytes of Call.kept before theirs */
     Launch **launch;
     int n;
+    bool begun;                         /* the way forward */
     DeviceRows zeros;                   /* `to` and `width`, to be filled before
                                            each run; width 0: none */
 } Steps;
 /* Gives the call's states their places. */
 void segments_place(Segments *s, Steps *to);
-/* What goes before the way forward, and behind all kernels. */
-void segments_forward(Ctx *c, const Segments *s, Steps *to);
+/* What goes before this kernel, and behind all of them. */
+void segments_before(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                     int kernel);
 void segments_after(const Segments *s, Steps *to);
-/* What goes before this kernel of the way back. */
-void segments_back(Ctx *c, const Segments *s, Steps *to, const Build *b,
-                   int kernel);
 
 #endif

@@ -6,6 +6,7 @@
 #include "tile.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/eval.h"
+#include "../../compiler/transition.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ typedef struct Prepared {
     int *of;                            /* of which kernel of the whole plan */
     CudaModule *m;
     Tiles **t;
+    bool ahead;                         /* inverses lie as such */
 } Prepared;
 
 /* A kernel that has been scheduled, of some way to cut the plan; ahead: where
@@ -246,7 +248,8 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
 {
     Ctx *c = search->c;
     const CudaOptions *o = search->o;
-    Prepared y = { .p = p, .of = of, .m = ctx_alloc(c, sizeof *y.m) };
+    Prepared y = { .p = p, .of = of, .m = ctx_alloc(c, sizeof *y.m),
+                   .ahead = ahead };
     size_t most = (size_t)(y.p->nkernels + y.p->g->nout + y.p->g->nst);
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
@@ -503,6 +506,54 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
     return false;
 }
 
+/* ---- walks for their ends ---- */
+
+/* Beside the kernels that are prepared, one more each that walks and has a
+ * schedule: it keeps nothing, and finds what those keep where they do. */
+static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel)
+{
+    const Tiles *known = like->t[0];
+    Tiles *t = tiles_new(known->c, y->p, known->o, y->m, kernel);
+
+    t->ext = known->ext;
+    t->stored_at = known->stored_at;
+    t->stored_narrow = known->stored_narrow;
+    t->asked = known->asked;
+    tiles_analyse(t);
+    t->out->schedule = find_schedule(t, like->ahead);
+    if (t->out->schedule->why)
+        fail(t->c, 0, "%s has no schedule for its ends: %s", t->out->name,
+             t->out->schedule->why);
+    t->out->tokens = y->m->chunk;
+    price(t);
+    return t;
+}
+
+/* Where the way forward is cuda_emit's, of the way back alone. */
+static Prepared prepare_ends(Ctx *c, const Prepared *like,
+                             const CudaOptions *o)
+{
+    Prepared y = { .ahead = like->ahead, .m = ctx_alloc(c, sizeof *y.m) };
+    int own = like->p->nkernels;
+
+    for (int i = o->rows ? like->p->split : 0; i < own; i++)
+        if (lacks_schedule(like, i))
+            fail(c, 0, "%s has no schedule", like->m->kernel[i].name);
+    y.p = plan_walks_ends(like->p, o->rows ? like->p->split : 0, &y.of);
+    int n = y.p->nkernels - own;
+    if (!n)
+        fail(c, 0, "nothing walks matrices");
+    *y.m = *like->m;
+    y.m->kernel = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.m->kernel);
+    y.t = ctx_alloc(c, (size_t)n * sizeof *y.t);
+    for (int i = 0; i < n; i++) {
+        y.t[i] = ends_tiles(&y, like, own + i);
+        y.of[i] = like->of[y.of[i]];
+    }
+    y.m->kernel += own;
+    return y;
+}
+
 /* ---- the module ---- */
 
 /* How blocks share heads; threads, where a step's one kernel can choose. */
@@ -556,41 +607,63 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     return true;
 }
 
-CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
+static Prepared prepare_all(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    const Plan *printed = plan_as_printed(c, plan);
-    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
     Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
     Prepared by_rows;
-    if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
-        y = by_rows;
-    CudaModule *m = y.m;
-    find_shares(&y);
-    Buf b = { .ctx = c }, schedules = { .ctx = c };
 
-    buf_printf(&b, "#define THREADS %d\n#define RANK %d\n"
+    return count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows)
+         ? by_rows : y;
+}
+
+static void put_start(const Prepared *y, int rank, Buf *b)
+{
+    buf_printf(b, "#define THREADS %d\n#define RANK %d\n"
                "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
                "#include \"run.cuh\"\n#include \"tile.cuh\"\n"
                "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
                "%sextern __shared__ char arena[];\n",
-               m->threads, cuda_rank(whole->g), y.t[0]->held
+               y->m->threads, rank, y->t[0]->held
                ? "alignas(16) " : "");
+}
+
+static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
+{
+    for (int i = 0; i < n; i++) {
+        CudaKernel *k = &y->m->kernel[i];
+        k->text = b->len;
+        buf_printf(b, "\n");
+        if (!print_scheduled(y->t[i], b, schedules))
+            tiles_print(y->t[i], b);
+        k->end = b->len;
+    }
+    y->m->plan = y->p;
+    y->m->nkernels = n;
+}
+
+CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
+{
+    const Plan *printed = plan_as_printed(c, plan);
+    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
+    Prepared y = prepare_all(c, whole, o), own = y;
+    Buf b = { .ctx = c }, schedules = { .ctx = c };
+
+    find_shares(&own);
+    if (o->ends)
+        y = prepare_ends(c, &own, o);
+    CudaModule *m = y.m;
+    put_start(&y, cuda_rank(whole->g), &b);
     if (o->scheduled)
         plan_print(y.p, &schedules);
-    for (int i = 0; i < y.p->nkernels; i++) {
-        m->kernel[i].text = b.len;
-        buf_printf(&b, "\n");
-        if (!print_scheduled(y.t[i], &b, &schedules))
-            tiles_print(y.t[i], &b);
-        m->kernel[i].end = b.len;
-    }
-    m->plan = y.p;
-    m->layout = layout_of(c, &y, o);
-    m->nkernels = y.p->nkernels;
-    emit_shares(c, whole, o, m, &b);    /* of tensors as they are */
+    put_kernels(&y, o->ends ? y.p->nkernels - own.p->nkernels
+                            : y.p->nkernels, &b, &schedules);
+    m->layout = layout_of(c, &own, o);
+    int n = m->nkernels;
+    if (!o->ends)
+        emit_shares(c, whole, o, m, &b);    /* of tensors as they are */
     for (int i = 0; i < m->nkernels; i++)
-        m->kernel[i].of = i < y.p->nkernels ? y.of[i] : plan->nkernels - 1;
+        m->kernel[i].of = i < n ? y.of[i] : plan->nkernels - 1;
     m->source = b.s;
     m->schedules = schedules.s;
     return m;

@@ -55,7 +55,7 @@ enum { BLOCKS = MAX_INPUTS + MAX_OUTPUTS + 2 * MAX_STATES + 2 };
 typedef struct Trial {
     Gpu *gpu;
     const Driver *d;
-    const Build *b, *forward;
+    const Build *b, *forward, *ends;
     const Plan *p;
     const Graph *g;
     int64_t tokens;
@@ -278,6 +278,18 @@ static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
                    t->p, &t->call, seq, workspace), NULL);
 }
 
+/* What those kernels make is not yet there. */
+static void forget_ends(Ctx *c, Trial *t, const CudaKernel *k)
+{
+    for (int i = 0; i < k->ntensors; i++) {
+        const View *v = &t->call.s1[k->tensor[i].index];
+        if (k->tensor[i].kind == ARG_NEXT)
+            device_fill(c, t->d, (DevicePtr)(uintptr_t)v->data, 0xff,
+                        (size_t)elements(v, v->sb ? SEQUENCES : 1)
+                        * (size_t)dtype_size(v->dtype));
+    }
+}
+
 static void run_kernels(Ctx *c, Trial *t)
 {
     const CudaModule *m = as_crowded(c, t->b->m);
@@ -298,6 +310,10 @@ static void run_kernels(Ctx *c, Trial *t)
         launch_from(c, t, t->forward, 0, b->p, b->p + TABLE);
     launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
                 b->p + TABLE);
+    for (int i = 0; t->ends && i < t->ends->m->nkernels; i++)
+        forget_ends(c, t, &t->ends->m->kernel[i]);
+    if (t->ends)
+        launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
     device_sync(c, t->d);
 }
 
@@ -527,11 +543,11 @@ static void trial(Ctx *c, void *ud)
     }
 }
 
-const char *build_verify(Ctx *c, Gpu *g, const Build *b, const Build *forward,
-                         const Plan *p)
+const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
-    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = b, .forward = forward,
+    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = of->b,
+                  .forward = of->forward, .ends = of->ends,
                   .p = p, .g = p->g, .seed = 20 };
     bool ok = ctx_protect(c, trial, t);
     free_blocks(t);

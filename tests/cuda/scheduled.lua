@@ -283,6 +283,23 @@ local function is_cut(v, T)
   return cut["forward, chunks"], cut["forward + backward"]
 end
 
+-- Kernels that walk so, of a call both ways in segments.
+local function count_walks(v, way)
+  local bench = v:bench { T = 300, H = 1, K = 64, V = 64, dtype = "bfloat16",
+                          backend = "cuda", seconds = 0 }
+  local found, n = {}, 0
+  for _, kernel in ipairs(bench.kernels) do
+    for _, part in ipairs(kernel.parts) do
+      if kernel.call == "forward + backward" and part.name:find(way)
+         and not found[part.name] then
+        found[part.name] = true
+        n = n + 1
+      end
+    end
+  end
+  return n
+end
+
 -- What tokens do to a state, on the GPU as on the host.
 local function check_summary(name)
   local v = flin.stdlib[name]
@@ -302,6 +319,11 @@ local function check_cut()
   expect(not forward and not both, "deltanet: a chunk is cut")
   forward, both = is_cut(flin.stdlib.simple_gla, 300)
   expect(forward and both, "simple_gla: 300 tokens are not cut, as asked")
+  for _, way in ipairs { "_forward$", "_reverse$" } do
+    expect(count_walks(flin.stdlib.kda, way) == 2,
+           "kda: what segments leave by themselves has no walk %s of its own",
+           way)
+  end
 end
 
 -- A chunk and some, both ways, of sizes that fit and that do not.

@@ -87,3 +87,10 @@ INLINE float cos_(float a) { return __cosf(wrap_(a)); }
 /* Of an angle that is within half a turn. */
 INLINE float sin_near_(float a) { return __sinf(a); }
 INLINE float cos_near_(float a) { return __cosf(a); }
+
+/* x / n; of numbers that are small, as they mostly are, in a tenth of the
+ * time. */
+INLINE i64 divided(i64 x, i64 n)
+{
+    return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
+}

@@ -12,7 +12,8 @@
 #include "ends.h"
 
 enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
-       LEAF_THREADS = 256 };            /* as in pairs.cuh, pairs_plain.cuh */
+       LEAF_THREADS = 256,              /* as in pairs.cuh, pairs_plain.cuh */
+       DELTA_ROWS = 4 };                /* a warp's of y . dy, or so */
 
 /* A source's kernels. */
 enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, NKERNELS };
@@ -544,8 +545,10 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
     if (!h->rows)
         return;
     if (!k->shape.wgmma || kernel == DELTA) {
-        start(h, k->f[kernel], (h->rows * h->heads + PLAIN_WARPS - 1)
-              / PLAIN_WARPS, 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS, &a);
+        int each = kernel == DELTA ? DELTA_ROWS : 1;
+        start(h, k->f[kernel], (h->rows * h->heads + each * PLAIN_WARPS - 1)
+              / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS,
+              &a);
         return;
     }
     encode(h, &h->a.q, h->key, maps.map[0]);

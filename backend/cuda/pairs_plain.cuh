@@ -23,14 +23,13 @@ INLINE void find_sequence(const Pairs &a, i64 token, i64 &s)
     }
 }
 /* The warp's; false: it has none. */
-INLINE bool find_row(const Pairs &a, OwnRow &x)
+INLINE bool find_row(const Pairs &a, i64 n, OwnRow &x)
 {
-    const i64 n = (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32;
-    const i64 token = n / a.heads;
+    const i64 token = divided(n, a.heads);
     if (token >= a.rows)
         return false;
-    x.head = (int)(n % a.heads);
-    x.b = a.cu ? 0 : (int)(token / a.tokens);
+    x.head = (int)(n - token * a.heads);
+    x.b = a.cu ? 0 : (int)divided(token, a.tokens);
     x.start = 0;
     x.len = (int)a.tokens;
     if (a.cu) {
@@ -42,6 +41,11 @@ INLINE bool find_row(const Pairs &a, OwnRow &x)
     x.t = (int)(token - x.b * a.tokens - x.start);
     x.at = x.head * a.rows + x.b * a.tokens + x.start;
     return x.t >= 0 && x.t < x.len;
+}
+/* A row a warp. */
+INLINE bool find_row(const Pairs &a, OwnRow &x)
+{
+    return find_row(a, (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32, x);
 }
 INLINE i64 row_place(const Place &p, const OwnRow &x, int t)
 {
@@ -261,45 +265,72 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
     }
 }
 
-/* Four neighbours of 16 bits at once. */
-struct alignas(8) Four { u16 x[4]; };
-INLINE bool has_fours(const Place &p)
+/* Eight neighbours of 16 bits at once, by so many lanes a row. */
+struct alignas(16) Eight { u32 x[4]; };
+constexpr int ROW_LANES = VALUE_SIZE / 8;
+constexpr bool BY_EIGHTS = VALUE_SIZE % 8 == 0 && ROW_LANES <= 32
+                        && (ROW_LANES & (ROW_LANES - 1)) == 0;
+INLINE bool has_eights(const Place &p)
 {
-    return VALUE_SIZE % 4 == 0 && VALUE_SIZE <= 128
-        && (p.type == BF16 || p.type == F16) && (u64)p.p % 8 == 0
-        && p.sb % 4 == 0 && p.st % 4 == 0 && p.sh % 4 == 0;
+    return BY_EIGHTS && (p.type == BF16 || p.type == F16)
+        && (u64)p.p % 16 == 0 && p.sb % 8 == 0 && p.st % 8 == 0
+        && p.sh % 8 == 0;
 }
-INLINE float of_four(const Place &p, const Four &v, int i)
+INLINE float of_eight(const Place &p, const Eight &v, int i)
 {
-    return p.type == F16 ? half_to_float(v.x[i]) : bits((u32)v.x[i] << 16);
+    const u32 half = v.x[i / 2] >> 16 * (i % 2) & 0xffff;
+    return p.type == F16 ? half_to_float((u16)half) : bits(half << 16);
+}
+/* Row n of those of the lane's group. */
+INLINE void delta_by_eights(const Pairs &a, i64 n)
+{
+    constexpr int LANES = BY_EIGHTS ? ROW_LANES : 32;
+    const int lane = threadIdx.x % LANES;
+    float sum = 0;
+    OwnRow x;
+    const bool in = find_row(a, n, x);
+    if (in) {
+        const Eight y = *(const Eight *)((const u16 *)a.y.p + 8 * lane
+                                         + row_place(a.y, x, x.t));
+        const Eight dy = *(const Eight *)((const u16 *)a.dy.p + 8 * lane
+                                          + row_place(a.dy, x, x.t));
+        UNROLL for (int i = 0; i < 8; i++)
+            sum += of_eight(a.y, y, i) * of_eight(a.dy, dy, i);
+    }
+    sum = lane_sum<LANES>(sum);
+    if (in && lane == 0)
+        a.delta[x.at + x.t] = sum;
+}
+/* Row n by a warp. */
+INLINE void delta_by_warp(const Pairs &a, i64 n)
+{
+    const int lane = threadIdx.x % 32;
+    float y[VALUE_PARTS], dy[VALUE_PARTS], sum = 0;
+    OwnRow x;
+    if (!find_row(a, n, x))
+        return;
+    load_row(y, a.y, row_place(a.y, x, x.t), VALUE_SIZE, lane);
+    load_row(dy, a.dy, row_place(a.dy, x, x.t), VALUE_SIZE, lane);
+    UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+        sum += y[c] * dy[c];
+    sum = lane_sum<32>(sum);
+    if (lane == 0)
+        a.delta[x.at + x.t] = sum;
 }
 
 /* y . dy of each row. */
 INLINE void plain_delta(const Pairs &a)
 {
-    const int lane = threadIdx.x % 32;
-    float y[VALUE_PARTS], dy[VALUE_PARTS], sum = 0;
-    OwnRow x;
-    if (!find_row(a, x))
-        return;
-    const i64 at = row_place(a.y, x, x.t), dat = row_place(a.dy, x, x.t);
-    if (has_fours(a.y) && has_fours(a.dy)) {
-        if (4 * lane < VALUE_SIZE) {
-            const Four v = *(const Four *)((const u16 *)a.y.p + at + 4 * lane);
-            const Four d = *(const Four *)((const u16 *)a.dy.p + dat
-                                           + 4 * lane);
-            UNROLL for (int i = 0; i < 4; i++)
-                sum += of_four(a.y, v, i) * of_four(a.dy, d, i);
-        }
-    } else {
-        load_row(y, a.y, at, VALUE_SIZE, lane);
-        load_row(dy, a.dy, dat, VALUE_SIZE, lane);
-        UNROLL for (int c = 0; c < VALUE_PARTS; c++)
-            sum += y[c] * dy[c];
-    }
-    sum = lane_sum<32>(sum);
-    if (lane == 0)
-        a.delta[x.at + x.t] = sum;
+    const bool eights = has_eights(a.y) && has_eights(a.dy);
+    const int rows = eights ? 32 / (BY_EIGHTS ? ROW_LANES : 32) : 1;
+    const i64 warp = (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32;
+    const i64 warps = (i64)gridDim.x * PLAIN_WARPS;
+    NO_UNROLL for (i64 n = warp * rows; n < a.rows * a.heads; n += warps * rows)
+        if (eights)
+            delta_by_eights(a, n + threadIdx.x % 32
+                               / (BY_EIGHTS ? ROW_LANES : 32));
+        else
+            delta_by_warp(a, n);
 }
 
 /* ---- leaves ---- */

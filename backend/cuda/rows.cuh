@@ -29,34 +29,62 @@ template<int TYPE> INLINE void put(char *p, i64 at, float x)
 /* 8 or 16 bytes. */
 template<int BYTES> struct alignas(BYTES) Bytes { u32 x[BYTES / 4]; };
 
-/* N entries from place `at` on, `step` apart; those from `left` on are none,
- * and read as 0. WHOLE: in pieces of 16 bytes, or one of 8, in all of which
- * something is. */
+/* N entries as they lie in memory, which are unpacked where they are used:
+ * nobody waits for them before. WHOLE: in pieces of 16 bytes, or one of 8, in
+ * all of which something is. */
+template<int TYPE, int N, bool WHOLE> struct Raw {
+    enum { SIZE = TYPE == F32 ? 4 : 2, EACH = 16 / SIZE,
+           LEN = EACH < N ? EACH : N, BYTES = LEN * SIZE < 8 ? 8 : LEN * SIZE,
+           PIECES = WHOLE ? N / LEN : 1 };
+    Bytes<WHOLE ? BYTES : 8> y[PIECES];
+    float x[WHOLE ? 1 : N];
+};
+
+/* From place `at` on, `step` apart; those from `left` on are none, and 0. */
 template<int TYPE, int N, bool WHOLE>
-INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
+INLINE Raw<TYPE, N, WHOLE> fetch(const char *p, i64 at, i64 step, int left)
 {
-    constexpr int SIZE = TYPE == F32 ? 4 : 2, EACH = 16 / SIZE;
-    constexpr int LEN = EACH < N ? EACH : N, BYTES = LEN * SIZE < 8 ? 8
-                                                     : LEN * SIZE;
+    typedef Raw<TYPE, N, WHOLE> Own;
+    Own raw;
     if (!WHOLE) {
         UNROLL
         for (int i = 0; i < N; i++)
-            x[i] = i < left ? get<TYPE>(p, at + i * step) : 0.f;
-        return;
+            raw.x[i] = i < left ? get<TYPE>(p, at + i * step) : 0.f;
+        return raw;
     }
     UNROLL
-    for (int j = 0; j < N; j += LEN) {
-        Bytes<BYTES> y = {};
+    for (int j = 0; j < Own::PIECES; j++) {
+        raw.y[j] = {};
         if (left > 0)
-            y = *(const Bytes<BYTES> *)(p + (at + j) * SIZE);
-        UNROLL
-        for (int i = 0; i < LEN; i++) {
-            const u32 half = y.x[i * SIZE / 4] >> 16 * (i % 2) & 0xffff;
-            x[j + i] = TYPE == F32 ? bits(y.x[i * SIZE / 4])
-                     : TYPE == F16 ? half_to_float((u16)half)
-                     : bits(half << 16);
-        }
+            raw.y[j] = *(const Bytes<WHOLE ? Own::BYTES : 8> *)
+                       (p + (at + j * Own::LEN) * Own::SIZE);
     }
+    return raw;
+}
+
+/* As numbers; off: zeros. */
+template<int TYPE, int N, bool WHOLE>
+INLINE void unpack(const Raw<TYPE, N, WHOLE> &raw, bool on, float *x)
+{
+    constexpr int SIZE = Raw<TYPE, N, WHOLE>::SIZE;
+    constexpr int LEN = Raw<TYPE, N, WHOLE>::LEN;
+    UNROLL
+    for (int j = 0; j < N; j++) {
+        const int i = j % LEN;
+        const u32 word = WHOLE ? raw.y[WHOLE ? j / LEN : 0].x[i * SIZE / 4] : 0;
+        const u32 half = word >> 16 * (i % 2) & 0xffff;
+        const float y = !WHOLE ? raw.x[WHOLE ? 0 : j]
+                      : TYPE == F32 ? bits(word)
+                      : TYPE == F16 ? half_to_float((u16)half)
+                      : bits(half << 16);
+        x[j] = on ? y : 0.f;
+    }
+}
+
+template<int TYPE, int N, bool WHOLE>
+INLINE void load(const char *p, i64 at, i64 step, int left, float *x)
+{
+    unpack<TYPE, N, WHOLE>(fetch<TYPE, N, WHOLE>(p, at, step, left), true, x);
 }
 
 template<int TYPE, int N, bool WHOLE>

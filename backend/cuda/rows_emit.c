@@ -22,6 +22,7 @@ typedef struct Text {
     const char *entry;                  /* of a lane's */
     uint8_t *made;                      /* declared already: of what no token
                                            changes */
+    const uint8_t *live;                /* of the loop */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
@@ -169,26 +170,45 @@ typedef struct Moving {
     Ref r;                              /* of its axes */
 } Moving;
 
-static void move(const Text *t, const Moving *m)
+/* "BF16, 4, true" */
+static char *kind_of_move(const Text *t, const Moving *m)
 {
-    AxisSet s = registers_of(t, m->r), axes = t->g->n[m->r].axes;
+    AxisSet axes = t->g->n[m->r].axes;
     bool lanes = axes & t->p->lanes;
     bool runs = lanes && axes & AXIS(rows_inner(t->p));
-    int each = lanes ? t->shape.each : 1;
+
+    return ctx_format(t->c, "%s, %d, %s", type_text(m->v->dtype),
+                      lanes ? t->shape.each : 1, is_whole(t, m->v, m->order,
+                      m->rank, runs) ? "true" : "false");
+}
+
+/* "a.arg[0].p, place, step, left" */
+static char *places_of_move(const Text *t, const Moving *m)
+{
+    AxisSet axes = t->g->n[m->r].axes;
+    bool runs = axes & t->p->lanes && axes & AXIS(rows_inner(t->p));
     int inner = dim_of(m->order, m->rank, rows_inner(t->p));
+    Buf b = { .ctx = t->c };
+
+    buf_printf(&b, "a.arg[%d].p, %s", m->arg, m->where);
+    for (int d = 0; d < m->rank; d++)
+        buf_printf(&b, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d])
+                   & t->p->lanes ? along(t, m->order[d], "e0")
+                   : t->index[m->order[d]], m->arg, d);
+    buf_printf(&b, ", %s, %s", runs ? ctx_format(t->c, "a.arg[%d].sd[%d]",
+               m->arg, inner) : "0", m->left);
+    return b.s;
+}
+
+static void move(const Text *t, const Moving *m)
+{
+    AxisSet s = registers_of(t, m->r);
     Text at = *t;
 
     at.entry = "0";
     open_loops(t, m->r, s);
-    PUT(t, "%s<%s, %d, %s>(a.arg[%d].p, %s", m->act, type_text(m->v->dtype),
-        each, is_whole(t, m->v, m->order, m->rank, runs) ? "true" : "false",
-        m->arg, m->where);
-    for (int d = 0; d < m->rank; d++)
-        PUT(t, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d]) & t->p->lanes
-            ? along(t, m->order[d], "e0") : t->index[m->order[d]], m->arg, d);
-    PUT(t, ", %s, %s, %s + %s);\n", runs ? ctx_format(t->c,
-        "a.arg[%d].sd[%d]", m->arg, inner) : "0", m->left, m->name,
-        place_of(&at, m->r));
+    PUT(t, "%s<%s>(%s, %s + %s);\n", m->act, kind_of_move(t, m),
+        places_of_move(t, m), m->name, place_of(&at, m->r));
     close_loops(t, s);
 }
 
@@ -250,6 +270,150 @@ static void clear(const Text *t, const char *name, Ref r)
         (long long)held(t, r), name);
 }
 
+/* ---- tokens that are read ahead ---- */
+
+/* The result's gradient is input nin of these. */
+static const View *ahead_view(const Text *t, int i)
+{
+    return i < t->p->nin ? &t->call->in[i] : &t->call->dy;
+}
+
+/* The node of such an input that has its axes; 0: it is not read so. deepest:
+ * how far before the token. */
+static Ref ahead_node(const Text *t, int i, int *deepest)
+{
+    const Rows *p = t->p;
+    Ref found = 0;
+
+    *deepest = 0;
+    for (Ref r = 1; r < t->g->len; r++) {
+        const Node *n = &t->g->n[r];
+        bool state = n->op == OP_input && n->index >= p->nin
+                  && n->index < p->nin + p->nst;
+        int j = state ? n->index - p->nin : 0;
+        int of = n->op != OP_input ? -1 : state ? p->source[j]
+               : n->index < p->nin ? n->index : p->nin;
+        if (!t->live[r] || !n->timed || of != i)
+            continue;
+        found = r;
+        if (state && p->depth[j] > *deepest)
+            *deepest = p->depth[j];
+    }
+    return found;
+}
+
+/* How it lies `depth` tokens before; behind the deepest, the one read next. */
+static char *raw_name(const Text *t, int i, int depth)
+{
+    return ctx_format(t->c, "raw%d_%d", i, depth);
+}
+
+static char *raw_place(const Text *t, Ref r)
+{
+    Text at = *t;
+
+    at.entry = "0";
+    at.shape.each = 1;
+    return place_of(&at, r);
+}
+
+static Moving raw_move(const Text *t, int i, Ref r, const char *token,
+                       const char *on)
+{
+    const Rows *p = t->p;
+    bool dy = i >= p->nin;
+    const Input *in = &t->g->in[dy ? p->nin + p->nst : i];
+    int arg = rows_arg(p, dy ? ROW_DY : ROW_IN, dy ? 0 : i);
+
+    return (Moving){ "", timed_place(t, arg, token), left_text(t, r, on), "",
+                     arg, ahead_view(t, i), in->order, in->rank, r };
+}
+
+/* Token `token`, if there is one, as the one read next. */
+static void read_ahead(const Text *t, int i, Ref r, const char *name,
+                       const char *token)
+{
+    Moving m = raw_move(t, i, r, "ahead", "some");
+
+    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && ahead >= 0"
+        " && ahead < a.tokens;\n", token);
+    open_loops(t, r, registers_of(t, r));
+    PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
+        kind_of_move(t, &m), places_of_move(t, &m));
+    close_loops(t, registers_of(t, r));
+    PUT(t, "}\n");
+}
+
+/* Before the loop, whose first token is `begin`: what its first turn moves on
+ * to. */
+static void begin_ahead(const Text *t)
+{
+    const char *sign = t->call->backward ? "-" : "-1 -";
+
+    for (int i = 0; i <= t->p->nin; i++) {
+        int most;
+        Ref r = ahead_node(t, i, &most);
+        if (!r)
+            continue;
+        Moving m = raw_move(t, i, r, "", "");
+        int n = (int)(held(t, r) / (has_lanes(t, r) ? t->shape.each : 1));
+        for (int d = 0; d <= most + 1; d++)
+            PUT(t, "Raw<%s> %s[%d];\n", kind_of_move(t, &m), raw_name(t, i,
+                d), n);
+        for (int d = 0; d < most; d++)
+            read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
+                       ctx_format(t->c, "begin %s %d", sign, d));
+        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
+                   ? ctx_format(t->c, "begin - %d", most) : "begin");
+    }
+}
+
+/* The loop is at token t. */
+static void move_ahead(const Text *t)
+{
+    for (int i = 0; i <= t->p->nin; i++) {
+        int most;
+        Ref r = ahead_node(t, i, &most);
+        if (!r)
+            continue;
+        int n = (int)(held(t, r) / (has_lanes(t, r) ? t->shape.each : 1));
+        PUT(t, "UNROLL\nfor (int z = 0; z < %d; z++) {\n", n);
+        for (int d = 0; d <= most && t->call->backward; d++)
+            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
+                d + 1));
+        for (int d = most; d >= 0 && !t->call->backward; d--)
+            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i, d
+                ? d - 1 : most + 1));
+        PUT(t, "}\n");
+        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
+                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1");
+    }
+}
+
+/* As numbers; where it is not `on`, zeros. */
+static void take_raw(const Text *t, int i, int depth, const char *name, Ref r,
+                     const char *on)
+{
+    Text at = *t;
+
+    at.entry = "0";
+    open_loops(t, r, registers_of(t, r));
+    PUT(t, "unpack(%s[%s], %s, %s + %s);\n", raw_name(t, i, depth),
+        raw_place(t, r), on, name, place_of(&at, r));
+    close_loops(t, registers_of(t, r));
+}
+
+/* Input `source` as it was `depth` tokens before, in the loop over tokens. */
+static void take_delayed(const Text *t, const char *name, Ref r, int source,
+                         int depth, const char *on)
+{
+    PUT(t, "{\nconst i64 at = t - %d;\n", depth);
+    take_raw(t, source, depth, name, r, ctx_format(t->c, "%s && at >= s.start",
+                                                   on));
+    load_states(t, ROW_S0, source, "s.start - at", name, r, on);
+    PUT(t, "}\n");
+}
+
 /* Input `source` as it was `depth` tokens before. */
 static void load_delayed(const Text *t, const char *name, Ref r, int source,
                          int depth, const char *on)
@@ -279,15 +443,17 @@ static void load_input(const Text *t, Ref r, const char *on)
 
     declare(t, r);
     if (!dy && i >= p->nin) {
-        load_delayed(t, name, r, p->source[i - p->nin], p->depth[i - p->nin],
+        take_delayed(t, name, r, p->source[i - p->nin], p->depth[i - p->nin],
                      on);
         return;
     }
-    move(t, &(Moving){ "load", in->timed
-         ? timed_place(t, arg, "t")
-         : ctx_format(t->c, "h * a.arg[%d].sh", arg),
-         in->timed ? left_text(t, r, on) : left_text(t, r, "true"), name, arg,
-         dy ? &t->call->dy : &t->call->in[i], in->order, in->rank, r });
+    if (in->timed) {
+        take_raw(t, dy ? p->nin : i, 0, name, r, on);
+        return;
+    }
+    move(t, &(Moving){ "load", ctx_format(t->c, "h * a.arg[%d].sh", arg),
+         left_text(t, r, "true"), name, arg, &t->call->in[i], in->order,
+         in->rank, r });
 }
 
 /* ---- operations ---- */
@@ -598,7 +764,8 @@ static void emit_backward(Text *t)
     const Rows *p = t->p;
 
     PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
-    emit_nodes(t, live_of(t), true, "on_0");
+    move_ahead(t);
+    emit_nodes(t, t->live, true, "on_0");
     for (int i = 0; i < p->nin; i++) {
         if (!rows_wants(p, t->call, i))
             continue;
@@ -642,13 +809,13 @@ static void emit_forward(Text *t)
 {
     const Output *y = &t->p->step->out[0];
     Ref r = t->g->out[0].node;
-    uint8_t *live = live_of(t);
     bool number = t->g->n[r].op == OP_num;
 
     if (t->p->nst)
         emit_left(t);
     PUT(t, "const bool on_0 = live;\n");
-    emit_nodes(t, live, true, "on_0");
+    move_ahead(t);
+    emit_nodes(t, t->live, true, "on_0");
     if (number || !t->call->y.data)
         return;
     move(t, &(Moving){ "store", timed_place(t, rows_arg(t->p, ROW_Y, 0), "t"),
@@ -696,9 +863,21 @@ static void open_back(const Text *t)
 {
     int most = most_depth(t->p, -1);
 
-    PUT(t, "const i64 owned = left ? %d : a.length;\n"
-        "NO_UNROLL\nfor (i64 k = owned + %d; k >= 0; k--) {\n"
-        "const bool own = k < owned;\n", most, most - 1);
+    PUT(t, "const i64 owned = left ? %d : a.length, last = owned + %d;\n",
+        most, most - 1);
+    PUT(t, "const i64 begin = last + (left ? span_at(a.ends, a.nseq, a.tokens,"
+        " b,\ninside ? piece : 0).start - %d : first);\n", most);
+    begin_ahead(t);
+    PUT(t, "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
+        "const bool own = k < owned;\n");
+}
+
+/* Of what is left of a sequence, nothing. */
+static void open_forward(const Text *t)
+{
+    PUT(t, "const i64 begin = first;\n");
+    begin_ahead(t);
+    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {\n");
 }
 
 static void emit_kernel(Text *t)
@@ -715,14 +894,15 @@ static void emit_kernel(Text *t)
         "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
         threads / t->shape.group);
-    emit_nodes(t, live_of(t), false, "true");
+    PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
+    t->live = live_of(t);
+    emit_nodes(t, t->live, false, "true");
     emit_sums(t, true);
     begin_pending(t);
     if (t->call->backward)
         open_back(t);
     else
-        PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {"
-            "\n");
+        open_forward(t);
     if (t->p->nst) {
         PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
             "&& (left || first + k < a.tokens);\n"

@@ -32,13 +32,6 @@ INLINE i64 state_entry(const Pages &p, i64 s, i64 token)
     return entry >= 0 && entry < p.states ? entry : -1;
 }
 
-/* x / n; of numbers that are small, as they mostly are, in a tenth of the
- * time. */
-INLINE i64 divided(i64 x, i64 n)
-{
-    return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
-}
-
 INLINE Sequence sequence(const Run &run, i64 s)
 {
     if (run.seq)

@@ -16,6 +16,10 @@ for _, name in ipairs { ... } do
     x.save = true
     local _, _, saved = v:forward(x)
     x.save = nil
+    -- three chunks of two heads, and a place that is spare: S before each, and
+    -- no gradient of it
+    suite.expect(name ~= "gla" or saved.bytes == 4 * 2 * 64 * 64 * 2,
+                 "gla: %d bytes are saved", saved.bytes)
     return v:backward { saved = saved, dy = dy }
   end
   local even = gradients(lying:to "cpu":contiguous():to "cuda")

@@ -62,8 +62,9 @@ typedef struct Product {
 } Product;
 
 enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
-       MAX_BACK = 128,                  /* how far i may look back at a token:
-                                           bands, late starts, p.x[i - 128] */
+       MAX_BACK = 4096,                 /* how far i may look back at a token:
+                                           bands, late starts, p.x[i - 100] */
+       MAX_SUM_BACK = 128,              /* at a sum: p.x_cumsum[i - 2] */
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
 typedef struct Mask {

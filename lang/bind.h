@@ -406,6 +406,8 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
 /* Lua error where the variant is a layer: METHOD is for single variants yet. */
 void refuse_layer(lua_State *L, const Variant *v, const char *method);
+/* Or is a mask that has no plan, or two. */
+void refuse_pairs(lua_State *L, const Variant *v, const char *method);
 /* What the option `plan` of a layer's call asks for. */
 Fusion fusion_option(lua_State *L, const char *what, int arg);
 /* Chunk, threads, backend: from the options, else from the flin table. */

@@ -373,6 +373,8 @@ static int variant_io(lua_State *L)
     Variant *v = variant_check(L, 1);
 
     refuse_layer(L, v, "io");
+    if (v->runs)
+        refuse_pairs(L, v, "io");
     double own;
 
     lua_settop(L, 2);

@@ -168,8 +168,9 @@ int variant_map(lua_State *L)
                   "map: a table is wanted, not %s", type_text(L, 2));
     refuse_layer(L, v, "map");
     if (v->step->mask)
-        lang_fail(L, NULL, "map: %s is a mask over all pairs of tokens, which "
-                  "has no step", v->step->name);
+        lang_fail(L, NULL, "map: %s is a mask %s, which has no step",
+                  v->step->name, v->runs ? "of both directions"
+                                         : "over all pairs of tokens");
     Variant *to = variant_push(L, v->step->name);
     int at = lua_gettop(L);
     Tracer *t = tracer_push(L, at, to);

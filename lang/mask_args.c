@@ -283,10 +283,12 @@ static void run_read(Ctx *c, void *ud)
         fail_help(c, m->g->line, "a token can be read when it is there: "
                   "i, j, or tokens before", "p.%s%s[%s] reads a later token",
                   a->name, sum, text);
-    if (back > MAX_BACK)
+    int most = a->kind == LEAF_CUMSUM ? MAX_SUM_BACK : MAX_BACK;
+    if (back > most)
         fail_help(c, m->g->line, ctx_format(c, "a mask may look back %d "
-                  "tokens at most", MAX_BACK), "p.%s%s[%s] is %lld tokens "
-                  "back", a->name, sum, text, (long long)back);
+                  "tokens at most%s", most, *sum ? " at a sum" : ""),
+                  "p.%s%s[%s] is %lld tokens back", a->name, sum, text,
+                  (long long)back);
     if (a->kind == LEAF_TOKEN) {
         a->r = mask_leaf(m, LEAF_TOKEN, side, a->name, (int)back);
         return;

@@ -700,12 +700,7 @@ static int variant_plan(lua_State *L)
         s->ask.backward = lua_toboolean(L, -1);
     }
     s->ask.m = machine_option(L, "plan", 2, "cpu");
-    if (v->step->mask && v->runs)
-        lang_fail(L, "leave out causal = false, and what is above the diagonal,"
-                  " to see that of one direction", "plan: %s has two, one for "
-                  "each direction", v->step->name);
-    if (v->step->mask)
-        lang_fail(L, NULL, "plan: a mask over all pairs of tokens has no plan");
+    refuse_pairs(L, v, "plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))
         lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
                   "'%s'", format);

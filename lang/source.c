@@ -191,6 +191,7 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     lua_Integer chunk;
 
     refuse_layer(L, v, what);
+    refuse_pairs(L, v, what);
     s->ctx = sandbox_ctx(L);
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);

@@ -288,7 +288,7 @@ end
 i and j are positions from 0; p.NAME[i] is an input of token i, p.NAME_cumsum
 its sum up to there; one that is declared "t k" makes a mask for each key. A
 stride, (i - j) % 4 > 0, is a state for each remainder. A band, in which i and
-j may be coupled in any way, a late start and p.NAME[i - 128] look back 128
+j may be coupled in any way, a late start and p.NAME[i - 100] look back 4096
 tokens at most.]])
 row("flin.mask_values", "mask: function, n: integer, inputs?: table -> table",
     "the mask of n tokens as rows of numbers")

@@ -161,9 +161,18 @@ do
   ok, why = pcall(decays.step, decays, decays:random { T = 1 })
   check("no step", not ok and tostring(why):find("still to come", 1, true),
         why)
-  ok, why = pcall(decays.plan, decays)
-  check("no plan", not ok and tostring(why):find("each direction", 1, true),
-        why)
+  for _, method in ipairs { "plan", "io", "compile" } do
+    ok, why = pcall(decays[method], decays)
+    check("no " .. method, not ok
+          and tostring(why):find("each direction", 1, true), why)
+  end
+  local pairs = flin.variant { name = "pairs", mode = "quadratic",
+                               mask = function (i, j)
+    return i < j and 0 or 1 / (i - j + 1)
+  end }
+  ok, why = pcall(pairs.source, pairs, "cuda")
+  check("pairs have no plan's source", not ok
+        and tostring(why):find("has no plan", 1, true), why)
 end
 
 count.finish()

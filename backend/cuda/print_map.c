@@ -61,6 +61,22 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     buf_printf(b, ";\n");
 }
 
+/* Of each row that a fragment has. There may be more than the vector has: such
+ * are nobody's, and find the last one's. */
+static void put_rows_found(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    int held = k->nrow <= TILE_ROWS ? 2 : rows_held(k);
+    const char *at = held == 2 ? "l.row + 8 * h"
+                               : "l.row + h / 2 * 64 + h % 2 * 8";
+
+    if (v->nrow % TILE_ROWS)
+        at = ctx_format(p->c, "min(%s, %d)", at, (int)v->nrow - 1);
+    buf_printf(p->b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d; h++)\n"
+               "r%u[h] = parts_sum<%d>(%s, %d, %s);\n", u, held, held, u,
+               v->parts, place(p, v), (int)v->nrow, at);
+}
+
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
 static void put_operands(Print *p, const KInst *k, int regs)
 {
@@ -92,16 +108,8 @@ static void put_operands(Print *p, const KInst *k, int regs)
                     rows |= runs_along_rows(p, k, o);
                     cols |= !runs_along_rows(p, k, o);
                 }
-            if (rows && k->nrow <= TILE_ROWS)
-                buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
-                           " 8 * h);\n", u, u, v->parts, place(p, v));
-            else if (rows)
-                buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
-                           " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
-                           rows_held(k), u, v->parts, place(p, v),
-                           (int)v->nrow);
+            if (rows)
+                put_rows_found(p, k, v);
             if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
                            " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"

@@ -399,9 +399,29 @@ Tracer *tracer_push(lua_State *L, int variant, Variant *v)
     return t;
 }
 
+/* A size is of an axis that something has. */
+static void check_axes(lua_State *L, const Graph *g)
+{
+    AxisSet had = 0;
+    const char *known[NAXES];
+    int n = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        had |= g->n[r].axes | g->n[r].over;
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (had & AXIS(ax))
+            known[n++] = g->axis[ax].name;
+    for (int ax = AX_DIM; ax < g->naxes; ax++)
+        if (g->axis[ax].size && !(had & AXIS(ax)))
+            lang_fail(L, suggest(L, g->axis[ax].name, "axes", known, n),
+                      "%s: axes: nothing has an axis '%s'", called(L),
+                      g->axis[ax].name);
+}
+
 void check_step(lua_State *L, int variant, int f, const Tracer *t,
                        Place at)
 {
+    check_axes(L, t->g);
     check_compared(L, t);
     truth_keep(L, variant, f, t);
     step_compare(L, variant, f, t, at);

@@ -138,8 +138,10 @@ static void run_stage(Ctx *c, void *ud)
         View *v = &s->call.s0[i], *w = &s->call.s1[i];
         put_view(c, s, v, extent_of(s, v, false, true, st->order, st->rank),
                  false);
-        put_view(c, s, w, extent_of(s, w, false, true, st->order, st->rank),
-                 true);
+        Extent e = extent_of(s, w, false, true, st->order, st->rank);
+        if (s->from->each)              /* behind each token */
+            extend(&e, s->from->tokens, w->st);
+        put_view(c, s, w, e, true);
     }
     for (int i = 0; i < g->nout; i++) {
         const Output *o = &g->out[i];

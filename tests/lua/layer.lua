@@ -398,7 +398,7 @@ do
     x.dy, x.into = x.v, { g = flin.zeros(x.g.shape) }
     v:backward(x)
   end)
-  refused("into: forward", "there is no argument 'into'", nil, function ()
+  refused("into: forward", "'into' is another call's", nil, function ()
     local x = call(1, { into = into })
     x.dy = nil
     layer:forward(x)

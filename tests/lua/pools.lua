@@ -235,16 +235,24 @@ local function verified(name, v, sizes, limit)
     local _
     _, behind[t] = v:reference(tokens(v, x, 1, t), { initial_state = start })
   end
-  local y1, s1 = v:verify(with(x, { state = named(start, put) }))
-  close(name .. ", verified: y", y1, y, limit)
-  for t = 1, T do
-    for of, s in pairs(behind[t]) do
-      local here = s1[of]:to "cpu":narrow(2, t, 1)
-      local shape = { table.unpack(here.shape) }
-      table.remove(shape, 2)
-      close(("%s, verified: %s behind token %d"):format(name, of, t),
-            here:contiguous():reshape(shape), s, limit)
+  local function kept(whose, call)
+    local y1, s1 = v:verify(call)
+    close(name .. whose .. ": y", y1, y, limit)
+    for t = 1, T do
+      for of, s in pairs(behind[t]) do
+        local here = s1[of]:to "cpu":narrow(2, t, 1)
+        local shape = { table.unpack(here.shape) }
+        table.remove(shape, 2)
+        close(("%s%s: %s behind token %d"):format(name, whose, of, t),
+              here:contiguous():reshape(shape), s, limit)
+      end
     end
+  end
+  kept(", verified", with(x, { state = named(start, put) }))
+  if cuda then
+    local host = named(x, function (t) return t end)
+    host.state, host.backend = start, "cuda"
+    kept(", verified, tensors of the host", host)
   end
   -- in a pool; token 2 of the first, which goes where it began, token 3 of
   -- the second is not kept
@@ -252,7 +260,7 @@ local function verified(name, v, sizes, limit)
       return s:to "cpu":clone()
     end)
   local index = { { 7, 0, 7, 9, 11 }, { 2, 3, 4, -1, 6 } }
-  y1 = v:verify(with(x, { state = pool, state_index = whole(index) }))
+  local y1 = v:verify(with(x, { state = pool, state_index = whole(index) }))
   close(name .. ", verified in a pool: y", y1, y, limit)
   local written, states = {}, named(start, function (t)
     return flin.zeros { 7, table.unpack(t.shape, 2) }

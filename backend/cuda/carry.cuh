@@ -74,22 +74,19 @@ INLINE void carry_unit(const Carry &a)
               x == blockIdx.x);
 }
 
-/* A block has CARRY_COLS columns of a head's states, a warp TILE rows of them,
- * or every 8 TILEth: what tensor cores leave, by twos of a row, in TF32 with
- * what that loses. Transitions come in strips of STRIP columns k, so many AHEAD
- * of the one that is added. Pitches are such that no two lanes meet in a bank.
- */
-enum { TILE = 16, WARPS = CARRY_THREADS / 32, TWOS = CARRY_COLS / 8,
-       TURNS = CARRY_ROWS / (WARPS * TILE), STRIP = 32, PITCH = STRIP + 4,
-       ACROSS = 8, STATE_PITCH = CARRY_COLS + 8, AHEAD = 4,
+/* A block has CARRY_COLS columns of a head's states, a thread EIGHT of them in
+ * rows BESIDE apart. Transitions come in strips of STRIP columns k, so many
+ * AHEAD of the one that is added: with a pitch of which neither rows nor
+ * columns of four meet in one bank. */
+enum { BESIDE = CARRY_THREADS / 2, EIGHT = CARRY_COLS / 2,
+       TURNS = CARRY_ROWS / BESIDE, STRIP = 32, PITCH = STRIP + 4, AHEAD = 4,
        ROW_SHIFT = 6, STRIP_SHIFT = 3 };  /* pieces of a line, as powers of 2 */
 
 /* How a transition lies, and how its strip does in shared memory: element (r,
- * k) at r * row + k * col, or r * strip_row + k * strip_col; `across`: rows are
- * beside one another. slot: floats of a strip. */
+ * k) at r * row + k * col; `across`: rows are beside one another. */
 struct Layout {
     i64 row, col;
-    int strip_row, strip_col, rows, strips, slot;
+    int rows, strips;
     bool across;
 };
 INLINE Layout layout_of(const Carry &a)
@@ -99,10 +96,7 @@ INLINE Layout layout_of(const Carry &a)
     l.col = a.back ? a.m.sr : a.m.sc;
     l.rows = a.rows;
     l.strips = (a.rows + STRIP - 1) / STRIP;
-    l.slot = max(a.rows * PITCH, STRIP * (a.rows + ACROSS));
     l.across = l.row < l.col;
-    l.strip_row = l.across ? 1 : PITCH;
-    l.strip_col = l.across ? a.rows + ACROSS : 1;
     return l;
 }
 /* Strips of all transitions are counted as they are added: of the second that
@@ -116,8 +110,8 @@ INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
     const float *m = (const float *)a.m.p
                    + place(a.m, segment_at(a, n, i), head);
     const int most = l.rows - from < STRIP ? l.rows - from : STRIP;
-    float *to = ring + at % AHEAD * l.slot;
-    const int pitch = l.across ? l.strip_col : l.strip_row;
+    float *to = ring + at % AHEAD * l.rows * PITCH;
+    const int pitch = l.across ? l.rows : PITCH;
     const i64 stride = l.across ? l.col : l.row;
     const int width = l.across ? l.rows : most;
     const int lines = l.across ? most : l.rows;
@@ -137,86 +131,63 @@ INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
             copy_ahead((Piece *)(to + y * pitch + at_piece),
                        (const Piece *)(m + y * stride + at_piece));
 }
-/* A thread's entries of some columns: two of a row, two of the eighth behind
- * it, and so for each eight columns. */
-struct Own { float at[TURNS][TWOS][4]; };
+/* A thread's entries of some columns. */
+struct Own { float at[TURNS][EIGHT]; };
 
-INLINE int tile_row(int j) { return (threadIdx.x / 32 + j * WARPS) * TILE; }
-INLINE int lane_row() { return threadIdx.x % 32 / 4; }
-INLINE int own_row(int j, int half)
-{
-    return tile_row(j) + lane_row() + 8 * half;
-}
-INLINE int own_col(int h) { return h * 8 + threadIdx.x % 4 * 2; }
+INLINE int own_row(int j) { return threadIdx.x % BESIDE + j * BESIDE; }
+INLINE int own_col(int col) { return col + threadIdx.x / BESIDE * EIGHT; }
 
 /* Are a row's columns one piece of memory after another? */
-INLINE bool in_twos(const Edge &t, int cols)
+INLINE bool in_pieces(const Edge &t, int cols)
 {
-    return t.sc == 1 && t.sr % 4 == 0 && cols % 8 == 0;
+    return t.sc == 1 && t.sr % 4 == 0 && cols % EIGHT == 0;
 }
 INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
 {
     const float *from = (const float *)a.own.p + place(a.own, s, head);
-    const bool twos = in_twos(a.own, a.cols);
-    UNROLL for (int j = 0; j < TURNS; j++)
-    UNROLL for (int h = 0; h < TWOS; h++)
-    UNROLL for (int half = 0; half < 2; half++) {
-        const int r = own_row(j, half), c = col + own_col(h);
-        float *to = o.at[j][h] + 2 * half;
-        if (twos && r < a.rows && c < a.cols) {
-            const float2 x = *(const float2 *)(from + r * a.own.sr + c);
-            to[0] = x.x;
-            to[1] = x.y;
-        } else UNROLL for (int e = 0; e < 2; e++) {
-            to[e] = r < a.rows && c + e < a.cols
-                  ? from[r * a.own.sr + (c + e) * a.own.sc] : 0.f;
-        }
+    const bool pieces = in_pieces(a.own, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (pieces && r < a.rows && col < a.cols)
+            UNROLL for (int c = 0; c < EIGHT; c += 4) {
+                const Piece p = *(const Piece *)(from + r * a.own.sr + col + c);
+                UNROLL for (int i = 0; i < 4; i++)
+                    o.at[j][c + i] = bits(p.x[i]);
+            }
+        else UNROLL for (int c = 0; c < EIGHT; c++)
+            o.at[j][c] = r < a.rows && col + c < a.cols
+                       ? from[r * a.own.sr + (col + c) * a.own.sc] : 0.f;
     }
 }
 /* What the first begins from. */
 INLINE void fetch_whole(Own &o, const Carry &a, i64 n, int head, int col)
 {
-    UNROLL for (int j = 0; j < TURNS; j++)
-    UNROLL for (int h = 0; h < TWOS; h++)
-    UNROLL for (int e = 0; e < 4; e++) {
-        const int r = own_row(j, e / 2), c = col + own_col(h) + e % 2;
-        o.at[j][h][e] = r < a.rows && c < a.cols
-                      ? whole_entry(a, n, head, r, c) : 0.f;
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        UNROLL for (int c = 0; c < EIGHT; c++)
+            o.at[j][c] = r < a.rows && col + c < a.cols
+                       ? whole_entry(a, n, head, r, col + c) : 0.f;
     }
 }
-/* x, and what TF32 loses of it; nothing of an infinity. */
-struct Factor { u32 big, small; };
-INLINE Factor factor_of(float x)
+/* Four of a row of a strip, from column k on. */
+INLINE void four_of(float x[4], const Layout &l, const float *strip, int r,
+                    int k)
 {
-    const u32 big = to_tf32(x);
-    const float rest = x - bits(big);
-    return { big, to_tf32(rest == rest ? rest : 0.f) };
-}
-/* Element (r, k) of a strip of n columns. */
-INLINE float strip_at(const Layout &l, const float *strip, int n, int r, int k)
-{
-    return r < l.rows && k < n ? strip[r * l.strip_row + k * l.strip_col] : 0.f;
-}
-/* Adds eight columns of the transition, from k on, times the state's rows. */
-INLINE void add_eight(float (&sum)[TWOS][4], const Layout &l,
-                      const float *strip, int n, const float *state, int row,
-                      int k)
-{
-    const int lane = lane_row(), t = k + threadIdx.x % 4;
-    u32 big[4], small[4];
-    UNROLL for (int e = 0; e < 4; e++) {
-        const Factor f = factor_of(strip_at(l, strip, n, row + lane + e % 2 * 8,
-                                            t + e / 2 * 4));
-        big[e] = f.big;
-        small[e] = f.small;
+    if (l.across) {
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = strip[(k + i) * l.rows + r];
+    } else {
+        const Piece p = *(const Piece *)(strip + r * PITCH + k);
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = bits(p.x[i]);
     }
-    UNROLL for (int h = 0; h < TWOS; h++) {
-        const float *at = state + t * STATE_PITCH + h * 8 + lane;
-        const Factor x = factor_of(t < n ? at[0] : 0.f);
-        const Factor y = factor_of(t + 4 < n ? at[4 * STATE_PITCH] : 0.f);
-        mma_tf32(sum[h], small, x.big, y.big);
-        mma_tf32(sum[h], big, x.small, y.small);
-        mma_tf32(sum[h], big, x.big, y.big);
+}
+INLINE void add_row(float sum[EIGHT], float x, const float *state)
+{
+    UNROLL for (int half = 0; half < EIGHT; half += 4) {
+        const Piece four = *(const Piece *)(state + half);
+        UNROLL for (int c = 0; c < 4; c++)
+            sum[half + c] = fmaf(x, bits(four.x[c]), sum[half + c]);
     }
 }
 /* Adds a strip's columns of the transition times the state's rows. */
@@ -224,13 +195,22 @@ INLINE void add_strip(Own &sum, const float *strip, const Layout &l,
                       const float *state, int from)
 {
     const int n = l.rows - from < STRIP ? l.rows - from : STRIP;
+    state += from * CARRY_COLS + own_col(0);
     UNROLL for (int j = 0; j < TURNS; j++) {
-        const int row = tile_row(j);
-        if (row >= l.rows)
+        const int r = own_row(j);
+        if (r >= l.rows)
             break;
-        UNROLL_TWICE for (int k = 0; k < n; k += 8)
-            add_eight(sum.at[j], l, strip, n, state + from * STATE_PITCH, row,
-                      k);
+        int k = 0;
+        UNROLL_TWICE for (; k + 4 <= n; k += 4) {
+            float x[4];
+            four_of(x, l, strip, r, k);
+            UNROLL for (int i = 0; i < 4; i++)
+                add_row(sum.at[j], x[i], state + (k + i) * CARRY_COLS);
+        }
+        for (; k < n; k++)
+            add_row(sum.at[j], l.across ? strip[k * l.rows + r]
+                                        : strip[r * PITCH + k],
+                    state + k * CARRY_COLS);
     }
 }
 /* What a segment begins from: to memory, and for the one that follows. */
@@ -238,31 +218,33 @@ INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col,
                   float *state)
 {
     float *to = (float *)a.start.p + place(a.start, s, head);
-    const bool twos = in_twos(a.start, a.cols);
-    UNROLL for (int j = 0; j < TURNS; j++)
-    UNROLL for (int h = 0; h < TWOS; h++)
-    UNROLL for (int half = 0; half < 2; half++) {
-        const int r = own_row(j, half), c = col + own_col(h);
-        const float *x = sum.at[j][h] + 2 * half;
+    const bool pieces = in_pieces(a.start, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
         if (r >= a.rows)
-            continue;
-        *(float2 *)(state + r * STATE_PITCH + own_col(h)) = { x[0], x[1] };
-        if (twos && c < a.cols)
-            *(float2 *)(to + r * a.start.sr + c) = { x[0], x[1] };
-        UNROLL for (int e = 0; e < 2; e++)
-            if (!twos && c + e < a.cols)
-                to[r * a.start.sr + (c + e) * a.start.sc] = x[e];
+            break;
+        UNROLL for (int c = 0; c < EIGHT; c += 4) {
+            Piece p;
+            UNROLL for (int i = 0; i < 4; i++)
+                p.x[i] = bits_of(sum.at[j][c + i]);
+            *(Piece *)(state + r * CARRY_COLS + own_col(0) + c) = p;
+            if (pieces && col < a.cols)
+                *(Piece *)(to + r * a.start.sr + col + c) = p;
+        }
+        UNROLL for (int c = 0; c < EIGHT; c++)
+            if (!pieces && col + c < a.cols)
+                to[r * a.start.sr + (col + c) * a.start.sc] = sum.at[j][c];
     }
 }
 /* A block has some columns of a head's states, from segment to segment. */
 INLINE void carry_on(const Carry &a)
 {
     const int blocks = (a.cols + CARRY_COLS - 1) / CARRY_COLS;
-    const int col = blockIdx.x % blocks * CARRY_COLS;
+    const int col = own_col(blockIdx.x % blocks * CARRY_COLS);
     const int head = blockIdx.x / blocks % a.heads;
     const i64 n = blockIdx.x / blocks / a.heads;
     const Layout l = layout_of(a);
-    float *state = (float *)arena, *ring = state + 2 * a.rows * STATE_PITCH;
+    float *state = (float *)arena, *ring = state + 2 * a.rows * CARRY_COLS;
     int at = 0;
     Own next, sum;
     for (; at < AHEAD - 1; at++) {
@@ -272,8 +254,8 @@ INLINE void carry_on(const Carry &a)
     fetch_whole(next, a, n, head, col);
     for (int i = 0; i < a.segments; i++) {
         const i64 s = segment_at(a, n, i);
-        float *was = state + i % 2 * a.rows * STATE_PITCH;
-        float *is = state + (i + 1) % 2 * a.rows * STATE_PITCH;
+        float *was = state + i % 2 * a.rows * CARRY_COLS;
+        float *is = state + (i + 1) % 2 * a.rows * CARRY_COLS;
         sum = next;
         if (i + 1 < a.segments)
             fetch_own(next, a, s, head, col);
@@ -282,7 +264,8 @@ INLINE void carry_on(const Carry &a)
             __syncthreads();
             fetch_strip(a, l, n, head, at, ring);
             copy_commit();
-            add_strip(sum, ring + (at + 1) % AHEAD * l.slot, l, was, k);
+            add_strip(sum, ring + (at + 1) % AHEAD * l.rows * PITCH, l, was,
+                      k);
         }
         leave(sum, a, s, head, col, is);
     }

@@ -625,23 +625,35 @@ uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call)
     return k.layout;
 }
 
+/* Of one build's kernels. */
+static int64_t build_bytes(const Plan *p, const Build *b, const Build *forward,
+                           const Call *call)
+{
+    const Running running = { p, b, forward };
+
+    return workspace_bytes(p, b, call) + inplace_bytes(&running, call);
+}
+
+/* What the call's own kernels take, whatever others there are by now; where
+ * its inputs are not known, the most of all that there are. */
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
+    const Plan *p = k->p->builds.plan;
     Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
     Call call = with_sequences(c, &s.call);
     const Build *forward;
-    if (has_inputs(k->p->builds.plan->g, k->call))
-        build_for(c, &k->p->builds, &s.call, &forward);
-    for (Build *b = k->p->builds.first; b; b = b->next) {
-        const Running running = { k->p->builds.plan, b, NULL };
-        int64_t n = !b->m ? 0 : workspace_bytes(running.p, b, &call)
-                              + inplace_bytes(&running, &call);
-        k->most = n > k->most ? n : k->most;
+    if (has_inputs(p->g, k->call)) {
+        const Build *b = build_for(c, &k->p->builds, &s.call, &forward);
+        k->most = build_bytes(p, b, forward, &call);
+    } else {
+        for (Build *b = k->p->builds.first; b; b = b->next) {
+            int64_t n = !b->m ? 0 : build_bytes(p, b, NULL, &call);
+            k->most = n > k->most ? n : k->most;
+        }
     }
     k->most += (int64_t)table_bytes(&s) + segments_bytes(&s)
-             + (k->call->pages.at ? pools_bytes(k->p->builds.plan->g, k->call)
-                                   : 0);
+             + (k->call->pages.at ? pools_bytes(p->g, k->call) : 0);
 }
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)

@@ -111,6 +111,13 @@ void joint_sync()
 {
     meet(&of_joint[here], 256, 0, NULL, 0);
 }
+void meet_matrix(int n)
+{
+    if (n > 1)
+        meet(&of_joint[here], 128 * n, 0, NULL, 0);
+    else
+        warpgroup_sync();
+}
 void meet_warpgroups(int n)
 {
     meet(&of_roles[here], 128 * n, 0, NULL, 0);

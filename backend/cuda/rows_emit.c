@@ -884,8 +884,9 @@ static void emit_kernel(Text *t)
 {
     int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
 
-    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
-        "flin_rows(const __grid_constant__ Args a)\n{\n", threads);
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n"
+        "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
+        threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
         "const bool left = blockIdx.x >= a.blocks;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"

@@ -533,6 +533,7 @@ static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel)
 
     t->ext = known->ext;
     t->stored_at = known->stored_at;
+    t->stored_later = known->stored_later;
     t->stored_narrow = known->stored_narrow;
     t->asked = known->asked;
     tiles_analyse(t);

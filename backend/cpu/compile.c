@@ -51,8 +51,8 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
 
     for (int i = 0; i < l->n; i++) {
         const Instr *e = &l->in[i];
-        if (maker(k, l, e->y) != e)
-            continue;
+        if (e->y < 0 || maker(k, l, e->y) != e)
+            continue;                   /* what it stores has no slot */
         if (e->code == I_MOVE && e->op == OP_last && e->x[0] == in->x[3]
             && !(e->flags & REVERSE))
             last = e->y;

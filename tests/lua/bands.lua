@@ -126,27 +126,27 @@ local function refused(name, mask, ...)
   end
 end
 
-refused("a window of 130", function (i, j, p)
-  if i < j or i - j > 129 then return 0 end
+refused("a window of 4098", function (i, j, p)
+  if i < j or i - j > 4097 then return 0 end
   return p.u[j]
-end, "i - j up to 129", "128 tokens at most")
+end, "i - j up to 4097", "4096 tokens at most")
 
-refused("a start at 129", function (i, j, p)
-  if i - j < 129 then return 0 end
+refused("a start at 4097", function (i, j, p)
+  if i - j < 4097 then return 0 end
   return p.u[j]
-end, "begins at i - j = 129", "128 tokens back at most")
+end, "begins at i - j = 4097", "4096 tokens back at most")
 
-refused("a token 129 back", function (i, j, p)
+refused("a token 4097 back", function (i, j, p)
   if i < j then return 0 end
-  return p.u[j - 129]
-end, "129 tokens back", "128 tokens at most")
+  return p.u[j - 4097]
+end, "4097 tokens back", "4096 tokens at most")
 
 -- One number in messages, pages and the help.
 for _, path in ipairs { "docs/masks.md", "lang/lua/builtins.lua" } do
   local f <close> = assert(io.open(path))
   local said = f:read "a":gsub("%s+", " ")
   check(path .. " says how far",
-        said:find("look back 128 tokens", 1, true), "it does not")
+        said:find("look back 4096 tokens", 1, true), "it does not")
 end
 
 -- ---- what is out of the band is not looked at ----

@@ -1,6 +1,7 @@
--- Every variant of the standard library against its float64 step: the chunk
--- form (y and final state) and decoding token by token, over boundary shapes,
--- chunk sizes, grouped heads and packed sequences.
+-- Every variant of the standard library, and masks of every kind that is a
+-- scan, against their float64 steps: the chunk form (y and final state) and
+-- decoding token by token, over boundary shapes, chunk sizes, grouped heads and
+-- packed sequences.
 local flin = require "flin"
 
 -- float32 rounds at 6e-8 a sum, bfloat16 at 1.7e-3 an output.
@@ -65,9 +66,16 @@ local function check_long(name, variant)
   end
 end
 
-local variants = 0
-for name, variant in pairs(flin.stdlib) do
-  variants = variants + 1
+local variants = {}
+for name, variant in pairs(flin.stdlib) do variants[name] = variant end
+local named = 0
+for _ in pairs(variants) do named = named + 1 end
+expect(named == #flin.stdlib_names, "%d variants", named)
+for name, variant in pairs(require "support.masked") do
+  variants[name] = variant
+end
+
+for name, variant in pairs(variants) do
   check_long(name, variant)
   for seed, case in ipairs(cases) do
     case.seed = seed
@@ -86,6 +94,4 @@ for name, variant in pairs(flin.stdlib) do
     end
   end
 end
-expect(variants == #flin.stdlib_names, "%d variants", variants)
-
 count.finish()

@@ -192,8 +192,8 @@ void put_decayed(Print *p, const KInst *k)
 
 /* ---- what programs find, and leave ---- */
 
-/* Where a program's sums are that its turn is at; behind a chunk's rows it finds
- * some other's. */
+/* Where a program's sums are that its turn is at; behind a chunk's rows it
+ * finds some other's. */
 static const char *here(Print *p, const KValue *v, const char *col)
 {
     return ctx_format(p->c, v->nrow < TILE_ROWS
@@ -452,7 +452,8 @@ void put_found_sums(Print *p, const KInst *k)
                        here(p, v, "col"));
         else
             buf_printf(p->b, "if (e %% 4 == 0)\ny%u = parts_column<%d>(%s, %d,"
-                       " col);\n", u, v->parts, place(p, v), (int)vector_size(v));
+                       " col);\n", u, v->parts, place(p, v),
+                       (int)vector_size(v));
     }
 }
 

@@ -70,6 +70,8 @@ local cases <const> = {
   "gla,B=1,T=100,H=1,HV=2,K=64,V=64,typed=1",
   -- rows of a state that are no whole tiles
   "normed_gla,B=1,T=70,H=1,K=96,V=48",
+  -- a vector by keys has fewer rows than a fragment
+  "kda,B=1,T=200,H=1,K=48,V=48",
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",

@@ -34,6 +34,7 @@ static const struct Like {
     { "shared", BF16, F32, F32, true, false, false },
     { "few", BF16, F32, F32, false, true, false },
     { "forward", BF16, F32, F32, false, false, true },
+    { "forward_few", BF16, F32, F32, false, true, true },
 };
 enum { NLIKES = sizeof likes / sizeof *likes };
 static const int chunks[] = { 64, 32 };

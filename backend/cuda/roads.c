@@ -148,5 +148,5 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
              - cuda_way_seconds(p, tiles, true, arch, units, &even);
     return asked != ROAD_EMITTED
         && cuda_way_seconds(p, tiles, false, arch, units, &even) - less
-           < cuda_way_seconds(p, hopper, false, arch, units, &even);
+           <= cuda_way_seconds(p, hopper, false, arch, units, &even);
 }

@@ -123,7 +123,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
                             : "nothing that no carried state goes into";
             return s;
         }
-        s->turns = s->row_axis && s->groups == 1 && has_op(s, K_INVERSE) ? 2 : 1;
+        bool solves = has_op(s, K_INVERSE);
+        s->turns = s->row_axis && s->groups == 1 && solves ? 2 : 1;
         if (is_ordered(s, KR_MATRIX))
             schedule_order(s, KR_MATRIX);
         if (is_ordered(s, KR_AHEAD))

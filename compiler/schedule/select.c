@@ -824,8 +824,8 @@ static bool select_level(Select *x, int level)
 }
 
 /* Warpgroups of the matrix role: two where every fragment can be dealt, none
- * where there is none; one for each 64 rows of a row axis. Four where nothing is
- * multiplied: they hide each other's waits. */
+ * where there is none; one for each 64 rows of a row axis. Four where nothing
+ * is multiplied: they hide each other's waits. */
 static int find_groups_of_warps(const Select *x)
 {
     enum { EACH = 32 };                 /* columns */

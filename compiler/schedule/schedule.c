@@ -173,7 +173,5 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->kind = s->k->kind;
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
-    else if (w->tile != BF16 && w->tile != F16)
-        s->why = "products of another type than 16 bits";
     return s->why ? s : attempt_ahead(c, w, s);
 }

@@ -43,6 +43,7 @@ typedef struct KForm {
     const char *name;
     int from, to;                       /* architectures; 0: to all since */
     int rows;                           /* of a chunk, at least */
+    int element;                        /* bytes, of tiles; 0: any */
     bool waited;                        /* goes on until it is waited for */
     const char *header;
 } KForm;
@@ -58,13 +59,14 @@ typedef struct Target {
     int maps;                           /* of what its copy engine moves */
     const KForm *form[NFORMS];
 } Target;
-/* Of an architecture, 90 being sm_90, for chunks of so many rows. */
-const Target *target_of(Ctx *c, int arch, int rows);
+/* Of an architecture, 90 being sm_90, for chunks of so many rows and tiles of
+ * such elements. */
+const Target *target_of(Ctx *c, int arch, int rows, DType tile);
 
 /* ---- values ---- */
 
-/* TILE: rows of 16-bit elements in shared memory, 64 columns a piece, one
- * piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
+/* TILE: rows in shared memory of 16-bit elements, 64 columns a piece, or of
+ * float32, 32, one piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
  * 64 of a state's. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
  * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
@@ -82,7 +84,8 @@ extern const char *const layout_name[NLAYOUTS];
 enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
        SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
-/* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
+/* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
+ * beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
@@ -90,7 +93,7 @@ enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
  * role. */
 typedef struct KValue {
     Ref node;
-    uint8_t layout, row, col, parts, turn;
+    uint8_t layout, row, col, parts, turn, element;
     bool ahead;
     int32_t nrow, ncol;
     int16_t buffer, alias;
@@ -259,8 +262,9 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p);
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
 
-/* The plan in which ranks are rows of a chunk of so many, which has so much fewer
- * tokens (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
+/* The plan in which ranks are rows of a chunk of so many, which has the fewer
+ * tokens (Graph.rows); p itself where it has no ranks, or some cannot be rows.
+ */
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
@@ -373,6 +377,15 @@ static inline int32_t rows_lying(const KValue *v)
 {
     return v->layout == LAY_TILE && has_tokens(v) && v->nrow < TILE_ROWS
          ? v->nrow : (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+/* Columns of a piece of a tile. */
+static inline int32_t piece_cols(const KValue *v) { return 128 / v->element; }
+/* Pieces of a tile; an inverse has all of its blocks. */
+static inline int32_t tile_pieces(const KValue *v)
+{
+    int32_t cols = v->layout == LAY_INVERSE && v->ncol < TILE_COLS ? TILE_COLS
+                                                                   : v->ncol;
+    return (cols + piece_cols(v) - 1) / piece_cols(v);
 }
 /* Entries of a vector as it lies: a fragment's lanes find one for each row. */
 static inline int32_t vector_size(const KValue *v)

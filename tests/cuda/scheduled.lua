@@ -164,7 +164,7 @@ end
 local GATES <const> = { log_decay = true, unit = true, positive = true }
 
 local function limit_of(v, dtype, what)
-  local fine = dtype == "float16" and 0.25 or 1
+  local fine = dtype == "float16" and 0.25 or dtype == "float32" and 2.5e-3 or 1
   for _, input in ipairs(v.inputs) do
     if what == "d_" .. input.name and GATES[input.domain] then
       return 2e-2 * fine

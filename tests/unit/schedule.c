@@ -69,7 +69,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .stored16 = t->stored16, .lies_turned = t->turned,
                      .stores = t->stores, .inverses = inverses,
                      .s0 = t->state, .s1 = t->state };
-    return schedule_kernel(c, &w, target_of(c, 90, 64));
+    return schedule_kernel(c, &w, target_of(c, 90, 64, BF16));
 }
 
 /* ---- spoiled ones ---- */
@@ -648,7 +648,7 @@ static void check_spoiled(Ctx *c, const Plan *p, const char *text,
                           const Spoiled *x)
 {
     for (; x->name; x++) {
-        Schedule *s = schedule_parse(c, p, target_of(c, 90, 64), text);
+        Schedule *s = schedule_parse(c, p, target_of(c, 90, 64, BF16), text);
         x->spoil(s);
         const char *why = schedule_check(s);
         expect(why && strstr(why, x->found), x->name,
@@ -684,7 +684,7 @@ typedef struct Text { const Plan *p; const char *s; } Text;
 static void read_strange(Ctx *c, void *ud)
 {
     const Text *t = ud;
-    schedule_parse(c, t->p, target_of(c, 90, 64), t->s);
+    schedule_parse(c, t->p, target_of(c, 90, 64, BF16), t->s);
 }
 
 /* A plan, what may be spoiled in the schedule of its last kernel, or of one so
@@ -795,7 +795,7 @@ static void run(Ctx *c, void *ud)
                t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
-        Schedule *again = schedule_parse(c, t.plan, target_of(c, 90, 64), a.s);
+        Schedule *again = schedule_parse(c, t.plan, target_of(c, 90, 64, BF16), a.s);
         schedule_print(again, &b);
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));

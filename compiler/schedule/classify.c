@@ -222,8 +222,6 @@ static bool classify(Select *x, Ref r)
              && has_decays(x->g))
         return refuse(x, r, "decays per key beside float16: factors leave its"
                             " range");
-    else if (n->op == OP_gdot && x->w->tile == F32)
-        return refuse(x, r, "products under decays beside float32");
     else if (is_scan(x, r) || is_delayed_scan(x, r))
         x->kind[r] = SCANNED;
     else if (count_axes(n->axes) == 2)

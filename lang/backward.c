@@ -462,7 +462,7 @@ static void find_plans(Back *k)
 {
     const Backend *backend = call_backend(k->c, k->args, &k->b->call);
     bool exact = k->args->mode == M_REFERENCE_BACKWARD;
-    int chunk = exact ? 0 : plan_chunk(k->args, backend, k->b->dtype);
+    int chunk = exact ? 0 : plan_chunk(k->args);
 
     k->dtype = exact ? F64 : F32;
     k->plan = plan_for(k->c, k->v, k->b->call.size, chunk, true, backend);

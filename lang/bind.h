@@ -195,12 +195,9 @@ bool plans_turn(Ctx *c, Variant *v);
  * weighed against (which may be NULL). */
 int plan_best_chunk(Ctx *c, Variant *v, const int32_t size[NAXES],
                     bool joint, Weighed *weighed);
-/* Tokens of a chunk on the backend, of matrices of that type: of float32 a GPU
- * has room for half as many; 0: it weighs them by itself. */
-int chunk_of(const Backend *b, DType d);
 /* The chunk that the arguments ask plan_for for; 0 for one token at a time,
  * CHUNK_AUTO where they name none. */
-int plan_chunk(const Args *a, const Backend *b, DType d);
+int plan_chunk(const Args *a);
 
 /* The one that the arguments name, else by where the tensors are. Fails when
  * the call cannot run there. */

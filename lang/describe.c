@@ -208,8 +208,7 @@ static void dump_chunk(Ctx *c, Dump *d)
 {
     const Backend *b = d->args.backend ? d->args.backend
                                        : backend_named("cpu");
-    PlanEntry *e = plan_for(c, d->v, d->size,
-                            plan_chunk(&d->args, b, NDTYPES), false, b);
+    PlanEntry *e = plan_for(c, d->v, d->size, plan_chunk(&d->args), false, b);
 
     if (e->note)
         buf_printf(&d->out, "# token by token: %.*s\n",

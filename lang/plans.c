@@ -400,16 +400,11 @@ void plans_release(Variant *v)
 
 /* ---- running ---- */
 
-int chunk_of(const Backend *b, DType d)
-{
-    return b->chunk && d == F32 ? b->chunk / 2 : b->chunk;
-}
-
-int plan_chunk(const Args *a, const Backend *b, DType d)
+int plan_chunk(const Args *a)
 {
     if (a->serial || mode_steps(a->mode))
         return 0;
-    return a->chunk ? a->chunk : chunk_of(b, d) ? chunk_of(b, d) : CHUNK_AUTO;
+    return a->chunk ? a->chunk : CHUNK_AUTO;
 }
 
 /* Nothing moves between CPU and GPU but to a GPU that is named, and back. */
@@ -449,10 +444,8 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
     if (a->mode == M_REFERENCE || (v->step->mask && !mode_steps(a->mode)))
         return NULL;
     if (a->ends)
-        return plan_for_ends(c, v, b->call.size,
-                             plan_chunk(a, backend, b->dtype), backend);
-    return plan_for(c, v, b->call.size, plan_chunk(a, backend, b->dtype), false,
-                    backend);
+        return plan_for_ends(c, v, b->call.size, plan_chunk(a), backend);
+    return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 
 bool goes_in_parts(const Variant *v, const Args *a)

@@ -13,11 +13,10 @@ static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
     PlanEntry *e;
     bool copied = backend->keep && !b->call.on_device;
 
-    if (v->step->mask || v->step->layer || plan_chunk(a, backend, b->dtype) == 0
+    if (v->step->mask || v->step->layer || plan_chunk(a) == 0
         || !backend->kept || copied)
         return NULL;
-    e = plan_for(c, v, b->call.size, plan_chunk(a, backend, b->dtype), true,
-                 backend);
+    e = plan_for(c, v, b->call.size, plan_chunk(a), true, backend);
     return e->plan->g->chunk && e->plan->split > 0 ? e : NULL;
 }
 

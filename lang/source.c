@@ -196,8 +196,7 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);
     sizes_arg(L, what, v->step, arg, GPU_SIZE, s->size);
-    chunk = option_int(L, what, arg, "chunk", chunk_of(backend_named("cuda"),
-                                                       tile_arg(L, what, arg)));
+    chunk = option_int(L, what, arg, "chunk", CHUNK_DEFAULT);
     if (chunk < 1 || chunk > CHUNK_MAX)
         lang_fail(L, NULL, "%s: a chunk is from 1 to %d tokens", what,
                   CHUNK_MAX);

@@ -217,8 +217,8 @@ static void run_transition(Summary *s, const Given *to)
     if (s->call.size[s->t.nu] != nu)
         check_renamed(s->c, s->v->step, &s->t);
     s->call.size[s->t.nu] = nu;
-    s->plan = plan_for_ends(s->c, s->v, s->call.size,
-                            plan_chunk(s->args, backend, s->b->dtype), backend);
+    s->plan = plan_for_ends(s->c, s->v, s->call.size, plan_chunk(s->args),
+                            backend);
     memset(s->call.out, 0, sizeof s->call.out);
     end_in(s, to);
     start_from(s, somewhere);
@@ -240,9 +240,8 @@ static void run_entries(Summary *s, const Given *to)
     const int at[2] = { s->t.state, s->t.moved };
 
     s->call = s->b->call;
-    const Backend *backend = call_backend(s->c, s->args, &s->call);
-    s->plan = plan_for_ends(s->c, s->v, s->call.size,
-                            plan_chunk(s->args, backend, s->b->dtype), backend);
+    s->plan = plan_for_ends(s->c, s->v, s->call.size, plan_chunk(s->args),
+                            call_backend(s->c, s->args, &s->call));
     memset(s->call.out, 0, sizeof s->call.out);
     s->call.s1[s->t.moved] = state_view(s->v->step, s->t.moved, to);
     for (int i = 0; i < 2; i++)

@@ -692,7 +692,8 @@ void cuda_schedule_options(CudaOptions *o)
     enum { AMPERE = 80 };
     const char *s = getenv("FLIN_SCHEDULE");
 
-    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0);
+    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0)
+                && (o->tile != F32 || (s && !strcmp(s, "1")));
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 

@@ -378,6 +378,11 @@ static inline int32_t rows_lying(const KValue *v)
     return v->layout == LAY_TILE && has_tokens(v) && v->nrow < TILE_ROWS
          ? v->nrow : (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
+/* Bytes of an element of a tile, as products take them. */
+static inline uint8_t tile_element(const Schedule *s)
+{
+    return (uint8_t)s->target->form[FORM_PRODUCT]->element;
+}
 /* Columns of a piece of a tile. */
 static inline int32_t piece_cols(const KValue *v) { return 128 / v->element; }
 /* Pieces of a tile; an inverse has all of its blocks. */

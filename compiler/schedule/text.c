@@ -251,7 +251,7 @@ static void read_value(Read *x)
         fail(x->c, x->line, "schedule: values stand in order");
     KValue *v = &s->value[s->nvalues++];
     *v = (KValue){ .node = (Ref)number(x, 1, (int)s->g->len - 1),
-                   .element = s->tile == F32 ? 4 : 2 };
+                   .element = tile_element(s) };
     v->layout = (uint8_t)named(x, layout_name, NLAYOUTS);
     v->row = (uint8_t)number(x, 0, NAXES - 1);
     v->col = (uint8_t)number(x, 0, NAXES - 1);

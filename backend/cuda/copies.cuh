@@ -23,8 +23,9 @@ INLINE int bytes_within(int col, int cols)
 {
     return (int)sizeof(Element) * max(min(cols - col, SOME), 0);
 }
-/* A chunk's rows of an input, from its chunk's first token and `off` others on, 64
- * columns from col on, of COLS; zeros where the sequence has no such token. */
+/* A chunk's rows of an input, from its first token and `off` others on, a
+ * piece's columns from col on, of COLS; zeros where the sequence has no such
+ * token. */
 template<bool RANKED, int COLS>
 INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                         int off, int lane)

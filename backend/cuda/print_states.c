@@ -95,7 +95,8 @@ static void put_vector_state(Print *p, const KInst *k)
     const char *at = sliced_index(p, v->row, 0);
     if (carries)
         buf_printf(p->b, "store1(%s + 4 * k, parts_sum<%d>(%s, %d, k));\n",
-                   place(p, v), from->parts, place(p, from), (int)vector_size(from));
+                   place(p, v), from->parts, place(p, from),
+                   (int)vector_size(from));
     else if (begins)
         buf_printf(p->b, "store1(%s + 4 * k, begin_entry<%s>(a.tensor[%d], x,"
                    " %s + k));\n", place(p, v), type, t, at);

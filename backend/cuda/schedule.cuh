@@ -429,8 +429,8 @@ INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
         y[e + 1] = two.y;
     }
 }
-/* Two neighbours in a row of a matrix that kernels keep for one another as tiles
- * are; zeros behind the rows that the program has. */
+/* Two neighbours in a row of a matrix that kernels keep for one another as
+ * tiles are; zeros behind the rows that the program has. */
 INLINE Two kept_two(const float *p, int own, int rows, int row, int col,
                     int cols)
 {

@@ -66,8 +66,8 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile);
 /* ---- values ---- */
 
 /* TILE: rows in shared memory of 16-bit elements, 64 columns a piece, or of
- * float32, 32, one piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
- * 64 of a state's. FRAGMENT: float32 in the
+ * float32, 32, one piece behind the other, swizzled by 128 bytes; a chunk's
+ * rows, or blocks of 64 of a state's. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
  * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.

@@ -795,7 +795,8 @@ static void run(Ctx *c, void *ud)
                t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
-        Schedule *again = schedule_parse(c, t.plan, target_of(c, 90, 64, BF16), a.s);
+        Schedule *again = schedule_parse(c, t.plan,
+                                         target_of(c, 90, 64, BF16), a.s);
         schedule_print(again, &b);
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));

@@ -65,7 +65,6 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.arch = d->arch;
     o.units = d->processors;
     cuda_schedule_options(&o);
-    o.scheduled &= o.tile != F32;       /* there are none */
     o.few = o.scheduled && is_few(call, d->processors);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;

@@ -16,20 +16,22 @@ INLINE void copies_arrive(u32 b)
                  :: "r"(b) : "memory");
 }
 
+constexpr int SOME = 16 / sizeof(Element);      /* that a lane has of a row */
+
 /* Bytes of 16 that lie within so many columns, from col on. */
 INLINE int bytes_within(int col, int cols)
 {
-    return 2 * max(min(cols - col, 8), 0);
+    return (int)sizeof(Element) * max(min(cols - col, SOME), 0);
 }
 /* A chunk's rows of an input, from its chunk's first token and `off` others on,
- * 64 columns from col on, of COLS; zeros where the sequence has no such
+ * a piece's columns from col on, of COLS; zeros where the sequence has no such
  * token. */
 template<bool RANKED, int COLS>
 INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                         int off, int lane)
 {
-    const int piece = lane % 8, bytes = bytes_within(col + 8 * piece, COLS);
-    const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
+    const int piece = lane % 8, bytes = bytes_within(col + SOME * piece, COLS);
+    const Element *p = (const Element *)t.p + x.where.b * t.sb
         + x.head / t.group * t.sh + (i64)x.row * t.st;
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
@@ -39,7 +41,7 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                       && bytes;
         copy16(to + piece_of(row, piece),
                has ? p + row_place<RANKED>(t, row) + off * t.st + col
-                     + 8 * piece : t.p, has ? bytes : 0);
+                     + SOME * piece : t.p, has ? bytes : 0);
     }
 }
 /* The same of what kernels keep for one another: of ROWS x COLS so many, from
@@ -48,8 +50,8 @@ template<int ROWS, int COLS, int HERE>
 INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                       int lane)
 {
-    const int piece = lane % 8, bytes = bytes_within(col + 8 * piece, COLS);
-    const unsigned short *p = (const unsigned short *)from + col + 8 * piece;
+    const int piece = lane % 8, bytes = bytes_within(col + SOME * piece, COLS);
+    const Element *p = (const Element *)from + col + SOME * piece;
     UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = row + off + 4 * i + lane / 8;
         const bool has = r >= 0 && r < ROWS && bytes;
@@ -61,8 +63,8 @@ INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
 template<int ROWS, int COLS, int HERE>
 INLINE void keep_tile(float *to, u32 from, int row, int col, int lane)
 {
-    const int piece = lane % 8, at = col + 8 * piece;
-    unsigned short *p = (unsigned short *)to + at;
+    const int piece = lane % 8, at = col + SOME * piece;
+    Element *p = (Element *)to + at;
     UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(r, piece));
@@ -76,12 +78,12 @@ INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
                      int cols, int lane)
 {
     const int piece = lane % 8;
-    unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + x.row * t.st + col + 8 * piece;
+    Element *p = (Element *)t.p + x.where.b * t.sb
+        + x.head / t.group * t.sh + x.row * t.st + col + SOME * piece;
     UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(row, piece));
-        if (row < x.n && has_place<RANKED>(row) && col + 8 * piece < cols)
+        if (row < x.n && has_place<RANKED>(row) && col + SOME * piece < cols)
             *(uint4 *)(p + row_place<RANKED>(t, row)) = v;
     }
 }

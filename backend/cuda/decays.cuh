@@ -168,6 +168,52 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
 
 /* ---- products ---- */
 
+/* Elements (i, k) and (i, k + 1) of a tile of tokens; (i, k) and (i + 1, k); of
+ * a block of 16 rows and columns, or of its transpose, what a lane has as a
+ * factor: rows l / 4 and 8 more, by columns 2 (l % 4) and 8 more. */
+#ifdef ELEMENT_F32
+INLINE float one_at(u32 tile, int i, int k)
+{
+    return load1(place_of(tile, CHUNK_ROWS, i, k));
+}
+INLINE Two pair_of(u32 tile, int i, int k)
+{
+    const float2 v = load2(place_of(tile, CHUNK_ROWS, i, k));
+    return { v.x, v.y };
+}
+INLINE void read_block(Two (&x)[4], u32 tile, int row, int col, const Lane &l)
+{
+    UNROLL for (int n = 0; n < 4; n++)
+        x[n] = pair_of(tile, row + (l.lane >> 2) + n % 2 * 8,
+                       col + n / 2 * 8 + l.col);
+}
+/* By columns, and then by rows. */
+INLINE void read_across(Two (&x)[4], u32 tile, int row, int col, const Lane &l)
+{
+    UNROLL for (int n = 0; n < 4; n++) {
+        const int r = row + n % 2 * 8 + l.col;
+        const int c = col + n / 2 * 8 + (l.lane >> 2);
+        x[n] = { one_at(tile, r, c), one_at(tile, r + 1, c) };
+    }
+}
+/* d += c z: 16 rows by 8 columns, over 16. */
+INLINE void block_product(float *d, const Two (&c)[4], const Two *z)
+{
+    UNROLL for (int h = 0; h < 2; h++)
+        product_exact(d, { c[2 * h].x, c[2 * h + 1].x, c[2 * h].y,
+                           c[2 * h + 1].y }, { z[h].x, z[h].y });
+}
+constexpr float CUT_TWICE = 0.f;
+#else
+INLINE float one_at(u32 tile, int i, int k)
+{
+    const u32 v = word_of(tile, i, k);
+    return k & 1 ? high(v) : low(v);
+}
+INLINE u32 pair_of(u32 tile, int i, int k) { return word_of(tile, i, k); }
+constexpr float CUT_TWICE = 2 * LOG2_CUT;
+#endif
+
 /* What a lane names to ldmatrix for the block of 16 rows and columns of a
  * tile that begins there. */
 INLINE u32 block_at(u32 tile, int row, int col, const Lane &l)
@@ -176,6 +222,16 @@ INLINE u32 block_at(u32 tile, int row, int col, const Lane &l)
     return tile + (col >> 6) * (128 * CHUNK_ROWS) + r * 128
          + ((((col >> 3 & 7) + (l.lane >> 4)) ^ (r & 7)) * 16);
 }
+#ifndef ELEMENT_F32
+INLINE void read_block(u32 (&x)[4], u32 tile, int row, int col, const Lane &l)
+{
+    ldmatrix(block_at(tile, row, col, l), x);
+}
+INLINE void read_across(u32 (&x)[4], u32 tile, int row, int col, const Lane &l)
+{
+    ldmatrix_t(block_at(tile, row, col, l), x);
+}
+#endif
 /* Whether some of these columns decay over block `block` of 16 tokens by more
  * than what a factor of a product may grow by. */
 template<int K>
@@ -197,7 +253,7 @@ INLINE void pairs_of_scores(float *d, u32 a, u32 b, u32 ga, u32 gb, int strict,
         UNROLL for (int e = 0; e < 8; e++) {
             const int i = l.row + 8 * (e >> 1 & 1);
             const int j = 16 * l.warp + 8 * (e >> 2) + l.col + (e & 1);
-            const u32 u = word_of(a, i, k), v = word_of(b, j, k);
+            const Two u = pair_of(a, i, k), v = pair_of(b, j, k);
             const float2 p = load2(sum_row<K>(ga, i) + 4 * k);
             const float2 q = load2(sum_row<K>(gb, j) + 4 * k);
             if (token(i) >= token(j) + strict)
@@ -229,11 +285,11 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
         return;
     const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
-        u32 u[SUMS][4];
+        Two u[SUMS][4];
         float2 from[2], x[SUMS][4];
         UNROLL for (int i = 0; i < SUMS; i++)
             if (i == 0 || a[i] != a[i - 1])
-                ldmatrix(block_at(a[i], 16 * l.warp, k, l), u[i]);
+                read_block(u[i], a[i], 16 * l.warp, k, l);
             else
                 UNROLL for (int n = 0; n < 4; n++)
                     u[i][n] = u[i - 1][n];
@@ -250,7 +306,7 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
         }
         UNROLL for (int s = 0; s < N / 8; s++) {
             const int block = first + s;
-            const float up = block == l.warp ? 2 * LOG2_CUT : 0.f;
+            const float up = block == l.warp ? CUT_TWICE : 0.f;
             float2 to[4], y[4];
             if (block > l.warp)
                 continue;
@@ -259,12 +315,23 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
                     load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
                           + 4 * (k + n / 2 * 8 + l.col)));
             UNROLL for (int i = 0; i < SUMS; i++) {
-                u32 v[4];
+                Two v[4];
                 if (i == 0 || b[i] != b[i - 1]) {
-                    ldmatrix(block_at(b[i], 16 * block, k, l), v);
+                    read_block(v, b[i], 16 * block, k, l);
                     UNROLL for (int n = 0; n < 4; n++)
                         y[n] = { low(v[n]) * to[n].x, high(v[n]) * to[n].y };
                 }
+#ifdef ELEMENT_F32
+                const Two c[4] = { { x[i][0].x, x[i][0].y },
+                                   { x[i][1].x, x[i][1].y },
+                                   { x[i][2].x, x[i][2].y },
+                                   { x[i][3].x, x[i][3].y } };
+                UNROLL for (int h = 0; h < 2; h++) {
+                    const Two z[2] = { { y[h].x, y[h].y },
+                                       { y[h + 2].x, y[h + 2].y } };
+                    block_product(d[i] + 8 * s + 4 * h, c, z);
+                }
+#else
                 if (block == l.warp) {
                     UNROLL for (int n = 0; n < 4; n += 2) {
                         const float2 p = x[i][n], q = x[i][n + 1];
@@ -286,6 +353,7 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
                         product16(d[i] + 8 * s + 4 * h, c, z);
                     }
                 }
+#endif
             }
         }
     }
@@ -308,15 +376,28 @@ INLINE void split(u32 &high, u32 &low, float x, float y)
 }
 /* Of a block on the diagonal of scores, as rows of a product, what counts.
  * LATER: its rows are later than its columns. */
+#ifdef ELEMENT_F32
+INLINE Two where_(bool one, bool two, Two x)
+{
+    return { one ? x.x : 0.f, two ? x.y : 0.f };
+}
+INLINE Two negated(Two x) { return { -x.x, -x.y }; }
+#else
+INLINE u32 where_(bool one, bool two, u32 x)
+{
+    return x & ((one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u));
+}
+INLINE u32 negated(u32 x) { return x ^ 0x80008000u; }
+#endif
 template<bool LATER>
-INLINE void mask_block(u32 (&p)[4], int strict, const Lane &l)
+INLINE void mask_block(Two (&p)[4], int strict, const Lane &l)
 {
     UNROLL for (int n = 0; n < 4; n++) {
         const int row = (l.row & 15) + n % 2 * 8, col = l.col + n / 2 * 8;
         const int i = token(row), j = token(col), k = token(col + 1);
         const bool one = LATER ? i >= j + strict : j >= i + strict;
         const bool two = LATER ? i >= k + strict : k >= i + strict;
-        p[n] &= (one ? 0xffffu : 0u) | (two ? 0xffff0000u : 0u);
+        p[n] = where_(one, two, p[n]);
     }
 }
 /* Of sums under decays N terms: scores, what those meet and its decays; whether
@@ -369,12 +450,11 @@ INLINE void pairs_of_sums(float *d, const Terms<1> &of, u32 gd, int col,
         UNROLL for (int h = 0; h < 2; h++) {
             const int row = l.row + 8 * h;
             const int i = LATER ? row : t, j = LATER ? t : row;
-            const u32 v = word_of(of.p[0], i, j);
             const float s = token(i) < token(j) + of.strict[0] ? 0.f
-                          : of.scale[0] * (j & 1 ? high(v) : low(v));
+                          : of.scale[0] * one_at(of.p[0], i, j);
             UNROLL for (int e = 0; e < N / 4; e++) {
                 const int k = col + 8 * e + l.col;
-                const u32 u = word_of(of.x[0], t, k);
+                const Two u = pair_of(of.x[0], t, k);
                 const float2 a = load2(sum_row<K>(LATER ? gd : of.gx[0], i)
                                        + 4 * k);
                 const float2 b = load2(sum_row<K>(LATER ? of.gx[0] : gd, j)
@@ -388,14 +468,14 @@ INLINE void pairs_of_sums(float *d, const Terms<1> &of, u32 gd, int col,
 }
 /* Of a term's scores what a warp's rows have of a block of 16 tokens. */
 template<bool LATER, int N>
-INLINE void block_of_scores(u32 (&c)[4], const Terms<N> &t, int i, int block,
+INLINE void block_of_scores(Two (&c)[4], const Terms<N> &t, int i, int block,
                             const Lane &l)
 {
     if (LATER) {
-        ldmatrix(block_at(t.p[i], 16 * l.warp, 16 * block, l), c);
+        read_block(c, t.p[i], 16 * l.warp, 16 * block, l);
     } else {
-        u32 v[4];
-        ldmatrix_t(block_at(t.p[i], 16 * block, 16 * l.warp, l), v);
+        Two v[4];
+        read_across(v, t.p[i], 16 * block, 16 * l.warp, l);
         c[0] = v[0];
         c[1] = v[2];
         c[2] = v[1];
@@ -404,7 +484,7 @@ INLINE void block_of_scores(u32 (&c)[4], const Terms<N> &t, int i, int block,
     if (block == l.warp)
         mask_block<LATER>(c, t.strict[i], l);
     UNROLL for (int n = 0; n < 4; n++)
-        c[n] ^= t.scale[i] < 0 ? 0x80008000u : 0u;
+        c[n] = t.scale[i] < 0 ? negated(c[n]) : c[n];
 }
 /* d += what a warp's rows meet in a block of 16 tokens, decayed to, or from,
  * `end`: the sum there, times log2 e, by columns. */
@@ -413,12 +493,16 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
                       const float (&end)[N / 4], int col, const Lane &l)
 {
     const float out = LATER ? LOG2E : -LOG2E;
-    u32 c[TERMS][4];
+    Two c[TERMS][4];
     UNROLL for (int i = 0; i < TERMS; i++)
         block_of_scores<LATER>(c[i], t, i, block, l);
     UNROLL for (int s = 0; s < N / 8; s++) {
         float2 f[4];
+#ifdef ELEMENT_F32
+        Two z[4];
+#else
         u32 high_part[4], low_part[4];
+#endif
         UNROLL for (int i = 0; i < TERMS; i++) {
             const int sum = sum_of(HOW, i);
             UNROLL for (int n = 0; n < 4 && !is_as_before(HOW, i, AS_BEFORE);
@@ -431,8 +515,16 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
                                     end[2 * s + n / 2])) };
             }
             if (!is_as_before(HOW, i, MEETS_AS_BEFORE)) {
-                u32 u[4];
-                ldmatrix_t(block_at(t.x[i], 16 * block, col + 16 * s, l), u);
+                Two u[4];
+                read_across(u, t.x[i], 16 * block, col + 16 * s, l);
+#ifdef ELEMENT_F32
+                UNROLL for (int n = 0; n < 4; n++)
+                    z[n] = { u[n].x * (f[n].x * t.size[i]),
+                             u[n].y * (f[n].y * t.size[i]) };
+            }
+            UNROLL for (int n = 0; n < 4; n += 2)
+                block_product(d[sum] + 8 * s + 2 * n, c[i], z + n);
+#else
                 UNROLL for (int n = 0; n < 4; n++)
                     split(high_part[n], low_part[n],
                           low(u[n]) * (f[n].x * t.size[i]),
@@ -442,6 +534,7 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
                 product16(d[sum] + 8 * s + 2 * n, c[i], high_part + n);
                 product16(d[sum] + 8 * s + 2 * n, c[i], low_part + n);
             }
+#endif
         }
     }
 }

@@ -313,6 +313,19 @@ template<int N> INLINE void pack(u32 (&p)[N], const float (&x)[2 * N])
         p[i] = pack(x[2 * i], x[2 * i + 1]);
 }
 
+/* An element of a tile, and two neighbours. */
+#ifdef ELEMENT_F32
+typedef float Element;
+struct Two { float x, y; };
+INLINE float low(Two v) { return v.x; }
+INLINE float high(Two v) { return v.y; }
+INLINE Two two(float x, float y) { return { x, y }; }
+#else
+typedef unsigned short Element;
+typedef u32 Two;
+INLINE Two two(float x, float y) { return pack(x, y); }
+#endif
+
 /* ---- fragments ---- */
 
 /* Where this thread stands in its warpgroup's fragments. */

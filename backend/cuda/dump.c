@@ -158,7 +158,6 @@ const char *cuda_schedules(Ctx *c, const Plan *p, int arch)
 void cuda_runs(Ctx *c, const Plan *p, CudaOptions *o, CudaRuns *r)
 {
     cuda_schedule_options(o);
-    o->scheduled &= o->tile != F32;     /* there are none */
     Printed y = kernels_of(c, p, o);
 
     *r = (CudaRuns){ .tiles = { y.o, y.tiles } };

@@ -187,11 +187,8 @@ INLINE void read_fragment(float (&x)[32], u32 tile, const Lane &l)
 }
 INLINE u32 word_of(u32 tile, int i, int k)
 {
-    u32 v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v)
-        : "r"(tile + (k >> 6) * (128 * CHUNK_ROWS) + i * 128
-              + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2) : "memory");
-    return v;
+    return bits_of(load1(tile + (k >> 6) * (128 * CHUNK_ROWS) + i * 128
+                         + (((k >> 3 & 7) ^ (i & 7)) * 16) + (k & 6) * 2));
 }
 /* Of rows i and i + 8 columns k and k + 1. */
 INLINE void read_step(u32 (&x)[2], u32 tile, int i, int k)
@@ -248,6 +245,26 @@ INLINE void product8(float *c, const u32 *a, const u32 *b)
         " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* x without the bits that tensor cores cut off, and what those are: a number of
+ * tf32, too, or nearly. Of an infinity nothing. */
+INLINE void cut(u32 &high, u32 &low, float x)
+{
+    high = bits_of(x) & 0xffffe000u;
+    const float rest = x - bits(high);
+    low = bits_of(rest == rest ? rest : 0.f);
+}
+/* c += a b as good as in float32, 16 x 8 by 8 x 8. */
+INLINE void product_exact(float *c, const float (&a)[4], const float (&b)[2])
+{
+    u32 ah[4], al[4], bh[2], bl[2];
+    UNROLL for (int i = 0; i < 4; i++)
+        cut(ah[i], al[i], a[i]);
+    UNROLL for (int i = 0; i < 2; i++)
+        cut(bh[i], bl[i], b[i]);
+    product8(c, al, bh);
+    product8(c, ah, bl);
+    product8(c, ah, bh);
 }
 /* c += a b in bfloat16, 16 x 16 by 16 x 8. */
 INLINE void product16(float *c, const u32 *a, const u32 *b)

@@ -1,5 +1,6 @@
 /* inverse.cuh -- (1 - a)^{-1} for a strictly lower 64 x 64 matrix: the delta
- * rule's solve. After gates.cuh.
+ * rule's solve. After gates.cuh. Where tiles are of float32, products are as
+ * good.
  *
  * a in float32 at s, in padded rows of INVERSE_LD, its blocks of 16 above the
  * diagonal left out. Warp i has the block row i: T, the inverse of the block
@@ -16,10 +17,15 @@ INLINE u32 entry(u32 s, int i, int j)
 {
     return s + 4 * (i * INVERSE_LD + j);
 }
+#ifdef ELEMENT_F32
+INLINE u32 rounded(float x) { return bits_of(x); }
+#else
+INLINE u32 rounded(float x) { return tf32(x); }
+#endif
 INLINE void round_all(u32 (&to)[8], const float (&x)[8])
 {
     UNROLL for (int e = 0; e < 8; e++)
-        to[e] = tf32(x[e]);
+        to[e] = rounded(x[e]);
 }
 /* c += m b for 16 x 16 blocks. b lies at `at`, or its transpose, rounded. */
 template<int TRANSPOSED>
@@ -37,9 +43,14 @@ INLINE void product_block(float (&c)[8], const u32 (&m)[8], u32 at, int lane)
             }
             const u32 a[] = { m[4 * k], m[4 * k + 2], m[4 * k + 1],
                               m[4 * k + 3] };
+#ifdef ELEMENT_F32
+            product_exact(c + 4 * n, { bits(a[0]), bits(a[1]), bits(a[2]),
+                                       bits(a[3]) }, { b.x, b.y });
+#else
             const u32 r[] = { TRANSPOSED ? __float_as_uint(b.x) : tf32(b.x),
                               TRANSPOSED ? __float_as_uint(b.y) : tf32(b.y) };
             product8(c + 4 * n, a, r);
+#endif
         }
 }
 /* The inverse of one less the block at b, as a fragment. Row j is done when
@@ -78,15 +89,22 @@ INLINE void store_block(u32 at, const float (&x)[8], int lane)
     const int g = lane >> 2, t = 2 * (lane & 3);
     UNROLL for (int e = 0; e < 8; e++)
         store1(entry(at, t + (e & 1) + 2 * (e & 4), g + 4 * (e & 2)),
-               __uint_as_float(tf32(x[e])));
+               __uint_as_float(rounded(x[e])));
 }
 /* Writes block (i, j) of a tile. */
 INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
 {
+#ifdef ELEMENT_F32
+    UNROLL for (int e = 0; e < 8; e += 2)
+        store2(float_place(tile, 16 * i + (lane >> 2) + 4 * (e & 2),
+                           16 * j + 2 * (lane & 3) + 2 * (e & 4)), x[e],
+               x[e + 1]);
+#else
     u32 p[4];
     pack(p, x);
     const int row = 16 * i + (lane & 15), piece = 2 * j + (lane >> 4);
     stmatrix(tile + row * 128 + ((piece ^ (row & 7)) * 16), p);
+#endif
 }
 /* What is left of warp i's row of blocks, T being there. The same code for all
  * four: what the longest does, as far as a warp goes. */

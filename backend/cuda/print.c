@@ -12,7 +12,7 @@
 
 #define HEAD                                                                \
     "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"                   \
-    "#include \"vectors.cuh\"\n#include \"%s\"\n"                          \
+    "#include \"vectors.cuh\"\n%s"                                         \
     "#include \"gates.cuh\"\n#include \"inverse.cuh\"\n"                   \
     "#include \"run.cuh\"\n#include \"schedule.cuh\"\n"                   \
     "#include \"decays.cuh\"\n"
@@ -21,12 +21,17 @@ static const char *head_text(const Schedule *s)
 {
     const KForm *const *f = s->target->form;
     const char *copies = f[FORM_COPY]->header;
-    return ctx_format(s->c, "%s%s%s#define RANKS %d\n" HEAD "%s",
-                      s->tile == F16 ? "#define ELEMENT_F16\n" : "",
+    const char *products = ctx_format(s->c, "#include \"%s\"\n",
+                                      f[FORM_PRODUCT]->header);
+    bool wide = s->tile == F32;         /* stands on what others have */
+    return ctx_format(s->c, "%s%s%s#define RANKS %d\n" HEAD "%s%s",
+                      s->tile == F16 ? "#define ELEMENT_F16\n"
+                      : wide ? "#define ELEMENT_F32\n" : "",
                       f[FORM_COPY]->waited ? "" : "#define NO_ENGINE\n",
                       s->g->chunk == TILE_ROWS ? "" : ctx_format(s->c,
                       "#define CHUNK_ROWS %d\n", s->g->chunk),
-                      rows_of_token(s->g), f[FORM_PRODUCT]->header, !*copies
+                      rows_of_token(s->g), wide ? "" : products,
+                      wide ? products : "", !*copies
                       ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
 }
 

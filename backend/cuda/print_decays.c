@@ -382,7 +382,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         if (v->layout != LAY_GLOBAL)
             continue;
         if (is_found_of_state(p, k, v))
-            buf_printf(p->b, "u32 t%u = 0;\n", u);
+            buf_printf(p->b, p->s->tile == F32 ? "Two t%u = {};\n"
+                       : "u32 t%u = 0;\n", u);
         else if (is_found_raw(p, k, v) && k->parts)
             buf_printf(p->b, "u32 q%u[%d];\ntake_part(q%u, %s, part);\n", u,
                        regs / 2, u, raw_name(p, k, v));
@@ -407,7 +408,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         if (is_found_by_steps(p, k, v))
-            buf_printf(p->b, v->layout == LAY_TILE ? "u32 t%u[4];\n"
+            buf_printf(p->b, v->layout == LAY_TILE ? p->s->tile == F32
+                       ? "Two t%u[4];\n" : "u32 t%u[4];\n"
                        : "float2 y%u = { 0, 0 };\n", (unsigned)v->node);
     }
     for (int i = 0; i < k->nout; i++)

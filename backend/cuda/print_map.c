@@ -72,7 +72,7 @@ static void put_operands(Print *p, const KInst *k, int regs)
         if (is_found_by_steps(p, k, v)) {
             continue;
         } else if (v->layout == LAY_TILE) {
-            buf_printf(b, "u32 t%u[%d];\n", u, regs / 2);
+            buf_printf(b, "%s t%u[%d];\n", two_type(p), u, regs / 2);
             for (int r = 0; r < k->nrow; r += TILE_ROWS)
                 buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
                            " col0(%d), l);\n", share / 16, u,
@@ -172,9 +172,9 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
         return;
     }
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
-        buf_printf(p->b, "{\nu32 p[%d];\npack_rows(p, %s + %d, l, %s);\n"
+        buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n"
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
-                   share / 4, fragment_name(p, v->node),
+                   two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
                    k->row == AX_I ? "x.n" : "64", share / 16, place(p, v),
                    r * 128, rows_lying(v), share);

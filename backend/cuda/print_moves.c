@@ -65,9 +65,9 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     buf_printf(p->b, "{\nconst u32 to = %s;\n", place(p, v));
     if (input)
         map_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
+    for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int i = 0; i < rows; i += TILE_ROWS) {
-            int at = c / TILE_COLS * rows * 128 + i * 128;
+            int at = c / piece_cols(v) * rows * 128 + i * 128;
             if (input)
                 buf_printf(p->b, "copy_tokens<%s, %d>(to + %d, a.tensor[%d], x,"
                            " %s, %d, lane);\n", p->s->g->in[n->index].ranked
@@ -115,9 +115,9 @@ void put_load(Print *p, const KInst *k)
     if (input)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
+    for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS) {
-            int at = c / TILE_COLS * rows * 128 + r * 128;
+            int at = c / piece_cols(v) * rows * 128 + r * 128;
             if (input)
                 buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
                            " x.row%s, head, x.where.b);\n",
@@ -147,7 +147,7 @@ static void put_ends(Print *p, const KInst *k, int threads)
                    place(p, v), first, (int)v->ncol);
     buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
                "fence_async();\n", threads, place(p, v),
-               (int)((v->ncol + TILE_COLS - 1) / TILE_COLS),
+               (int)tile_pieces(v),
                !back ? "" : p->s->g->rows ? " - RANKS" : " - 1");
     put_sync(p, (KRole)k->role);
 }
@@ -185,7 +185,7 @@ void put_cleared(Print *p, const KInst *k)
     if (!both || k->role == KR_AHEAD)
         buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n, thread);\n"
                    "fence_async();\n", threads, place(p, v),
-                   (int)((v->ncol + TILE_COLS - 1) / TILE_COLS));
+                   (int)tile_pieces(v));
     if (both)
         buf_printf(p->b, "roles_sync<%d>();\n", p->s->groups + p->s->ahead);
     else
@@ -201,14 +201,14 @@ static void put_keep_by_lanes(Print *p, const KValue *v)
     int rows = rows_lying(v);
     buf_printf(p->b, "%s{\nconst u32 from = %s;\n", once_text(p, v->node),
                place(p, v));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
+    for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS)
             buf_printf(p->b, "keep_tile<%d, %d, %d>(%s, from + %d, %s, %s,"
                        " lane);\n", full_extent(p, v->row),
                        full_extent(p, v->col),
                        rows < TILE_ROWS ? rows : TILE_ROWS,
                        kept_place(p, v->node),
-                       c / TILE_COLS * rows * 128 + r * 128,
+                       c / piece_cols(v) * rows * 128 + r * 128,
                        sliced_index(p, v->row, r), sliced_index(p, v->col, c));
     buf_printf(p->b, "}\n");
 }
@@ -219,11 +219,11 @@ static void put_keep_by_engine(Print *p, const KValue *v)
     int map = stored_map(p, v), rows = rows_lying(v);
     buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
                once_text(p, v->node), place(p, v));
-    for (int c = 0; c < v->ncol; c += TILE_COLS)
+    for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS)
             buf_printf(p->b, "store_tile(&a.map[%d], from + %d, %s, %s, 0,"
                        " (int)x.at);\n", map,
-                       c / TILE_COLS * rows * 128 + r * 128,
+                       c / piece_cols(v) * rows * 128 + r * 128,
                        sliced_index(p, v->col, c), sliced_index(p, v->row, r));
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
 }
@@ -246,9 +246,10 @@ void put_share(Print *p, const KInst *k)
         return;
     }
     if (k->index == NOTHING) {
-        buf_printf(p->b, "%skeep_matrix<%d>((unsigned short *)%s + %s +"
+        buf_printf(p->b, "%skeep_matrix<%d>((%s *)%s + %s +"
                    " col0(%d), %s, x, l);\n", once_text(p, v->node),
-                   full_extent(p, v->col), kept_place(p, v->node),
+                   full_extent(p, v->col), element_type(p->s->tile),
+                   kept_place(p, v->node),
                    sliced_index(p, v->col, 0), share_of(p->s, k->role, v->ncol),
                    fragment_name(p, v->node));
         return;
@@ -281,7 +282,7 @@ void put_store(Print *p, const KInst *k)
         put_wait(p, v->buffer, v->turn, false);
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
-    int pieces = (v->ncol + TILE_COLS - 1) / TILE_COLS;
+    int pieces = (int)tile_pieces(v);
     if (!is_waited(p, FORM_COPY))
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
                    "put_rows<%s>(a.tensor[%d], from + %d * i, x,"

@@ -267,10 +267,12 @@ int pair_phase(const Print *p, const KInst *k, Ref r)
 }
 
 /* A program that goes on from sums holds as much else as a thread has registers
- * for: what it can, it finds when a turn of its loop needs it. */
+ * for: what it can, it finds when a turn of its loop needs it. So it does with
+ * tiles of float32. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
 {
-    bool sums = false;
+    bool sums = p->s->tile == F32 && v->layout == LAY_TILE
+             && k->nrow <= TILE_ROWS;
     for (int i = 0; i < k->nin; i++)
         sums |= value_at(p, k->in[i])->layout == LAY_SUMS;
     return sums && (v->layout == LAY_TILE || v->layout == LAY_SUMS

@@ -23,6 +23,11 @@ static inline bool is_waited(const Print *p, FormKind kind)
 }
 
 const char *element_type(DType d);
+/* Two neighbours of a tile. */
+static inline const char *two_type(const Print *p)
+{
+    return p->s->tile == F32 ? "Two" : "u32";
+}
 /* A state as it is found; a result as it is left: for good, or to be summed
  * over those that share it. */
 DType result_type(const Print *p, CudaArgKind kind, int i);

@@ -82,6 +82,36 @@ template<int WARPGROUPS> INLINE void matrix_sync()
 
 /* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
  * the tile, which may be fewer: zeros. */
+#ifdef ELEMENT_F32
+/* Of a piece of 32 columns. */
+INLINE u32 place_of(u32 tile, int rows, int r, int c)
+{
+    return tile + c / 32 * rows * 128 + r * 128
+         + ((c % 32 / 4 ^ (r & 7)) * 16) + c % 4 * 4;
+}
+template<int STEPS>
+INLINE void read_columns(Two *p, u32 tile, int rows, int col, const Lane &l)
+{
+    UNROLL for (int i = 0; i < 4 * STEPS; i++) {
+        const int r = l.row + i % 2 * 8;
+        const float2 v = rows < 64 && r >= rows ? float2 { 0, 0 }
+            : load2(place_of(tile, rows, r, col + i / 2 * 8 + l.col));
+        p[i] = { v.x, v.y };
+    }
+}
+template<int STEPS>
+INLINE void write_columns(u32 tile, const Two *p, int rows, int col,
+                          const Lane &l)
+{
+    UNROLL for (int i = 0; i < 4 * STEPS; i++) {
+        const int r = l.row + i % 2 * 8;
+        if (rows >= 64 || r < rows)
+            store2(place_of(tile, rows, r, col + i / 2 * 8 + l.col), p[i].x,
+                   p[i].y);
+    }
+}
+INLINE float factor_(float x) { return x; }
+#else
 template<int STEPS>
 INLINE void read_columns(u32 *p, u32 tile, int rows, int col, const Lane &l)
 {
@@ -107,14 +137,15 @@ INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
 }
 /* Rounded as it is in a tile, where products find it. */
 INLINE float factor_(float x) { return low(pack(x, 0.f)); }
+#endif
 /* A fragment's numbers as pairs, rows from `rows` on as zeros. */
 template<int N>
-INLINE void pack_rows(u32 (&p)[N], const float *x, const Lane &l, int rows)
+INLINE void pack_rows(Two (&p)[N], const float *x, const Lane &l, int rows)
 {
     const bool first = l.row < rows, second = l.row + 8 < rows;
     UNROLL for (int i = 0; i < N; i++) {
-        const u32 v = pack(x[2 * i], x[2 * i + 1]);
-        p[i] = (i & 1 ? second : first) ? v : 0;
+        const Two v = two(x[2 * i], x[2 * i + 1]);
+        p[i] = (i & 1 ? second : first) ? v : Two {};
     }
 }
 template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
@@ -155,9 +186,14 @@ INLINE float before_at(u32 p, int k) { return p ? load1(p + 4 * k) : 0.f; }
 template<int THREADS, class Before>
 INLINE void write_first(u32 tile, Before from, int cols, int thread)
 {
+#ifdef ELEMENT_F32
+    for (int k = thread; k < cols; k += THREADS)
+        store1(place_of(tile, CHUNK_ROWS, 0, k), before_at(from, k));
+#else
     for (int k = 2 * thread; k < cols; k += 2 * THREADS)
         store1(tile + k / 64 * (128 * CHUNK_ROWS) + k % 64 * 2,
                bits(pack(before_at(from, k), before_at(from, k + 1))));
+#endif
 }
 
 INLINE float element(const float *p) { return *p; }
@@ -412,13 +448,13 @@ INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
         y[e + 1] = two.y;
     }
 }
-/* Two neighbours in a row of a matrix that kernels keep for one another in 16
- * bits; zeros behind the rows that the program has. */
-INLINE u32 kept_two(const float *p, int own, int rows, int row, int col,
+/* Two neighbours in a row of a matrix that kernels keep for one another as
+ * tiles are; zeros behind the rows that the program has. */
+INLINE Two kept_two(const float *p, int own, int rows, int row, int col,
                     int cols)
 {
-    return own < rows ? *(const u32 *)((const unsigned short *)p
-                                       + (i64)row * cols + col) : 0;
+    return own < rows ? *(const Two *)((const Element *)p + (i64)row * cols
+                                       + col) : Two {};
 }
 /* To a result. */
 INLINE void put_two(float *p, float x, float y) { *(float2 *)p = { x, y }; }
@@ -472,7 +508,7 @@ INLINE void store_rows(const TensorMap &m, const Tensor &t, u32 tile,
 /* To what kernels keep for one another in 16 bits, COLS numbers a token; rows
  * behind the end as zeros, as tiles leave them. */
 template<int COLS, int N>
-INLINE void keep_matrix(unsigned short *p, const float (&y)[N], const Item &x,
+INLINE void keep_matrix(Element *p, const float (&y)[N], const Item &x,
                         const Lane &l)
 {
     UNROLL for (int e = 0; e < N; e += 2) {

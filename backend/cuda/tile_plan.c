@@ -45,7 +45,7 @@ static bool is_tile(const Tiles *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
-    return t->o->scheduled && t->o->tile != F32 && s & (s - 1)
+    return t->o->scheduled && s & (s - 1)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 
@@ -156,7 +156,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     }
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
-    return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk));
+    return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
+                                                  t->o->tile));
 }
 
 /* Of a kernel whose nodes lie as asked. */
@@ -691,7 +692,8 @@ void cuda_schedule_options(CudaOptions *o)
     enum { AMPERE = 80 };
     const char *s = getenv("FLIN_SCHEDULE");
 
-    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0);
+    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0)
+                && (o->tile != F32 || (s && !strcmp(s, "1")));
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 

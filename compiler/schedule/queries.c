@@ -12,7 +12,7 @@ static const KForm forms[] = {
 };
 #undef FORM
 
-const Target *target_of(Ctx *c, int arch, int rows)
+const Target *target_of(Ctx *c, int arch, int rows, DType tile)
 {
     enum { ALL = sizeof forms / sizeof *forms };
     Target *t = ctx_alloc(c, sizeof *t);
@@ -22,7 +22,8 @@ const Target *target_of(Ctx *c, int arch, int rows)
                    .shared = (int)machine_of_arch(arch)->shared };
     t->name = ctx_format(c, "sm_%d%s", arch, arch < 90 ? "" : "a");
     for (const KForm *f = forms + ALL; f-- > forms;)
-        if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows)
+        if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows
+            && (!f->element || f->element == (int)dtype_size(tile)))
             t->form[f->kind] = f;
     return t;
 }
@@ -95,11 +96,10 @@ void inst_insert(Schedule *s, int at, KInst k)
 
 int32_t value_bytes(const KValue *v)
 {
-    int32_t cols = (v->ncol + TILE_COLS - 1) / TILE_COLS;
     int32_t rows = rows_lying(v);
     switch ((Layout)v->layout) {
     case LAY_TILE:
-    case LAY_INVERSE: return cols * rows * TILE_COLS * 2;
+    case LAY_INVERSE: return tile_pieces(v) * rows * 128;
     case LAY_WIDE:    return rows * WIDE_PITCH * 4;
     case LAY_SUMS:    return sums_pitch(v) * v->nrow;
     case LAY_VECTOR:  return 4 * vector_size(v) * v->parts;

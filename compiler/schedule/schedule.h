@@ -44,6 +44,7 @@ typedef struct KForm {
     const char *name;
     int from, to;                       /* architectures; 0: to all since */
     int rows;                           /* of a chunk, at least */
+    int element;                        /* bytes, of tiles; 0: any */
     bool waited;                        /* goes on until it is waited for */
     bool packed;                        /* takes factors from registers */
     const char *header;
@@ -60,14 +61,15 @@ typedef struct Target {
     int maps;                           /* of what its copy engine moves */
     const KForm *form[NFORMS];
 } Target;
-/* Of an architecture, 90 being sm_90, for chunks of so many rows. */
-const Target *target_of(Ctx *c, int arch, int rows);
+/* Of an architecture, 90 being sm_90, for chunks of so many rows and tiles of
+ * such elements. */
+const Target *target_of(Ctx *c, int arch, int rows, DType tile);
 
 /* ---- values ---- */
 
-/* TILE: rows of 16-bit elements in shared memory, 64 columns a piece, one
- * piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
- * 64 of a state's. FRAGMENT: float32 in the
+/* TILE: rows in shared memory of 16-bit elements, 64 columns a piece, or of
+ * float32, 32, one piece behind the other, swizzled by 128 bytes; a chunk's
+ * rows, or blocks of 64 of a state's. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
  * columns; of a schedule with a row axis its 64 rows and all columns. PACKED:
  * the same in pairs of 16 bits, a product's left factor. WIDE: scores of
@@ -87,7 +89,8 @@ extern const char *const layout_name[NLAYOUTS];
 enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
        SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
-/* Axes: AX_I is the token, AX_J the column token beside it. parts: a vector
+/* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
+ * beside it. parts: a vector
  * or scalar is the sum of so many that lie one behind the other. turn: its
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
@@ -95,7 +98,7 @@ enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
  * role. */
 typedef struct KValue {
     Ref node;
-    uint8_t layout, row, col, parts, turn;
+    uint8_t layout, row, col, parts, turn, element;
     bool ahead;
     int32_t nrow, ncol;
     int16_t buffer, alias;
@@ -389,6 +392,20 @@ static inline int32_t rows_lying(const KValue *v)
 {
     return v->layout == LAY_TILE && has_tokens(v) && v->nrow < TILE_ROWS
          ? v->nrow : (v->nrow + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+/* Bytes of an element of a tile, as products take them. */
+static inline uint8_t tile_element(const Schedule *s)
+{
+    return (uint8_t)s->target->form[FORM_PRODUCT]->element;
+}
+/* Columns of a piece of a tile. */
+static inline int32_t piece_cols(const KValue *v) { return 128 / v->element; }
+/* Pieces of a tile; an inverse has all of its blocks. */
+static inline int32_t tile_pieces(const KValue *v)
+{
+    int32_t cols = v->layout == LAY_INVERSE && v->ncol < TILE_COLS ? TILE_COLS
+                                                                   : v->ncol;
+    return (cols + piece_cols(v) - 1) / piece_cols(v);
 }
 /* Entries of a vector as it lies: a fragment's lanes find one for each row. */
 static inline int32_t vector_size(const KValue *v)

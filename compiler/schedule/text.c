@@ -257,7 +257,8 @@ static void read_value(Read *x)
     if (number(x, 0, INT16_MAX) != s->nvalues)
         fail(x->c, x->line, "schedule: values stand in order");
     KValue *v = &s->value[s->nvalues++];
-    *v = (KValue){ .node = (Ref)number(x, 1, (int)s->g->len - 1) };
+    *v = (KValue){ .node = (Ref)number(x, 1, (int)s->g->len - 1),
+                   .element = tile_element(s) };
     v->layout = (uint8_t)named(x, layout_name, NLAYOUTS);
     v->row = (uint8_t)number(x, 0, NAXES - 1);
     v->col = (uint8_t)number(x, 0, NAXES - 1);

@@ -12,6 +12,7 @@ static int value_new(Select *x, Ref node, Layout layout)
     }
     KValue *v = &s->value[s->nvalues];
     *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
+                   .element = tile_element(s),
                    .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
                    .ncol = 1 };
     if (x->kind[node] == PAIRED) {

@@ -392,7 +392,7 @@ void store_8x8(unsigned a, const unsigned *r, bool turned)
         }
     __syncwarp();
 }
-unsigned word_of(unsigned tile, int i, int k)
+unsigned line_word(unsigned tile, int i, int k)
 {
     return load<unsigned>(tile + (k >> 6) * 8192
                           + swizzled(i * 128 + (k & 62) * 2));

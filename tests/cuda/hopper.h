@@ -173,12 +173,12 @@ PLAIN inline void stmatrix_t(unsigned a, const unsigned *r)
 {
     store_8x8(a, r, true);
 }
-unsigned word_of(unsigned tile, int i, int k);
+unsigned line_word(unsigned tile, int i, int k);
 template<int N>
 PLAIN inline void read_line(unsigned (&x)[N], unsigned tile, int i, int k)
 {
     for (int n = 0; n < N; n++)
-        x[n] = word_of(tile, i, k + 2 * n);
+        x[n] = line_word(tile, i, k + 2 * n);
 }
 
 /* ---- products ---- */

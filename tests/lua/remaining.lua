@@ -57,9 +57,8 @@ for _, dtype in ipairs { "bfloat16", "float16" } do
       if at % every == 0 then
         local n, plain = kernels(flin.stdlib[name], arch, dtype)
         all, left = all + n, left + plain
-        expect(plain == (LEFT[dtype][arch][name] or 0),
-               "%s, %s, %s: %d of %d kernels are from no schedule", name, arch,
-               dtype, plain, n)
+        expect(plain == (LEFT[dtype][arch][name] or 0), "%s, %s, %s: %d of %d"
+               .. " kernels are from no schedule", name, arch, dtype, plain, n)
       end
     end
   end

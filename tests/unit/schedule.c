@@ -34,7 +34,7 @@ static const Target *unpacked_target(Ctx *c)
 {
     Target *t = ctx_alloc(c, sizeof *t);
     KForm *product = ctx_alloc(c, sizeof *product);
-    *t = *target_of(c, 90, 64);
+    *t = *target_of(c, 90, 64, BF16);
     *product = *t->form[FORM_PRODUCT];
     product->packed = false;
     t->form[FORM_PRODUCT] = product;
@@ -83,7 +83,8 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .stores = t->stores, .inverses = inverses,
                      .s0 = t->state, .s1 = t->state };
     return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
-                                              : target_of(c, 90, 64));
+                                              : target_of(c, 90, 64,
+                                                          BF16));
 }
 
 /* ---- spoiled ones ---- */
@@ -713,7 +714,7 @@ static void check_spoiled(Ctx *c, const Plan *p, const char *text,
                           const Spoiled *x)
 {
     for (; x->name; x++) {
-        Schedule *s = schedule_parse(c, p, target_of(c, 90, 64), text);
+        Schedule *s = schedule_parse(c, p, target_of(c, 90, 64, BF16), text);
         x->spoil(s);
         const char *why = schedule_check(s);
         expect(why && strstr(why, x->found), x->name,
@@ -749,7 +750,7 @@ typedef struct Text { const Plan *p; const char *s; } Text;
 static void read_strange(Ctx *c, void *ud)
 {
     const Text *t = ud;
-    schedule_parse(c, t->p, target_of(c, 90, 64), t->s);
+    schedule_parse(c, t->p, target_of(c, 90, 64, BF16), t->s);
 }
 
 /* A plan, what may be spoiled in the schedule of its last kernel, or of one so
@@ -861,7 +862,8 @@ static void run(Ctx *c, void *ud)
                t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
-        Schedule *again = schedule_parse(c, t.plan, target_of(c, 90, 64), a.s);
+        Schedule *again = schedule_parse(c, t.plan,
+                                         target_of(c, 90, 64, BF16), a.s);
         schedule_print(again, &b);
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));

@@ -99,6 +99,39 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
+/* Vectors of tokens are fetched a chunk ahead: who walks would wait for memory
+ * once a chunk. */
+static bool fetches_ahead(const Schedule *s)
+{
+    return s->row_axis;
+}
+
+static const char *fetched_text(Print *p, const Node *n, const char *item)
+{
+    return ctx_format(p->c, "input_pair<%s%s>(a.tensor[%d], %s, lane)",
+                      element_type(p->o->in[n->index]),
+                      p->s->g->in[n->index].ranked ? ", true" : "",
+                      tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
+                      item);
+}
+
+/* Of a vector role, before its loop over chunks. */
+static void put_first_fetch(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    bool any = false;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->op == K_VECTOR && !k->nrow; i++) {
+            const Node *n = &s->g->n[k->node[i]];
+            if (k->role != role || n->op != OP_input || !n->timed)
+                continue;
+            buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
+                       : "find_chunk(a.run, 0, x);\n", (unsigned)k->node[i],
+                       fetched_text(p, n, "x"));
+            any = true;
+        }
+}
+
 static void put_vector_node(Print *p, Ref r)
 {
     const Graph *g = p->s->g;
@@ -119,10 +152,12 @@ static void put_vector_node(Print *p, Ref r)
                                   p->o->in[n->index]));
             return;
         }
-        buf_printf(b, "const Pair v%u = input_pair<%s%s>(a.tensor[%d], x,"
-                   " lane);\n", at, element_type(p->o->in[n->index]),
-                   g->in[n->index].ranked ? ", true" : "",
-                   tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+        if (fetches_ahead(p->s)) {
+            buf_printf(b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
+                       fetched_text(p, n, "next"));
+            return;
+        }
+        buf_printf(b, "const Pair v%u = %s;\n", at, fetched_text(p, n, "x"));
         return;
     case OP_state:                      /* carried: it has its name */
         return;
@@ -228,13 +263,31 @@ static void put_vectors(Print *p, const KInst *k)
 
 /* ---- the matrix role ---- */
 
-static void put_fragments(Print *p, KRole role)
+/* Whether the walk carries it from chunk to chunk. */
+static bool is_carried(const Print *p, int value)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->op == K_BEGIN && k->nout && k->out[0] == value)
+            return true;
+    }
+    return false;
+}
+
+/* Those that are carried, or that are not: nothing is to keep these from one
+ * turn of the loop to the next. */
+static void put_fragments(Print *p, KRole role, bool carried)
 {
     for (int i = 0; i < p->s->nvalues; i++) {
         const KValue *v = value_at(p, i);
+        if (is_carried(p, i) != carried)
+            continue;
         if (v->layout == LAY_FRAGMENT && v->alias == NOTHING
             && v->ahead == (role == KR_AHEAD))
             buf_printf(p->b, "float f%u[%d];\n", (unsigned)v->node,
+                       fragment_regs(p->s, v));
+        if (v->layout == LAY_PACKED && role == KR_MATRIX)
+            buf_printf(p->b, "u32 p%u[%d];\n", (unsigned)v->node,
                        fragment_regs(p->s, v));
     }
 }
@@ -244,11 +297,32 @@ static const char *part_of(Print *p, const KValue *d, int row, int col,
                            int width)
 {
     int share = share_of(p->s, d->ahead ? KR_AHEAD : KR_MATRIX, d->ncol);
-    if (d->nrow <= TILE_ROWS && width == share)
+    if (rows_of_group(p->s, d->ahead ? KR_AHEAD : KR_MATRIX, d->nrow)
+        <= TILE_ROWS && width == share)
         return fragment_name(p, d->node);
     return ctx_format(p->c, "registers<%d>(%s, %d)", width / 2,
                       fragment_name(p, d->node), row / TILE_ROWS * share / 2
                       + col / 2);
+}
+
+/* The left factor in registers; it may be waited for by itself. */
+static void put_packed_product(Print *p, const KInst *k)
+{
+    const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
+    const KValue *d = value_at(p, k->out[0]);
+    if (k->nin > 2)
+        buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
+    buf_printf(p->b, "wgmma_fence();\n");
+    for (int at = 0, width; at < k->ncol; at += width) {
+        width = 128;
+        while (width > k->ncol - at)
+            width /= 2;
+        buf_printf(p->b, "multiply_packed<%d, %d, %d, %d>(%s, p%u, %s, %d, %d);"
+                   "\n", k->turned[1], (int)a->ncol / 16, k->nin > 2, k->minus,
+                   part_of(p, d, 0, at, width), (unsigned)a->node, place(p, b),
+                   rows_lying(b), at);
+    }
+    buf_printf(p->b, "wgmma_commit();\n");
 }
 
 /* A fragment's columns by widths that the tensor cores have. An operand whose
@@ -280,6 +354,8 @@ static void put_product(Print *p, const KInst *k)
                        rows_lying(a), row, place(p, b), rows_lying(b), share,
                        at);
         }
+    if (is_ordered(p->s, k->role))
+        buf_printf(p->b, "wgmma_commit();\n");
 }
 
 /* By the first warpgroup; another meets as often. */
@@ -288,17 +364,34 @@ static void put_inverse(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->out[0]);
     const char *to = place(p, v), *from = place(p, value_at(p, k->in[0]));
     bool beside = warpgroups_of(p->s, k->role) > 1;
-    bool hands = k->wait_empty >> v->buffer & 1;
-    if (hands)
+    if (k->wait_empty >> v->buffer & 1)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
-    buf_printf(p->b, "invert(%s, %s, l.lane, l.warp);\nfence_async();\n}%s\n",
-               to, from, beside ? " else {\nbeside_invert();\n}" : "");
-    if (hands)
+    buf_printf(p->b, "invert(%s, %s, l.lane, %s);\nfence_async();\n}%s\n",
+               to, from, p->s->row_axis ? "fresh(l.warp)" : "l.warp", beside ? " else {\nbeside_invert();\n}" : "");
+    if (k->post_full >> v->buffer & 1)
         put_post(p, v->buffer, v->turn, false);
 }
 
 /* ---- roles ---- */
+
+static bool takes_chunks_in_turn(const Schedule *s, int role)
+{
+    return role == KR_AHEAD && s->turns > 1;
+}
+
+/* Holds what products that have ended left, and took, in its registers. */
+static void put_ended(Print *p, const KInst *k)
+{
+    buf_printf(p->b, "wgmma_wait<%d>();\n", k->index);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout == LAY_FRAGMENT)
+            buf_printf(p->b, "keep(%s);\n", fragment_name(p, v->node));
+        else if (v->layout == LAY_PACKED)
+            buf_printf(p->b, "keep(p%u);\n", (unsigned)v->node);
+    }
+}
 
 static void put_inst(Print *p, const KInst *k)
 {
@@ -310,9 +403,13 @@ static void put_inst(Print *p, const KInst *k)
                     return;
     case K_VECTOR:  (k->nrow ? put_lanes : put_vectors)(p, k); return;
     case K_CLEAR:   put_cleared(p, k); break;
-    case K_PRODUCT: put_product(p, k); break;
+    case K_PRODUCT:
+        (deals_rows(p->s, k->role) ? put_packed_product : put_product)(p, k);
+        break;
     case K_SETTLE:
-        if (is_waited(p, FORM_PRODUCT))
+        if (k->index != NOTHING)
+            put_ended(p, k);
+        else if (is_waited(p, FORM_PRODUCT))
             buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
         break;
     case K_MAP:     put_map(p, k); break;
@@ -359,7 +456,8 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         if (has_matrices(role))
             put_found_early(p, k);
         put_inst(p, k);
-        if (k->op == K_SETTLE && is_waited(p, FORM_PRODUCT))
+        if (k->op == K_SETTLE && k->index == NOTHING
+            && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
 }
@@ -413,16 +511,26 @@ static void put_role(Print *p, KRole role)
     bool walk = s->kind != K_TOKEN;
     put_items(p);
     if (has_matrices(role)) {
-        put_fragments(p, role);
+        put_fragments(p, role, true);
+        if (!s->row_axis)
+            put_fragments(p, role, false);
         put_item_lane(p);
     }
     put_insts(p, role, K_BEGIN, K_BEGIN);
+    if (walk && fetches_ahead(s) && !has_matrices(role))
+        put_first_fetch(p, role);
     if (walk)                           /* without buffers it waits for loads
                                            alone: many at a time */
         buf_printf(p->b, "%s for (int m = 0; m < chunks; m++, it++) {\n"
                    "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
                    : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
                                                           : "m");
+    if (walk && fetches_ahead(s) && (role == KR_VECTOR || role == KR_VECTOR2))
+        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, m + 1, next);\n");
+    if (takes_chunks_in_turn(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+    if (has_matrices(role) && s->row_axis)
+        put_fragments(p, role, false);
     put_insts(p, role, K_LOAD, K_CARRY);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_insts(p, role, K_END, K_END);
@@ -476,19 +584,31 @@ static void put_barriers(Print *p)
     buf_printf(p->b, "barrier_init_fence();\n}\n__syncthreads();\n");
 }
 
+/* One warpgroup needs no more than a block of it has. */
+static bool deals_registers(const Schedule *s)
+{
+    return s->groups + s->ahead > 1 && s->target->form[FORM_DEAL];
+}
+
 /* Its warpgroups' registers, and which of them has which columns. */
 static void put_matrix_role(Print *p, KRole role, int regs)
 {
     const Schedule *s = p->s;
     int launched = s->target->regs / s->resident / GROUP_THREADS
-                 / (1 + s->groups + s->ahead);
-    if (s->groups > 1 && s->target->form[FORM_DEAL])
+                 / (1 + s->groups + s->ahead * s->turns);
+    if (deals_registers(s))
         buf_printf(p->b, "%s_registers<%d>();\n",
                    regs > launched ? "more" : "fewer", regs);
+    bool turns = takes_chunks_in_turn(s, role);
     buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
-               " (int)threadIdx.x - %d, group = uniform(thread >> 7);\n"
-               "auto col0 = [&](int share) { return group * share; };\n",
-               32 * first_warp(s, role));
+               " (int)threadIdx.x - %d%s, group = uniform(%s >> 7);\n",
+               32 * first_warp(s, role), turns ? " & 127" : "", turns
+               ? ctx_format(p->c, "(int)threadIdx.x - %d",
+                            32 * first_warp(s, role)) : "thread");
+    if (deals_rows(s, role))
+        buf_printf(p->b, "const int row0 = 64 * group;\n");
+    buf_printf(p->b, "auto col0 = [&](int share) { return %s; };\n",
+               deals_rows(s, role) || turns ? "0" : "group * share");
     put_role(p, role);
     buf_printf(p->b, "}\n");
 }
@@ -497,8 +617,7 @@ static void put_roles(Print *p)
 {
     const Schedule *s = p->s;
     Buf *b = p->b;
-    bool deals = s->groups > 1          /* one warpgroup needs no more */
-              && s->target->form[FORM_DEAL];
+    bool deals = deals_registers(s);
     buf_printf(b, "const int warp = uniform(threadIdx.x >> 5), lane ="
                " threadIdx.x & 31;\nif (warp < 4) {\n");
     if (deals)
@@ -526,7 +645,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles };
     k->head = head_text(s);
-    k->threads = GROUP_THREADS * (1 + s->groups + s->ahead);
+    k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
     k->shared = s->shared;
     k->blocks = s->slices;
     k->resident = s->resident;

@@ -82,27 +82,22 @@ static void put_operands(Print *p, const KInst *k, int regs)
             buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
                        v->parts, place(p, v));
         } else if (v->layout == LAY_VECTOR) {
-            bool rows = false, cols = false;
-            for (int n = 0; n < k->nnodes; n++)
-                for (int j = 0; j < 4; j++) {
-                    Ref o = p->s->g->n[k->node[n]].a[j];
-                    if (shown_node(p->s->g, o) != v->node
-                        || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
-                        continue;
-                    rows |= runs_along_rows(p, k, o);
-                    cols |= !runs_along_rows(p, k, o);
-                }
-            if (rows && k->nrow <= TILE_ROWS)
+            bool rows = is_read_along(p, k, v, true);
+            bool cols = is_read_along(p, k, v, false);
+            if (rows && map_rows(p, k) <= TILE_ROWS)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, 64, l.row +"
-                           " 8 * h);\n", u, u, v->parts, place(p, v));
+                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, %sl.row +"
+                           " 8 * h);\n", u, u, v->parts, place(p, v),
+                           (int)v->nrow, row0_text(p, k));
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
                            " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
                            rows_held(k), u, v->parts, place(p, v),
                            (int)vector_size(v));
-            if (cols)
+            if (cols && is_found_by_columns(p, k, v))
+                buf_printf(b, "float2 d%u = { 0.f, 0.f };\n", u);
+            else if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
                            " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"
                            " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
@@ -132,9 +127,42 @@ static bool takes_turns(const Print *p, const KValue *v)
     return v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
 }
 
+/* Rows that are columns of what lies in memory: 64 a warpgroup's. */
+static void put_turned_tile(Print *p, const KValue *v)
+{
+    buf_printf(p->b, "{\nu32 p[16];\npack_all(p, %s);\nwrite_transposed(%s"
+               " + row0 * 128, p, l);\n}\n", fragment_name(p, v->node),
+               place(p, v));
+}
+
+/* A product's left factor; of tokens those behind the end are zeros. What the
+ * program computes is packed as it goes. */
+static void put_packed(Print *p, const KInst *k, const KValue *v)
+{
+    if (!in_program(k, v->node))
+        buf_printf(p->b, "pack_all(p%u, %s);\n", (unsigned)v->node,
+                   fragment_name(p, v->node));
+    if (k->col == AX_I)
+        buf_printf(p->b, "if (x.n < 64)\nclear_columns(p%u, x.n, l);\n",
+                   (unsigned)v->node);
+    buf_printf(p->b, "keep(p%u);\n", (unsigned)v->node);
+}
+
+/* The same of a tile that is found. */
+static void put_found_packed(Print *p, const KInst *k)
+{
+    unsigned u = (unsigned)value_at(p, k->out[0])->node;
+    buf_printf(p->b, "read_transposed(p%u, %s + row0 * 128, l);\nkeep(p%u);\n",
+               u, place(p, value_at(p, k->in[0])), u);
+}
+
 static void put_tile(Print *p, const KInst *k, const KValue *v)
 {
     int share = map_share(p, k);
+    if (deals_rows(p->s, k->role)) {
+        put_turned_tile(p, v);
+        return;
+    }
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
         buf_printf(p->b, "{\nu32 p[%d];\npack_rows(p, %s + %d, l, %s);\n"
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
@@ -153,6 +181,8 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
         bool made = in_program(k, v->node) || passes_on(p, k, v);
         if (v->layout == LAY_WIDE && made == computed)
             put_wide(p, k, v);
+        if (v->layout == LAY_PACKED && made == computed)
+            put_packed(p, k, v);
         if (v->layout != LAY_TILE || made != computed)
             continue;
         if (takes_turns(p, v))
@@ -170,7 +200,7 @@ static bool leaves_fragment(const Print *p, const KInst *k, Ref r)
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         if (v->node == r && v->layout < LAY_VECTOR && v->layout != LAY_SUMS
-            && v->layout != LAY_GLOBAL)
+            && v->layout != LAY_GLOBAL && v->layout != LAY_PACKED)
             return true;
     }
     return false;
@@ -211,6 +241,10 @@ static void put_what_is_left(Print *p, const KInst *k)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
+        unsigned u = (unsigned)v->node;
+        if (v->layout == LAY_PACKED && in_program(k, v->node))
+            buf_printf(p->b, "if (e & 1)\np%u[e / 2] = pack(w%u, x%u);\nelse"
+                       "\nw%u = x%u;\n", u, u, u, u, u);
         if (v->layout >= LAY_VECTOR)
             put_sum_node(p, k, v);
         if (passes_on(p, k, v))
@@ -218,6 +252,53 @@ static void put_what_is_left(Print *p, const KInst *k)
     }
     for (int i = 0; i < k->nout; i++)
         put_left(p, k, value_at(p, k->out[i]));
+}
+
+/* Whether the node is zero where the later token is the column's. */
+static bool is_lower(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[shown_node(p->s->g, r)];
+    if (!in_program(k, shown_node(p->s->g, r)))
+        return false;
+    switch (n->op) {
+    case OP_dmask: return true;
+    case OP_mul:   return is_lower(p, k, n->a[0]) || is_lower(p, k, n->a[1]);
+    case OP_neg:   return is_lower(p, k, n->a[0]);
+    case OP_add:
+    case OP_sub:   return is_lower(p, k, n->a[0]) && is_lower(p, k, n->a[1]);
+    }
+    return false;
+}
+
+/* Whether that goes for all that a program of scores leaves: eight columns that
+ * a warp's rows do not reach are zeros. */
+static bool skips_upper(const Print *p, const KInst *k)
+{
+    bool lower = is_scores(k) && k->nout && k->role == KR_AHEAD
+              && p->s->row_axis;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        lower &= is_lower(p, k, v->node)
+              && (v->layout == LAY_TILE || v->layout == LAY_WIDE);
+    }
+    return lower;
+}
+
+static void put_skipped(Print *p, const KInst *k, int share)
+{
+    buf_printf(p->b, "if (col0(%d) + 2 * m > 16 * l.warp + 15) {\n"
+               "UNROLL for (int e = m; e < m + 4; e++) {\n", share);
+    for (int i = 0; i < k->nout; i++)
+        buf_printf(p->b, "%s[e] = 0.f;\n",
+                   fragment_name(p, value_at(p, k->out[i])->node));
+    buf_printf(p->b, "}\ncontinue;\n}\n");
+}
+
+/* Two neighbours, for both rows of a lane. */
+static void put_found_columns(Print *p, const KValue *v)
+{
+    buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (e / 4 * 8 +"
+               " l.col));\n", (unsigned)v->node, place(p, v));
 }
 
 /* The registers of the program's space, in turn, in phases where they go by
@@ -230,15 +311,24 @@ static void put_program(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nnodes && pairs; i++)
         last = pair_phase(p, k, k->node[i]) > last
              ? pair_phase(p, k, k->node[i]) : last;
+    bool skips = skips_upper(p, k) && !pairs;
     if (pairs)
         put_pairs_begin(p, k, regs);
+    if (skips) {
+        buf_printf(b, "UNROLL for (int m = 0; m < %d; m += 4) {\n", regs);
+        put_skipped(p, k, share);
+    }
     for (int phase = 0; phase <= last; phase++) {
         buf_printf(b, "UNROLL for (int e = %s; e < %s; e++) {\n"
-                   "const int h = e / 2 %% 2, row = l.row + 8 * h + e / %d *"
+                   "const int h = e / 2 %% 2, row = %sl.row + 8 * h + e / %d *"
                    " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
                    " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n",
-                   pairs ? "m" : "0", pairs ? "m + 2"
-                   : ctx_format(p->c, "%d", regs), each, share, each);
+                   pairs || skips ? "m" : "0", pairs ? "m + 2" : skips ? "m + 4"
+                   : ctx_format(p->c, "%d", regs), row0_text(p, k), each,
+                   share, each);
+        for (int i = 0; i < k->nin; i++)
+            if (is_found_by_columns(p, k, value_at(p, k->in[i])))
+                put_found_columns(p, value_at(p, k->in[i]));
         if (phase == 0) {
             put_found_sums(p, k);
             put_found_pairs(p, k);
@@ -257,13 +347,18 @@ static void put_program(Print *p, const KInst *k, int regs)
             put_what_is_left(p, k);
         buf_printf(b, "}\n");
     }
-    buf_printf(b, pairs ? "}\n" : "");
+    buf_printf(b, pairs || skips ? "}\n" : "");
 }
 
 /* Tiles that have no fragment of their own are made of arrays. */
 static void put_arrays(Print *p, const KInst *k, int regs)
 {
     const Schedule *s = p->s;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (v->layout == LAY_PACKED && in_program(k, v->node))
+            buf_printf(p->b, "float w%u = 0.f;\n", (unsigned)v->node);
+    }
     for (int i = 0; i < k->nnodes; i++)
         if (leaves_fragment(p, k, k->node[i])
             && schedule_value(s, k->node[i], LAY_FRAGMENT) == NOTHING)
@@ -315,7 +410,13 @@ static void put_parts(Print *p, const KInst *k, int regs)
 
 void put_map(Print *p, const KInst *k)
 {
-    int regs = (k->nrow + TILE_ROWS - 1) / TILE_ROWS * map_share(p, k) / 2;
+    int regs = (map_rows(p, k) + TILE_ROWS - 1) / TILE_ROWS
+             * map_share(p, k) / 2;
+    if (deals_rows(p->s, k->role) && !k->nnodes && k->nin == 1
+        && value_at(p, k->in[0])->layout == LAY_TILE) {
+        put_found_packed(p, k);
+        return;
+    }
     buf_printf(p->b, "{\n");
     put_lane(p, k);
     each_bit(p, k, k->wait_empty, true, put_wait);

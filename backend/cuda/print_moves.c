@@ -103,11 +103,15 @@ void put_load(Print *p, const KInst *k)
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
     int rows = rows_lying(v);
-    put_wait(p, v->buffer, v->turn, true);
-    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n"
-               "arrive_expecting(full, %d);\n",
-               barrier(p, v->buffer, v->turn, false), place(p, v),
-               (int)value_bytes(v));
+    const KBuffer *of = buffer_of(p, v);
+    bool first = of->uses > 1 || k->wait_empty >> v->buffer & 1;
+    if (first)
+        put_wait(p, v->buffer, v->turn, true);
+    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n",
+               barrier(p, v->buffer, v->turn, false), place(p, v));
+    if (first)                          /* of all that lies in the slot */
+        buf_printf(p->b, "arrive_expecting(full, %d);\n",
+                   (int)(of->uses > 1 ? value_bytes(v) : of->bytes));
     if (input)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
@@ -148,18 +152,23 @@ static void put_ends(Print *p, const KInst *k, int threads)
     put_sync(p, (KRole)k->role);
 }
 
-static bool is_read_by_both(const Print *p, const KValue *v)
+/* Whether both roles of matrices come to clear it, and meet there. */
+static bool is_cleared_by_both(const Print *p, const KValue *v)
 {
-    return v->buffer != NOTHING
-        && buffer_of(p, v)->readers >> KR_MATRIX & 1
-        && buffer_of(p, v)->readers >> KR_AHEAD & 1;
+    uint32_t roles = 0;
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->op == K_CLEAR && value_at(p, k->in[0]) == v)
+            roles |= 1u << k->role;
+    }
+    return roles >> KR_MATRIX & roles >> KR_AHEAD & 1;
 }
 
 void put_cleared(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
     int threads = GROUP_THREADS * warpgroups_of(p->s, k->role);
-    bool both = is_read_by_both(p, v);
+    bool both = is_cleared_by_both(p, v);
     if (v->layout == LAY_SUMS) {
         buf_printf(p->b, "for (int k = thread; k < %d; k += %d)\n"
                    "UNROLL for (int i = 0; i < RANKS; i++)\n"

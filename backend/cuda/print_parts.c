@@ -277,6 +277,27 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
                     || (v->layout == LAY_VECTOR && v->row == k->col));
 }
 
+/* Whether the program has the vector along its rows, or columns. */
+bool is_read_along(const Print *p, const KInst *k, const KValue *v, bool rows)
+{
+    for (int n = 0; n < k->nnodes; n++)
+        for (int j = 0; j < 4; j++) {
+            Ref o = p->s->g->n[k->node[n]].a[j];
+            if (shown_node(p->s->g, o) == v->node
+                && (j || p->s->g->n[k->node[n]].op != OP_delay)
+                && runs_along_rows(p, k, o) == rows)
+                return true;
+        }
+    return false;
+}
+
+bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
+{
+    return p->s->row_axis && has_matrices(k->role) && !k->parts
+        && v->layout == LAY_VECTOR && v->parts == 1
+        && map_share(p, k) == k->ncol && is_read_along(p, k, v, false);
+}
+
 /* Whether a program finds the matrix in 16 bits, a tensor's. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v)
 {
@@ -304,6 +325,8 @@ const char *found_element(Print *p, const KInst *k, Ref o)
         const KValue *v = value_at(p, k->in[i]);
         if (v->node != r)
             continue;
+        if (!runs_along_rows(p, k, o) && is_found_by_columns(p, k, v))
+            return ctx_format(p->c, "(e & 1 ? d%u.y : d%u.x)", u, u);
         if (is_found_by_steps(p, k, v))
             return ctx_format(p->c, v->layout == LAY_TILE
                 ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
@@ -336,19 +359,29 @@ const char *element_of(Print *p, const KInst *k, Ref o)
     const char *found = found_element(p, k, o);
     if (found)
         return found;
+    v = schedule_value(s, r, LAY_PACKED);
+    if (v != NOTHING && has_value(k->in, k->nin, v))
+        return ctx_format(p->c, "(e & 1 ? high(p%u[e / 2]) : low(p%u[e / 2]))",
+                          u, u);
     v = schedule_value(s, r, LAY_TILE);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "(e & 1 ? high(t%u[e / 2]) : low(t%u[e / 2]))",
                           u, u);
     if (!s->g->n[r].axes)
         return ctx_format(p->c, "s%u", u);
+    bool high = map_rows(p, k) > TILE_ROWS;
     if (runs_along_rows(p, k, o))
-        return ctx_format(p->c, k->nrow > TILE_ROWS ? "r%u[h + e / %d * 2]"
-                          : "r%u[h]", u, map_share(p, k) / 2);
-    return ctx_format(p->c, k->nrow > TILE_ROWS
+        return ctx_format(p->c, high ? "r%u[h + e / %d * 2]" : "r%u[h]", u,
+                          map_share(p, k) / 2);
+    return ctx_format(p->c, high
                       ? "c%u[e %% %d / 4 * 2 + e %% 2]"
                       : "c%u[e / 4 * 2 + e %% 2]", u,
                       map_share(p, k) / 2);
+}
+
+const char *row0_text(const Print *p, const KInst *k)
+{
+    return deals_rows(p->s, k->role) ? "row0 + " : "";
 }
 
 int first_warp(const Schedule *s, KRole role)

@@ -65,6 +65,9 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
+bool is_read_along(const Print *p, const KInst *k, const KValue *v, bool rows);
+/* Whether it finds a vector along the columns in its loop, two at a time. */
+bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
@@ -96,6 +99,13 @@ static inline int map_share(const Print *p, const KInst *k)
 {
     return share_of(p->s, k->role, k->ncol) / (k->parts ? k->parts : 1);
 }
+
+/* Rows of it; the first of them, to be added to. */
+static inline int map_rows(const Print *p, const KInst *k)
+{
+    return rows_of_group(p->s, k->role, k->nrow);
+}
+const char *row0_text(const Print *p, const KInst *k);
 
 static inline bool is_scores(const KInst *k)
 {

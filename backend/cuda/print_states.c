@@ -136,10 +136,11 @@ void put_state(Print *p, const KInst *k)
     int t = result_tensor(p, kind, k->index);
     p->k->rows[t] = v->row;
     int share = share_of(p->s, k->role, v->ncol);
-    buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s, %s +"
-               " col0(%d), l);\n", begins ? "begin" : "end",
-               element_type(result_type(p, kind, k->index)), (int)v->nrow,
-               share, (unsigned)v->node, t,
+    buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s%s,"
+               " %s + col0(%d), l);\n", begins ? "begin" : "end",
+               element_type(result_type(p, kind, k->index)),
+               rows_of_group(p->s, k->role, v->nrow),
+               share, (unsigned)v->node, t, row0_text(p, k),
                sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
 }
 

@@ -117,6 +117,20 @@ INLINE void pack_rows(u32 (&p)[N], const float *x, const Lane &l, int rows)
         p[i] = (i & 1 ? second : first) ? v : 0;
     }
 }
+template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
+{
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = pack(x[2 * i], x[2 * i + 1]);
+}
+/* Columns from `cols` on as zeros. */
+template<int N>
+INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
+{
+    UNROLL for (int i = 0; i < N; i++) {
+        const int col = i / 2 * 8 + l.col;
+        p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;
+    }
+}
 /* Scores as they are, for invert. */
 template<int N>
 INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)
@@ -220,16 +234,21 @@ INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
 {
     const T *p = (const T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
     UNROLL for (int e = 0; e < N; e++)
-        x[e] = t.p && has_row<ROWS, SHARE>(e, l)
-             ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
+        x[e] = 0.f;
+    if (t.p)                            /* most calls have none */
+        UNROLL for (int e = 0; e < N; e++)
+            if (has_row<ROWS, SHARE>(e, l))
+                x[e] = element(p + state_place<SHARE>(t, e, row, col, l));
 }
 template<class T, int ROWS, int SHARE, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int row, int col, const Lane &l)
 {
     T *p = (T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
+    if (!t.p)
+        return;
     UNROLL for (int e = 0; e < N; e++)
-        if (t.p && has_row<ROWS, SHARE>(e, l))
+        if (has_row<ROWS, SHARE>(e, l))
             put_element(p + state_place<SHARE>(t, e, row, col, l), x[e]);
 }
 

@@ -144,3 +144,33 @@ INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
             d, at_step<ACROSS_A>(x, rows_a, k), at_step<ACROSS_B>(y, rows_b, k),
             ADDS || k > 0);
 }
+
+/* One K step of a left factor in registers. */
+#define PACKED_PRODUCT(N, REGS, D, P, A, B, ADD, TB, SIGN)                   \
+template<int ACROSS, int MINUS>                                              \
+INLINE void packed_product(float (&d)[REGS], const u32 *a, u64 b, int add)   \
+{                                                                            \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD ", 0;\n"               \
+        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ELEMENT "." ELEMENT\
+        " {" P "}, {" A "}, " B ", p, " SIGN ", 1, " TB ";}\n"               \
+        : D : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),  \
+              "n"(ACROSS), "n"(MINUS ? -1 : 1));                             \
+}
+PACKED_PRODUCT(16, 8, D8(0), "%0,%1,%2,%3,%4,%5,%6,%7", "%8,%9,%10,%11",
+               "%12", "%13", "%14", "%15")
+PACKED_PRODUCT(32, 16, D16, P16, "%16,%17,%18,%19", "%20", "%21", "%22", "%23")
+PACKED_PRODUCT(64, 32, D32, P32, "%32,%33,%34,%35", "%36", "%37", "%38", "%39")
+PACKED_PRODUCT(128, 64, D64, P64, "%64,%65,%66,%67", "%68", "%69", "%70",
+               "%71")
+
+/* The same as multiply_tiles does, of a left factor of 64 rows in registers. */
+template<int ACROSS, int STEPS, int ADDS, int MINUS, int REGS>
+INLINE void multiply_packed(float (&d)[REGS], const u32 *a, u32 b, int rows_b,
+                            int col)
+{
+    const Operand y = operand<ACROSS>(b, rows_b, col);
+    UNROLL for (int k = 0; k < STEPS; k++)
+        packed_product<ACROSS, MINUS>(d, a + 4 * k,
+                                      at_step<ACROSS>(y, rows_b, k),
+                                      ADDS || k > 0);
+}

@@ -95,7 +95,8 @@ static void find_tied(Ahead *x)
             bool matrix = k->role == KR_MATRIX;
             bool own = k->op == K_BEGIN || k->op == K_ACROSS
                     || k->op == K_CARRY || k->op == K_END;
-            if (matrix && own)
+            bool rows = s->row_axis && k->nrow && k->row == s->row_axis;
+            if (matrix && (own || rows))
                 more |= ties(x, i);
             if (k->op != K_CLEAR || k->nout)
                 more |= tie_reader(x, i);
@@ -125,7 +126,8 @@ static bool is_read(const Schedule *s, int value, KRole role)
 }
 
 /* Whoever reads a tile finds its ends cleared. Where both do, they meet, before
- * all else: neither waits there for what the other does later. */
+ * all else: neither waits there for what the other does later. Of a schedule
+ * with a row axis the matrix role waits for what is made ahead first. */
 static void deal_clears(Schedule *s)
 {
     int front = 0;
@@ -136,7 +138,7 @@ static void deal_clears(Schedule *s)
         if (!clears(&k) || !is_read(s, k.in[0], KR_AHEAD))
             continue;
         s->inst[i].role = k.role = KR_AHEAD;
-        if (!is_read(s, k.in[0], KR_MATRIX))
+        if (!is_read(s, k.in[0], KR_MATRIX) || s->row_axis)
             continue;
         memmove(s->inst + front + 1, s->inst + front,
                 (size_t)(i - front) * sizeof k);
@@ -161,6 +163,49 @@ static void deal_parts(Schedule *s, const KInst *k)
     }
 }
 
+/* Of a row axis the matrix role has what is of it, in registers: it finds
+ * tiles, vectors and numbers, and leaves tiles for others to store. */
+static const char *rows_fault(const Schedule *s, const KInst *k)
+{
+    bool space = k->op == K_MAP || k->op == K_PRODUCT;
+    bool own = k->op == K_BEGIN || k->op == K_SETTLE || k->op == K_CLEAR
+            || k->op == K_CARRY || k->op == K_END;
+    if ((!space && !own) || (space && k->row != s->row_axis))
+        return "beside states in registers";
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = &s->value[k->in[i]];
+        bool loads = k->op == K_MAP && v->layout == LAY_TILE;
+        if (v->layout == LAY_SUMS || v->layout == LAY_WIDE
+            || (v->layout == LAY_GLOBAL && v->ncol > 1)
+            || (loads && (k->nnodes || k->nout != 1)))
+            return "states in registers, and what no product takes";
+    }
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = &s->value[k->out[i]];
+        bool rows = v->layout == LAY_FRAGMENT || v->layout == LAY_PACKED
+                 ? v->row == s->row_axis
+                 : v->layout == LAY_TILE && v->row == AX_I;
+        if (!rows)
+            return "states in registers, and what is none of theirs";
+    }
+    return NULL;
+}
+
+static bool has_rows_alone(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts && s->row_axis; i++) {
+        const KInst *k = &s->inst[i];
+        const char *why = k->role == KR_MATRIX ? rows_fault(s, k)
+                        : k->op == K_DECAYED || k->op == K_SCAN
+                        ? "states in registers, beside sums of matrices"
+                        : NULL;
+        s->why = why ? why : s->why;
+        if (why)
+            return false;
+    }
+    return true;
+}
+
 bool schedule_ahead(Schedule *s)
 {
     Ahead x = { .s = s };
@@ -180,5 +225,5 @@ bool schedule_ahead(Schedule *s)
         any |= k->op == K_PRODUCT || k->op == K_DECAYED || k->op == K_SCAN;
     }
     deal_clears(s);
-    return any && !shifts;
+    return any && !shifts && has_rows_alone(s);
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { VECTOR_ALIGN = 16, BARRIER = 8,
+       MOST_DEPTH = 4,                  /* of what is loaded: one in hand, one
+                                           that is read ahead, two on the way */
        SPARE = 10 };                    /* buffers that others may need */
 
 /* Of the value, and of those that lie in its place. */
@@ -254,6 +256,31 @@ static bool goes_with(const Schedule *s, int buffer, int value)
     return true;
 }
 
+/* Whether values of the writer lie in one slot, handed over at once: of a
+ * schedule with a row axis what is loaded, what is made ahead for the matrix
+ * role, and vectors, of which one reader may want more than another. A copy
+ * engine tells of all that it has filled; lanes would tell of each copy. */
+static bool is_joined(const Schedule *s, const KValue *v, const KInst *from,
+                      uint16_t readers)
+{
+    bool loads = from->op == K_LOAD && s->target->form[FORM_COPY]->waited;
+    bool ahead = from->role == KR_AHEAD && readers == 1u << KR_MATRIX;
+    return s->row_axis && (v->layout >= LAY_VECTOR || ahead
+                           || (loads && !s->rings));
+}
+
+static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
+                         uint16_t readers)
+{
+    for (int i = 0; i < s->nbuffers && is_joined(s, v, from, readers); i++) {
+        const KBuffer *b = &s->buffer[i];
+        if (b->writer == from->role && b->tile == (v->layout < LAY_VECTOR)
+            && (b->tile ? b->readers == readers : !is_internal(b)))
+            return i;
+    }
+    return NOTHING;
+}
+
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side if one program leaves, or finds
  * them; where memory is short a role's own lie by themselves. Results take
@@ -263,6 +290,11 @@ static int buffer_for(Schedule *s, int value, const KInst *from,
 {
     const KValue *v = &s->value[value];
     bool tile = v->layout < LAY_VECTOR, result = readers == 1u << KR_STORE;
+    int joined = joined_buffer(s, v, from, readers);
+    if (joined != NOTHING) {
+        s->buffer[joined].readers |= readers;
+        return joined;
+    }
     bool apart = s->share && readers == 1u << from->role
               && s->nbuffers < MOST_BUFFERS - SPARE;
     for (int i = 0; i < s->nbuffers && (result || !tile) && !apart; i++) {
@@ -315,15 +347,15 @@ static bool place_value(Schedule *s, const int16_t *ring, int i)
         return false;
     KBuffer *b = &s->buffer[at];
     v->buffer = (int16_t)at;
-    if (b->tile) {
+    if (b->tile && !is_joined(s, v, from, b->readers)) {
         b->bytes = bytes;
         b->uses = sums ? 1 : b->uses + 1;
         v->turn = (uint8_t)(b->uses - 1);
         return true;
     }
     v->at = b->bytes;
-    b->bytes += (value_bytes(v) + VECTOR_ALIGN - 1) / VECTOR_ALIGN
-              * VECTOR_ALIGN;
+    b->bytes += b->tile ? bytes : (value_bytes(v) + VECTOR_ALIGN - 1)
+                                  / VECTOR_ALIGN * VECTOR_ALIGN;
     b->uses = 1;
     return true;
 }
@@ -366,6 +398,7 @@ bool buffers_apart(const Schedule *s, int a, int b)
     find_live(s, b, &first[1], &last[1]);
     return is_internal(&s->buffer[a]) && is_internal(&s->buffer[b])
         && s->buffer[a].writer == s->buffer[b].writer
+        && s->buffer[a].depth == 1 && s->buffer[b].depth == 1
         && (last[0] < first[1] || last[1] < first[0]);
 }
 
@@ -392,7 +425,7 @@ static void fit(Schedule *s, int i, int32_t at)
                                           : s->buffer[j].tile)
             && is_internal(&s->buffer[j])
             && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
-            b->at = s->buffer[j].at + s->buffer[j].bytes;
+            b->at = s->buffer[j].at + s->buffer[j].bytes * s->buffer[j].depth;
             j = -1;
         }
 }
@@ -423,12 +456,20 @@ static int32_t lay_out(Schedule *s)
     return s->shared = barrier_at(s, s->nbuffers);
 }
 
-/* A ring one deeper, if it fits. */
+/* Whether warpgroups that take chunks in turn write or read it. */
+static bool is_in_turn(const Schedule *s, const KBuffer *b)
+{
+    return s->turns > 1 && (b->writer == KR_AHEAD
+                            || b->readers >> KR_AHEAD & 1);
+}
+
+/* A ring one deeper, or as many as take turns, if it fits. */
 static void deepen(Schedule *s, KBuffer *b)
 {
-    b->depth++;
+    int more = is_in_turn(s, b) && b->depth >= s->turns ? s->turns : 1;
+    b->depth += more;
     if (lay_out(s) > shared_room(s))
-        b->depth--;
+        b->depth -= more;
     lay_out(s);
 }
 
@@ -446,6 +487,10 @@ static void choose_depths(Schedule *s)
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
             deepen(s, &s->buffer[i]);
+    for (int depth = 2; depth < MOST_DEPTH && s->row_axis; depth++)
+        for (int i = 0; i < s->nbuffers; i++)
+            if (s->buffer[i].copied && s->buffer[i].depth <= depth)
+                deepen(s, &s->buffer[i]);
 }
 
 static bool place_values(Schedule *s, bool waits)
@@ -455,6 +500,9 @@ static bool place_values(Schedule *s, bool waits)
     for (int i = 0; i < s->nvalues; i++)
         if (!place_value(s, ring, i))
             return false;
+    for (int i = 0; i < s->nbuffers; i++)
+        if (is_internal(&s->buffer[i]) && is_in_turn(s, &s->buffer[i]))
+            s->buffer[i].depth = s->turns;
     for (int i = 1; i < s->nbuffers && s->sink && lay_out(s) > shared_room(s);
          i++)
         s->first_placed = i;

@@ -52,6 +52,47 @@ static const char *check_uses(const Schedule *s)
     return NULL;
 }
 
+/* Of products that are waited for one by one: whoever reads what they leave, or
+ * writes over what they take from registers, finds them ended. All end with the
+ * turn of the loop. */
+static const char *check_role_under_way(const Schedule *s, int role)
+{
+    int issued = 0, ended = 0;
+    int *number = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *number + 1);
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role != role)
+            continue;
+        if (k->op == K_SETTLE)
+            ended = issued - (k->index > 0 ? k->index : 0);
+        for (int j = 0; j < k->nin + k->nout; j++) {
+            int v = j < k->nin ? k->in[j] : k->out[j - k->nin];
+            bool takes = s->value[v].layout == LAY_PACKED && j < k->nin;
+            bool adds = k->op == K_PRODUCT && !takes;
+            if (number[fragment_root(s, v)] > ended && !takes && !adds)
+                return wrong(s, "a product that is still under way", v);
+        }
+        if (k->op == K_PRODUCT) {
+            number[fragment_root(s, k->out[0])] = ++issued;
+            if (s->value[k->in[0]].layout == LAY_PACKED)
+                number[k->in[0]] = issued;
+        }
+        if (k->op == K_CARRY && issued > ended)
+            return wrong(s, "a product that goes on behind its turn", i);
+    }
+    return issued > ended ? wrong(s, "a product that goes on behind its turn",
+                                  role) : NULL;
+}
+
+static const char *check_under_way(const Schedule *s)
+{
+    const char *why = NULL;
+    for (int role = 0; role < NKROLES && !why; role++)
+        if (is_ordered(s, role))
+            why = check_role_under_way(s, role);
+    return why;
+}
+
 /* What is written over is not read any more, but as what it became. */
 static const char *check_written_over(const Schedule *s)
 {
@@ -61,7 +102,8 @@ static const char *check_written_over(const Schedule *s)
             continue;                   /* it is there as it was, too */
         for (int i = w + 1; i < s->ninsts && over != NOTHING; i++)
             for (int j = 0; j < s->inst[i].nin; j++)
-                if (s->inst[i].in[j] == over && s->inst[i].op < K_CARRY)
+                if (s->inst[i].in[j] == over && s->inst[i].op < K_CARRY
+                    && s->inst[i].op != K_SETTLE)
                     return wrong(s, "read when it is written over", over);
         if (w != NOTHING && s->inst[w].op == K_PRODUCT
             && over != (s->inst[w].nin > 2 ? s->inst[w].in[2] : NOTHING))
@@ -185,6 +227,15 @@ static bool is_factor(const KValue *v)
     return v->layout == LAY_TILE || v->layout == LAY_INVERSE;
 }
 
+/* Of a schedule with a row axis the left one is in registers, where the
+ * machine has products of such. */
+static bool is_left_factor(const Schedule *s, const KInst *k, const KValue *v)
+{
+    return !deals_rows(s, k->role) ? is_factor(v)
+         : v->layout == LAY_PACKED && v->row == s->row_axis && !k->turned[0]
+           && s->target->form[FORM_PRODUCT]->packed;
+}
+
 /* Products take tiles; wide scores become an inverse, and are lost to others.
  */
 static const char *check_layouts(const Schedule *s)
@@ -202,7 +253,8 @@ static const char *check_layouts(const Schedule *s)
                 return wrong(s, "an inverse of what are no wide scores", i);
             if (!inverts && v->layout == LAY_WIDE)
                 return wrong(s, "wide scores that are not inverted", i);
-            if (k->op == K_PRODUCT && j < 2 && !is_factor(v))
+            if (k->op == K_PRODUCT && j < 2
+                && !(j ? is_factor(v) : is_left_factor(s, k, v)))
                 return wrong(s, "a factor that is no tile", i);
         }
     }
@@ -298,6 +350,8 @@ static const char *check_lives(const Schedule *s)
             const KValue *x = &s->value[a], *y = &s->value[b];
             if (has_buffer(x) && x->buffer == y->buffer && x->turn == y->turn
                 && s->buffer[x->buffer].tile && x->alias == NOTHING
+                && x->at < y->at + value_bytes(y)
+                && y->at < x->at + value_bytes(x)
                 && y->alias == NOTHING && !live_apart(s, a, b))
                 return wrong(s, "a value that another one is written over", b);
         }
@@ -327,6 +381,9 @@ static const char *check_cleared(const Schedule *s)
         bool found = first && s->g->n[first].axes;
         for (int role = 0; role < NKROLES; role++) {
             const KInst *k = first_reader(s, v, role);
+            if (role == KR_MATRIX && s->row_axis
+                && first_reader(s, v, KR_AHEAD))
+                continue;               /* the role ahead has cleared them */
             if (k && (k->op != K_CLEAR || k->nin != 1 + found
                 || (found && (s->value[k->in[1]].node != first
                               || (s->value[k->in[1]].layout != LAY_GLOBAL
@@ -528,6 +585,24 @@ static const char *check_progress(const Schedule *s)
     return NULL;
 }
 
+/* Whether the matrix role, at that instruction, has waited for what the role
+ * ahead made behind its own wait for the buffer. */
+static bool is_found_ahead(const Schedule *s, int at, int b)
+{
+    uint32_t told = 0, waited = 0;
+    bool open = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role == KR_AHEAD) {
+            open |= k->wait_full >> b & 1;
+            told |= open ? k->post_full : 0;
+        }
+        if (k->role == KR_MATRIX && i <= at)
+            waited |= k->wait_full;
+    }
+    return s->row_axis && s->buffer[b].uses == 1 && told & waited;
+}
+
 /* Every cross-role use lies between a wait and a post. */
 static const char *check_hands(const Schedule *s)
 {
@@ -544,6 +619,8 @@ static const char *check_hands(const Schedule *s)
                 bool uses = false;
                 for (int j = 0; j < (writes ? k->nout : k->nin); j++)
                     uses |= s->value[(writes ? k->out : k->in)[j]].buffer == b;
+                if (uses && !open && !writes && role == KR_MATRIX)
+                    open = is_found_ahead(s, i, b);
                 if (uses && !open)
                     return wrong(s, "a buffer that is used unasked", b);
                 open &= !((writes ? k->post_full : k->post_empty) >> b & 1);
@@ -551,6 +628,20 @@ static const char *check_hands(const Schedule *s)
             if (open)
                 return wrong(s, "a buffer that is not handed on", b);
         }
+    return NULL;
+}
+
+/* ---- roles that take chunks in turn ---- */
+
+/* A slot is always the same one's: it sees all that happens to it. */
+static const char *check_copies(const Schedule *s)
+{
+    for (int i = 0; i < s->nbuffers && s->turns > 1; i++) {
+        const KBuffer *b = &s->buffer[i];
+        bool own = b->writer == KR_AHEAD || b->readers >> KR_AHEAD & 1;
+        if (own && b->depth % s->turns)
+            return wrong(s, "slots that are not dealt to those in turn", i);
+    }
     return NULL;
 }
 
@@ -570,6 +661,11 @@ static const char *check_slices(const Schedule *s)
 
 /* ---- registers ---- */
 
+static bool lies_in_registers(const KValue *v)
+{
+    return v->layout == LAY_FRAGMENT || v->layout == LAY_PACKED;
+}
+
 /* Whether a fragment, or one that is written over it, is there before, or
  * behind, an instruction. */
 static bool lives_at(const Schedule *s, int v, int at, bool behind)
@@ -577,7 +673,7 @@ static bool lives_at(const Schedule *s, int v, int at, bool behind)
     int first = writer(s, v), last = NOTHING;
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
-            if (s->value[s->inst[i].in[j]].layout == LAY_FRAGMENT
+            if (lies_in_registers(&s->value[s->inst[i].in[j]])
                 && fragment_root(s, s->inst[i].in[j]) == v)
                 last = i;
     return behind ? first <= at && at < last : first < at && at <= last;
@@ -592,7 +688,7 @@ int registers_held(const Schedule *s, KRole role)
         int live[2] = { 0, 0 };
         for (int v = 0; v < s->nvalues; v++)
             for (int behind = 0; behind < 2; behind++)
-                if (s->value[v].layout == LAY_FRAGMENT
+                if (lies_in_registers(&s->value[v])
                     && s->value[v].ahead == (role == KR_AHEAD)
                     && s->value[v].alias == NOTHING
                     && (lives_at(s, v, i, behind)
@@ -610,10 +706,11 @@ int registers_held(const Schedule *s, KRole role)
 /* Those, and what else a thread needs. */
 const char *registers_fault(const Schedule *s)
 {
-    enum { OTHERS = 64, AHEAD = 32 };
+    enum { OTHERS = 64, AHEAD = 32, ROWS = 16 };
     for (int ahead = 0; ahead < 1 + (s->ahead > 0); ahead++) {
         int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
-        if (most + (s->ahead ? AHEAD : OTHERS) > s->regs[1 + ahead])
+        int others = s->row_axis && !ahead ? ROWS : s->ahead ? AHEAD : OTHERS;
+        if (most + others > s->regs[1 + ahead])
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);
     }
@@ -644,12 +741,13 @@ static const char *check_maps(const Schedule *s)
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
+        check_under_way,
         check_fragments, check_parts, check_writers, check_readers,
         check_written_over,
         check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,
-        check_slices, check_sums, check_lives, check_turns, check_hands,
+        check_copies, check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_progress, check_cleared, registers_fault, check_maps };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {

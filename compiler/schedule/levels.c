@@ -33,6 +33,11 @@ static void find_space(Select *x, Ref r)
         x->row[r] = (uint8_t)highest(s);
         x->col[r] = (uint8_t)lowest(s);
     }
+    int rows = x->s->row_axis;
+    if (rows && s & AXIS(rows)) {
+        x->row[r] = (uint8_t)rows;
+        x->col[r] = (uint8_t)lowest(s & ~AXIS(rows));
+    }
 }
 
 static bool has_products(const Select *x)

@@ -40,6 +40,8 @@ static double role_cycles(const Schedule *s, KRole role)
  * are faster so, and three that are not. */
 static double forward_cycles(const Schedule *s)
 {
+    if (s->row_axis)
+        return 1;
     const double beside = 0.5, alone = 1.6;
     double ahead = s->ahead ? role_cycles(s, KR_AHEAD) : 0;
 

@@ -27,8 +27,8 @@ const Target *target_of(Ctx *c, int arch, int rows)
     return t;
 }
 
-const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "wide",
-    "inverse", "sums", "global", "vector", "scalar" };
+const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
+    "wide", "inverse", "sums", "global", "vector", "scalar" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
     "store", "carry", "end" };

@@ -25,6 +25,31 @@ static int registers_left(const Schedule *s, KRole role)
     return most;
 }
 
+static bool has_op(const Schedule *s, KOp op)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == op;
+    return any;
+}
+
+/* Of a row axis: the matrix role has what it needs, but that the role ahead has
+ * what ptxas has been seen to make do with; all else is that role's. */
+static void deal_rows_registers(Schedule *s, int all)
+{
+    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, MOST = 232 };
+    int step = s->target->reg_step;
+    int ahead = registers_held(s, KR_AHEAD) + AHEAD
+              + has_op(s, K_INVERSE) * INVERSE;
+    ahead = (ahead + step - 1) / step * step;
+    int most = (all - s->turns * ahead) / s->groups / step * step;
+    int n = (registers_held(s, KR_MATRIX) + MATRIX + step - 1) / step * step;
+    n = n < most ? n : most;
+    s->regs[1] = n < MOST ? n : MOST;
+    n = (all - s->groups * s->regs[1]) / s->turns;
+    s->regs[2] = (n < MOST ? n : MOST) / step * step;
+}
+
 /* What registers there are for roles of matrices: as many more than those that
  * have numbers for a thread of each. */
 static void deal_registers(Schedule *s, int all)
@@ -51,9 +76,10 @@ static void deal_registers(Schedule *s, int all)
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
-    int few = s->resident > 1 ? 48 : 56;
-    int threads = (1 + s->groups + s->ahead) * s->target->group
-                * s->target->warp;
+    bool rows = s->row_axis && (s->groups > 1 || s->turns > 1);
+    int few = rows ? 40 : s->resident > 1 ? 48 : 56;
+    int all = 1 + s->groups + s->ahead * s->turns;
+    int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
     for (int i = 0; i < s->ninsts; i++)
@@ -70,7 +96,8 @@ static void deal_roles(Schedule *s)
                : each + (each - few) / s->groups / s->target->reg_step
                  * s->target->reg_step;
     if (s->ahead)
-        deal_registers(s, each * (1 + s->groups + s->ahead) - few);
+        (s->row_axis ? deal_rows_registers : deal_registers)
+            (s, each * all - few);
 }
 
 /* Each turn takes less shared memory, and then fewer registers; where two are
@@ -92,13 +119,19 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         s->ahead = 0;
         if (like->ahead && !schedule_ahead(s)) {
-            s->why = "nothing that no carried state goes into";
+            s->why = s->why ? s->why
+                            : "nothing that no carried state goes into";
             return s;
         }
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;
         }
+        s->turns = s->row_axis && s->groups == 1 && has_op(s, K_INVERSE) ? 2 : 1;
+        if (is_ordered(s, KR_MATRIX))
+            schedule_order(s, KR_MATRIX);
+        if (is_ordered(s, KR_AHEAD))
+            schedule_order(s, KR_AHEAD);
         s->large = true;
         if (!schedule_buffers(s))
             continue;
@@ -164,6 +197,29 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
          ? s : best;
 }
 
+/* Or with states in registers as factors: as many rows of them to a block as
+ * two warpgroups have; one where blocks are few. */
+static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    int axis = schedule_row_axis(like);
+    int most = w->few ? TILE_ROWS : 2 * TILE_ROWS;
+    Schedule *s = attempt_ahead(c, w, like);
+    if (like->kind != K_FORWARD || plan_is_joint(w->p) || !axis
+        || !like->target->form[FORM_PRODUCT]->packed)
+        return s;
+    int size = like->g->axis[axis].size;
+    like->slices = (size + most - 1) / most;
+    like->slice_axis = like->slices > 1 ? axis : 0;
+    like->row_axis = axis;
+    like->ahead = like->resident = 1;
+    if (size % (like->slices * TILE_ROWS)
+        || schedule_slice_fault(like, axis, like->slices))
+        return s;
+    Schedule *rows = attempt(c, w, like);
+    return !rows->why && (s->why || schedule_cycles(rows) < schedule_cycles(s))
+         ? rows : s;
+}
+
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -175,5 +231,5 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
         s->why = "chunks that are not of 64 tokens, or 32";
     else if (w->tile != BF16 && w->tile != F16)
         s->why = "products of another type than 16 bits";
-    return s->why ? s : attempt_ahead(c, w, s);
+    return s->why ? s : attempt_rows(c, w, s);
 }

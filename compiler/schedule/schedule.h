@@ -17,6 +17,7 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
+ *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
@@ -44,6 +45,7 @@ typedef struct KForm {
     int from, to;                       /* architectures; 0: to all since */
     int rows;                           /* of a chunk, at least */
     bool waited;                        /* goes on until it is waited for */
+    bool packed;                        /* takes factors from registers */
     const char *header;
 } KForm;
 
@@ -67,15 +69,18 @@ const Target *target_of(Ctx *c, int arch, int rows);
  * piece behind the other, swizzled by 128 bytes; a chunk's rows, or blocks of
  * 64 of a state's. FRAGMENT: float32 in the
  * matrix role's registers, 64 rows a block, each warpgroup its share of the
- * columns. WIDE: scores of float32 in shared memory, rows WIDE_PITCH apart;
+ * columns; of a schedule with a row axis its 64 rows and all columns. PACKED:
+ * the same in pairs of 16 bits, a product's left factor. WIDE: scores of
+ * float32 in shared memory, rows WIDE_PITCH apart;
  * INVERSE: a tile, not of the node itself but of the inverse of one less it.
  * SUMS: float32 in shared memory, a row a token, SUMS_MORE numbers wider than
  * the matrix, a token's rows before the first and behind the last. GLOBAL: a
  * tensor's, or what kernels keep for one another, where it lies. VECTOR:
  * float32 in shared memory, one a token, or one a column of a state; SCALAR:
  * one. */
-typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_WIDE, LAY_INVERSE, LAY_SUMS,
-                      LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, NLAYOUTS } Layout;
+typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
+                      LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR,
+                      NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
 /* LEAST_ROWS: of a chunk. */
@@ -196,10 +201,15 @@ typedef struct Schedule {
     const Target *target;
     DType tile;
     int slices, slice_axis;             /* of an axis: blocks have one each */
+    int row_axis;                       /* 0, or the axis that all matrices of
+                                           the matrix role have as rows, which
+                                           its warpgroups share out: states are
+                                           factors that stay in registers */
     int resident;                       /* blocks on a multiprocessor */
-    int groups, ahead;                  /* warpgroups of the matrix role, 1, 2
+    int groups, ahead, turns;           /* warpgroups of the matrix role, 1, 2
                                            or MOST_WARPGROUPS; of the one ahead
-                                           of it, 1 or none */
+                                           of it, 1 or none, and how many such
+                                           take chunks in turn */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -267,6 +277,8 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* The axis that may best be cut into slices of 64; 0: there is none. */
 int schedule_slice_axis(const Schedule *s);
+/* The axis that matrices of the matrix role may all have as rows; 0: none. */
+int schedule_row_axis(const Schedule *s);
 /* What is wrong with so many slices of it, or NULL. */
 const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 
@@ -275,6 +287,8 @@ bool schedule_select(Schedule *s, const KernelWish *w);
  * for a warpgroup ahead to do. */
 bool schedule_ahead(Schedule *s);
 bool schedule_buffers(Schedule *s);
+/* Of a role that is ordered: products early, what waits for them late. */
+void schedule_order(Schedule *s, KRole role);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
  * multiple. */
@@ -363,7 +377,8 @@ int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */
 static inline bool has_buffer(const KValue *v)
 {
-    return v->layout != LAY_FRAGMENT && v->layout != LAY_GLOBAL;
+    return v->layout != LAY_FRAGMENT && v->layout != LAY_PACKED
+        && v->layout != LAY_GLOBAL;
 }
 /* Whether its rows are tokens. */
 static inline bool has_tokens(const KValue *v) { return v->row < AX_DIM; }
@@ -397,16 +412,33 @@ static inline int warpgroups_of(const Schedule *s, int role)
 {
     return role == KR_AHEAD ? s->ahead : s->groups;
 }
-/* Columns that a warpgroup has of what its role shares; registers that a thread
- * has of a fragment. */
+/* Whether the role's warpgroups share out rows, not columns. */
+static inline bool deals_rows(const Schedule *s, int role)
+{
+    return s->row_axis && role == KR_MATRIX;
+}
+/* Whether products of the role are waited for one by one: where there is a row
+ * axis, of the role ahead if it has the registers. */
+static inline bool is_ordered(const Schedule *s, int role)
+{
+    return s->row_axis && (role == KR_MATRIX
+                           || (role == KR_AHEAD && s->groups == 1));
+}
+/* Columns, and rows, that a warpgroup has of what its role shares; registers
+ * that a thread has of a fragment. */
 static inline int share_of(const Schedule *s, int role, int ncol)
 {
-    return ncol / warpgroups_of(s, role);
+    return deals_rows(s, role) ? ncol : ncol / warpgroups_of(s, role);
+}
+static inline int rows_of_group(const Schedule *s, int role, int nrow)
+{
+    return deals_rows(s, role) ? nrow / s->groups : nrow;
 }
 static inline int fragment_regs(const Schedule *s, const KValue *v)
 {
-    return (v->nrow + TILE_ROWS - 1) / TILE_ROWS
-         * share_of(s, v->ahead ? KR_AHEAD : KR_MATRIX, v->ncol) / 2;
+    int role = v->ahead ? KR_AHEAD : KR_MATRIX;
+    return (rows_of_group(s, role, v->nrow) + TILE_ROWS - 1) / TILE_ROWS
+         * share_of(s, role, v->ncol) / (v->layout == LAY_PACKED ? 4 : 2);
 }
 /* Barriers of a buffer: full and empty, one each a slot. */
 int32_t barrier_at(const Schedule *s, int buffer);

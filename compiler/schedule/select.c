@@ -160,19 +160,28 @@ static void select_inverse(Select *x, Ref r)
     writes(x, k, value_of(x, r, LAY_INVERSE));
 }
 
+/* What products find of a factor that is computed here, or of the left one of
+ * a row axis. */
+static Layout factor_layout(const Select *x, Ref r)
+{
+    return x->s->row_axis && x->row[r] == x->s->row_axis ? LAY_PACKED
+                                                         : LAY_TILE;
+}
+
 static bool select_solve(Select *x, KInst *k, const Node *n)
 {
     Ref b = shown_node(x->g, n->a[1]);
     if (!in_matrix_role(x, n->a[0])
         && !(x->kind[n->a[0]] == LOADED && is_solved(x, n->a[0])))
         return refuse(x, n->a[0], "to be inverted, but not computed here");
-    if (x->row[b] != AX_I)
+    bool turned = is_turned(x, b);
+    if (x->row[b] != AX_I && !turned)
         return refuse(x, b, "a right side whose rows are not tokens");
-    k->in[0] = (int16_t)value_of(x, n->a[0], LAY_INVERSE);
-    k->in[1] = (int16_t)value_of(x, b, LAY_TILE);
+    k->in[turned] = (int16_t)value_of(x, n->a[0], LAY_INVERSE);
+    k->in[!turned] = (int16_t)value_of(x, b, factor_layout(x, b));
     k->nin = 2;
-    k->turned[0] = n->flags & TRANS;
-    k->turned[1] = true;
+    k->turned[turned] = n->flags & TRANS;
+    k->turned[!turned] = !turned;
     return true;
 }
 
@@ -186,12 +195,14 @@ static void select_factors(Select *x, KInst *k, Ref r)
         row = AX_J;
     bool second = !(g->n[n->a[0]].axes & ~n->over & AXIS(row));
     Ref a = n->a[second], b = n->a[!second];
-    int va = value_of(x, shown_node(g, a), LAY_TILE);
+    Ref left = shown_node(g, a);
+    int va = value_of(x, left, factor_layout(x, left));
     int vb = value_of(x, shown_node(g, b), LAY_TILE);
     k->in[0] = (int16_t)va;
     k->in[1] = (int16_t)vb;
     k->nin = 2;
-    k->turned[0] = contracts_rows(x, a, n->over);
+    k->turned[0] = factor_layout(x, left) == LAY_TILE
+                && contracts_rows(x, a, n->over);
     k->turned[1] = contracts_rows(x, b, n->over);
 }
 
@@ -253,7 +264,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
             if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
-                                                              : LAY_TILE));
+                                       : factor_layout(x, a)));
             break;
         case SCANNED: case PAIRED: case SHIFTED:
             reads(x, k, sums_of(x, a));
@@ -383,7 +394,11 @@ static bool map_writes(Select *x, KInst *k, Ref r)
                               : of_rows ? x->s->groups : 4);
         writes(x, k, v);
     } else {
-        if (is_factor(x, r) || (out != NOTHING && !is_share(x, out))
+        bool packed = factor_layout(x, r) == LAY_PACKED;
+        if (is_factor(x, r) && packed)
+            writes(x, k, value_of(x, r, LAY_PACKED));
+        if ((is_factor(x, r) && !packed)
+            || (out != NOTHING && !is_share(x, out))
             || (is_kept(x, r) && !is_solved(x, r) && !is_kept_at_once(x, r)))
             writes(x, k, value_of(x, r, LAY_TILE));
         if (is_inverted(x, r))
@@ -401,7 +416,8 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         return true;
     return (x->kind[r] < SCANNED
             && (is_share(x, out) || x->w->out[out] == x->w->tile)
-            && x->row[r] == AX_I && x->col[r] >= AX_DIM)
+            && (is_turned(x, r) || (x->row[r] == AX_I
+                                    && x->col[r] >= AX_DIM)))
         || refuse(x, r, "a result that is no matrix, or of another type");
 }
 
@@ -485,7 +501,8 @@ static bool select_map(Select *x, const Part *of)
             return false;
     }
     k = &x->s->inst[at];
-    if (k->nrow % 16 || k->ncol % (16 * x->s->groups))
+    if (k->nrow % 16 || k->ncol % 16
+        || (k->row != x->s->row_axis && k->ncol % (16 * x->s->groups)))
         return refuse(x, (Ref)of->group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
@@ -808,11 +825,13 @@ static bool select_level(Select *x, int level)
 
 /* Warpgroups of the matrix role: two where every fragment can be dealt, none
  * where there is none. Four where nothing is multiplied: they hide each other's
- * waits. */
+ * waits. One for each 64 rows of a row axis. */
 static int find_groups_of_warps(const Select *x)
 {
     enum { EACH = 32 };                 /* columns */
     bool any = false, multiplies = false, many = true;
+    if (x->s->row_axis)
+        return (int)extent(x, x->s->row_axis) / TILE_ROWS;
     for (Ref r = 1; r < x->g->len; r++) {
         any |= in_matrix_role(x, r) || is_made_across(x, r);
         multiplies |= x->kind[r] == PRODUCT || x->kind[r] == CARRIED;

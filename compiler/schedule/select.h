@@ -63,6 +63,14 @@ static inline bool is_matrix(const Select *x, Ref r)
     return count_axes(x->g->n[r].axes) == 2;
 }
 
+/* A matrix of tokens whose rows, where it is computed, are another axis; it
+ * lies in memory by tokens. */
+static inline bool is_turned(const Select *x, Ref r)
+{
+    return x->s->row_axis && x->row[r] == x->s->row_axis
+        && x->col[r] == AX_I;
+}
+
 static inline bool in_matrix_role(const Select *x, Ref r)
 {
     return x->kind[r] >= PRODUCT;

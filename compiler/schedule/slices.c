@@ -18,14 +18,9 @@ static bool keeps_apart(const Node *n, int axis)
     return op_info[n->op].traits & ELEMENTWISE || !(n->axes & AXIS(axis));
 }
 
-const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
+static const char *entries_fault(const Schedule *s, int axis)
 {
     const Graph *g = s->g;
-    if (slices == 1)
-        return NULL;
-    if (axis < AX_DIM || axis >= g->naxes || slices < 1
-        || g->axis[axis].size % (slices * TILE_COLS))
-        return "slices that are not of whole columns";
     for (int i = 0; i < s->k->nnodes; i++)
         if (!keeps_apart(&g->n[s->k->node[i]], axis))
             return "slices of an axis that is contracted";
@@ -35,6 +30,17 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
             return "slices of an axis that a state has not";
     }
     return NULL;
+}
+
+const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
+{
+    const Graph *g = s->g;
+    if (slices == 1)
+        return NULL;
+    if (axis < AX_DIM || axis >= g->naxes || slices < 1
+        || g->axis[axis].size % (slices * TILE_COLS))
+        return "slices that are not of whole columns";
+    return entries_fault(s, axis);
 }
 
 static bool is_found(const Schedule *s, Ref r)
@@ -74,4 +80,18 @@ int schedule_slice_axis(const Schedule *s)
         }
     }
     return best;
+}
+
+/* One that each matrix state has beside another: their rows then, turned. */
+int schedule_row_axis(const Schedule *s)
+{
+    const Graph *g = s->g;
+    bool any = false;
+    int best = 0;
+    for (int axis = AX_DIM; axis < g->naxes; axis++)
+        if (g->axis[axis].size % TILE_ROWS == 0 && !entries_fault(s, axis))
+            best = axis;
+    for (int i = 0; i < g->nst; i++)
+        any |= s->k->states & STATE(i) && g->n[g->st[i].node].axes;
+    return any && !g->rows ? best : 0;
 }

@@ -155,6 +155,57 @@ static void order_loads(Schedule *s)
     }
 }
 
+/* ---- what is found by way of the role ahead ---- */
+
+/* Buffers that the role fills, or reads. */
+static uint32_t buffers_of(const Schedule *s, int role, bool writes)
+{
+    uint32_t set = 0;
+    for (int b = 0; b < s->nbuffers; b++)
+        if (!is_internal(&s->buffer[b])
+            && (writes ? s->buffer[b].writer == role
+                       : (s->buffer[b].readers >> role & 1)
+                         && s->buffer[b].uses == 1))
+            set |= 1u << b;
+    return set;
+}
+
+/* Of those the ones that the role ahead waits for before it tells of `last`, a
+ * buffer of its own. */
+static uint32_t waited_before(const Schedule *s, uint32_t last)
+{
+    uint32_t set = 0, told = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_AHEAD && !(told & last)) {
+            set |= s->inst[i].wait_full;
+            told |= s->inst[i].post_full;
+        }
+    return set;
+}
+
+/* The matrix role waits for all that is made ahead at once, when it first wants
+ * something of it or of what that role has waited for: it waits for nothing of
+ * that again. */
+static void chain_waits(Schedule *s)
+{
+    uint32_t made = buffers_of(s, KR_AHEAD, true)
+                  & buffers_of(s, KR_MATRIX, false);
+    uint32_t found = 0;
+    bool first = true;
+    for (int b = 0; b < s->nbuffers; b++)
+        if (made >> b & 1)
+            found |= waited_before(s, 1u << b);
+    found &= buffers_of(s, KR_MATRIX, false);
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (k->role != KR_MATRIX || !(k->wait_full & (made | found)))
+            continue;
+        k->wait_full &= ~(made | found);
+        k->wait_full |= first ? made : 0;
+        first = false;
+    }
+}
+
 /* Requires buffers; breaks nothing. */
 void schedule_sync(Schedule *s)
 {
@@ -171,4 +222,6 @@ void schedule_sync(Schedule *s)
                 else if (s->buffer[b].readers & 1u << role)
                     hand_over(s, b, role, turn, false);
     }
+    if (s->row_axis)
+        chain_waits(s);
 }

@@ -1,13 +1,13 @@
 /* text.c -- a schedule as text, a line for each of its parts, and back.
  *
- *   schedule KERNEL TARGET slices N of AXIS resident N groups N regs N N
- *            shared N
+ *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
+ *            groups N [ahead N [turns N]] regs N N [N] shared N
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
  *         at N
  *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [parts N]
- *   [output N]
+ *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
  *      [await empty N ...] [tell full N ...] [tell empty N ...]
  *
@@ -72,7 +72,8 @@ static void print_inst(Buf *b, const KInst *k)
     if (k->parts)
         buf_printf(b, " parts %d", k->parts);
     if (k->index != NOTHING)
-        buf_printf(b, " output %d", k->index);
+        buf_printf(b, k->op == K_SETTLE ? " left %d" : " output %d",
+                   k->index);
     print_list(b, "in", k->in, k->nin);
     print_list(b, "out", k->out, k->nout);
     if (k->nnodes)
@@ -88,11 +89,14 @@ static void print_inst(Buf *b, const KInst *k)
 
 static void print_whole(const Schedule *s, Buf *out)
 {
-    buf_printf(out, "schedule %d %s slices %d of %d resident %d groups %d"
+    buf_printf(out, "schedule %d %s slices %d of %d%s resident %d groups %d"
                "%s regs %d %d%s shared %d\n", (int)(s->k - s->p->kernel),
-               s->target->name, s->slices, s->slice_axis, s->resident,
-               s->groups,
-               s->ahead ? ctx_format(s->c, " ahead %d", s->ahead) : "",
+               s->target->name, s->slices, s->slice_axis,
+               s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
+               s->resident, s->groups,
+               !s->ahead ? "" : s->turns > 1
+               ? ctx_format(s->c, " ahead %d turns %d", s->ahead, s->turns)
+               : ctx_format(s->c, " ahead %d", s->ahead),
                s->regs[0], s->regs[1],
                s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
                (int)s->shared);
@@ -198,12 +202,15 @@ static void read_head(Read *x)
     s->slices = number(x, 1, 64);
     must(x, "of");
     s->slice_axis = number(x, 0, NAXES - 1);
+    if (next_is(x, "rows"))
+        s->row_axis = number(x, AX_DIM, NAXES - 1);
     must(x, "resident");
     s->resident = number(x, 1, 4);
     must(x, "groups");
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
         s->ahead = number(x, 1, 1);
+    s->turns = next_is(x, "turns") ? number(x, 1, 2) : 1;
     must(x, "regs");
     for (int i = 0; i < 2 + (s->ahead > 0); i++)
         s->regs[i] = number(x, 8, 255);
@@ -307,6 +314,8 @@ static void read_inst(Read *x)
     }
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
+    if (next_is(x, "left"))
+        k->index = (int16_t)number(x, 0, 7);
     if (next_is(x, "output"))
         k->index = (int16_t)number(x, 0, (s->g->nout > s->g->nst ? s->g->nout
                                           : s->g->nst) - 1);

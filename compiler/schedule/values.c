@@ -20,8 +20,10 @@ static int value_new(Select *x, Ref node, Layout layout)
         v->nrow = extent(x, v->row);
         v->ncol = extent(x, v->col);
     } else if (layout < LAY_VECTOR && count_axes(x->g->n[node].axes) == 2) {
-        v->row = x->row[node];
-        v->col = x->col[node];
+        bool turns = is_turned(x, node) && layout != LAY_FRAGMENT
+                  && layout != LAY_PACKED;
+        v->row = turns ? x->col[node] : x->row[node];
+        v->col = turns ? x->row[node] : x->col[node];
         v->nrow = extent(x, v->row);
         v->ncol = extent(x, v->col);
     } else if (layout == LAY_VECTOR) {
@@ -97,12 +99,18 @@ void select_load(Select *x, Ref r)
         if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
             return;
     writes(x, inst_new(x, K_LOAD, KR_LOAD), v);
-    if (x->row[r] == AX_I) {
+    if (x->row[r] == AX_I || is_turned(x, r)) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
         Ref first = first_row(x->g, r);
         if (first && x->g->n[first].axes)
             reads(x, k, value_of(x, first, found_layout(x, first)));
+    }
+    if (is_turned(x, r)) {
+        KInst *k = inst_new(x, K_MAP, KR_MATRIX);
+        set_space(x, k, r);
+        reads(x, k, v);
+        writes(x, k, value_of(x, r, LAY_PACKED));
     }
 }
 

@@ -213,8 +213,16 @@ PLAIN inline void tile_product(float (&d)[N], Descriptor a, Descriptor b,
     group_product(d, N, NULL, Step { a, b, ACROSS_A != 0, ACROSS_B != 0,
                                      MINUS ? -1.f : 1.f }, add, F16);
 }
+template<int ACROSS, int MINUS, int N>
+PLAIN inline void packed_product(float (&d)[N], const unsigned *a, Descriptor b,
+                                 int add)
+{
+    group_product(d, N, a, Step { 0, b, false, ACROSS != 0,
+                                  MINUS ? -1.f : 1.f }, add, F16);
+}
 #define WGMMA(...)
 #define TILE_PRODUCT(...)
+#define PACKED_PRODUCT(...)
 inline void wgmma_fence() {}
 void wgmma_commit();
 void wgmma_wait_for(int left);

@@ -36,6 +36,7 @@ static const struct Like {
     { "few", BF16, F32, F32, false, true, false, false },
     { "forward", BF16, F32, F32, false, false, true, false },
     { "ends", BF16, F32, F32, false, false, false, true },
+    { "forward_few", BF16, F32, F32, false, true, true, false },
 };
 enum { NLIKES = sizeof likes / sizeof *likes };
 static const int chunks[] = { 64, 32 };

@@ -26,7 +26,20 @@ typedef struct Test {
     bool wants[MAX_OUTPUTS], sums[MAX_OUTPUTS];
     DType state[MAX_STATES];
     uint8_t *stored16, *turned, *stores;
+    bool unpacked;
 } Test;
+
+/* One whose products take no factors from registers. */
+static const Target *unpacked_target(Ctx *c)
+{
+    Target *t = ctx_alloc(c, sizeof *t);
+    KForm *product = ctx_alloc(c, sizeof *product);
+    *t = *target_of(c, 90, 64);
+    *product = *t->form[FORM_PRODUCT];
+    product->packed = false;
+    t->form[FORM_PRODUCT] = product;
+    return t;
+}
 
 static char *read_text(Ctx *c, const char *path)
 {
@@ -69,7 +82,8 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .stored16 = t->stored16, .lies_turned = t->turned,
                      .stores = t->stores, .inverses = inverses,
                      .s0 = t->state, .s1 = t->state };
-    return schedule_kernel(c, &w, target_of(c, 90, 64));
+    return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
+                                              : target_of(c, 90, 64));
 }
 
 /* ---- spoiled ones ---- */
@@ -644,6 +658,58 @@ static const Spoiled aheads[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one whose states stay in registers as factors. */
+static KInst *of_rows(Schedule *s, KOp op, int which)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == op && s->inst[i].role == KR_MATRIX && !which--)
+            return &s->inst[i];
+    return NULL;
+}
+static void ends_early(Schedule *s) { of_rows(s, K_SETTLE, 0)->index++; }
+static void goes_on(Schedule *s)
+{
+    int n = 0;
+    while (of_rows(s, K_SETTLE, n + 1))
+        n++;
+    drop(s, of_rows(s, K_SETTLE, n));
+}
+static void left_tile(Schedule *s)
+{
+    KInst *k = of_rows(s, K_PRODUCT, 0);
+    k->in[0] = k->in[1];
+}
+static void no_such_form(Schedule *s) { s->target = unpacked_target(s->c); }
+static void not_waited_ahead(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int b = 0; b < s->nbuffers; b++)
+            if (s->inst[i].role == KR_MATRIX
+                && s->buffer[b].writer == KR_AHEAD)
+                s->inst[i].wait_full &= ~(1u << b);
+}
+static void cleared_by_none(Schedule *s)
+{
+    by_ahead(s, K_CLEAR)->op = K_SETTLE;
+}
+static void beside_in_slot(Schedule *s)
+{
+    s->value[by_ahead(s, K_INVERSE)->out[0]].at = 0;
+    s->value[find(s, K_LOAD, 1)->out[0]].at = 0;
+    s->value[find(s, K_LOAD, 2)->out[0]].at = 0;
+}
+
+static const Spoiled in_registers[] = {
+    { "waited for too little", ends_early, "under way" },
+    { "behind its turn", goes_on, "still under way" },
+    { "a left factor in memory", left_tile, "no tile" },
+    { "no such form", no_such_form, "no tile" },
+    { "not waited for what is ahead", not_waited_ahead, "used unasked" },
+    { "cleared by none", cleared_by_none, "are not cleared" },
+    { "in one place of a slot", beside_in_slot, "written over" },
+    { NULL, NULL, NULL },
+};
+
 static void check_spoiled(Ctx *c, const Plan *p, const char *text,
                           const Spoiled *x)
 {
@@ -695,7 +761,7 @@ typedef struct Case {
     const Spoiled *spoiled;
     int others, before;
     bool inverses, parts;               /* parts: some program is too long */
-    bool alone;
+    bool alone, unpacked;
 } Case;
 
 /* Programs in parts, in kernels that would be too long without. */
@@ -783,7 +849,8 @@ static int count_wide(Ctx *c, Test *t)
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
-    Test t = { .plan = plan_parse(c, read_text(c, k->path)) };
+    Test t = { .plan = plan_parse(c, read_text(c, k->path)),
+               .unpacked = k->unpacked };
     int scheduled = 0;
     for (int i = k->others; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i, true);
@@ -821,31 +888,33 @@ static void run(Ctx *c, void *ud)
 int main(void)
 {
     Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/kda_chunks.plan", rings, 0, 0,
-                       1, 0, false },
+                       1, 0, false, false },
                      { "tests/plans/deltanet_chunks.plan", solves, 0, 0,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/gla_chunks.plan", decays, 0, 0,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0,
-                       0, false },
+                       0, false, false },
                      { "tests/plans/retnet_chunks.plan", angles, 1, 2,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/retnet_chunks.plan", across, 1, 1,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
-                       0, true, false },
+                       0, true, false, false },
                      { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/rwkv7_chunks.plan", rings, 0, 0,
-                       0, 0, false },
+                       0, 0, false, false },
                      { "tests/plans/momentum_chunks.plan", coupled, 0, 0, 0,
-                       0, false },
+                       0, false, false },
                      { "tests/plans/deltanet_forward.plan", aheads, 0, 0, 0, 0,
-                       true }
+                       true, true },
+                     { "tests/plans/deltanet_forward.plan", in_registers, 0, 0,
+                       0, 0, true, false }
                    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -1,0 +1,218 @@
+/* order.c -- the instructions of a role of matrices, where there is a row axis:
+ * products are asked for as soon as their factors are there, on the longest way
+ * first; what reads them waits for those alone that it needs, others going on.
+ * Each product is one that may be waited for by itself.
+ */
+#include "schedule.h"
+
+#include <string.h>
+
+enum { MOST_UNDER_WAY = 8 };
+
+typedef struct Order {
+    Schedule *s;
+    KRole role;
+    KInst *inst;                        /* the role's, of a turn of the loop */
+    int n, *height;
+    bool *done, *meets;                 /* meets: n by n, in their order */
+    int *issued;                        /* of products: its number, from 1 */
+    int products, ended;
+    KInst *to;
+    int nto;
+} Order;
+
+/* ---- what an instruction meets of others ---- */
+
+/* Where a value is: fragments that are written over one another in one place.
+ */
+static int place_of(const Schedule *s, int v)
+{
+    return s->value[v].layout == LAY_FRAGMENT ? fragment_root(s, v) : v;
+}
+
+static bool has_place(const Schedule *s, const int16_t *list, int n, int v)
+{
+    for (int i = 0; i < n; i++)
+        if (place_of(s, list[i]) == place_of(s, v))
+            return true;
+    return false;
+}
+
+/* Rows behind a sequence's end are cleared in the tile itself. */
+static bool writes_any(const Schedule *s, const KInst *k, const int16_t *list,
+                       int n)
+{
+    bool any = k->op == K_CLEAR && has_place(s, list, n, k->in[0]);
+    for (int i = 0; i < k->nout; i++)
+        any |= has_place(s, list, n, k->out[i]);
+    return any;
+}
+
+static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
+{
+    return writes_any(s, a, b->in, b->nin) || writes_any(s, a, b->out, b->nout)
+        || writes_any(s, b, a->in, a->nin);
+}
+
+/* ---- the longest way from each ---- */
+
+static int time_of(const KInst *k)
+{
+    enum { INVERSE = 20, PRODUCT = 5, PROGRAM = 2 };
+    return k->op == K_INVERSE ? INVERSE : k->op == K_PRODUCT ? PRODUCT
+         : k->op == K_MAP ? PROGRAM : 1;
+}
+
+static void find_heights(Order *o)
+{
+    for (int i = o->n - 1; i >= 0; i--) {
+        int behind = 0;
+        for (int j = i + 1; j < o->n; j++) {
+            o->meets[i * o->n + j] = in_order(o->s, &o->inst[i], &o->inst[j]);
+            if (o->meets[i * o->n + j] && o->height[j] > behind)
+                behind = o->height[j];
+        }
+        o->height[i] = behind + time_of(&o->inst[i]);
+    }
+}
+
+/* ---- one after another ---- */
+
+static bool is_ready(const Order *o, int at)
+{
+    for (int i = 0; i < at; i++)
+        if (!o->done[i] && o->meets[i * o->n + at])
+            return false;
+    return !o->done[at];
+}
+
+/* The last of the products under way that must end before the instruction, by
+ * its number; 0: none. Products end in order, whatever they are added to. */
+static int waits_for(const Order *o, int at)
+{
+    int last = 0;
+    for (int i = 0; i < at; i++)
+        if (o->issued[i] > o->ended && o->meets[i * o->n + at]
+            && o->inst[at].op != K_PRODUCT)
+            last = o->issued[i] > last ? o->issued[i] : last;
+    return last;
+}
+
+/* Products come first, then what waits for none, then what waits least. */
+static bool is_better(const Order *o, int a, int b)
+{
+    bool product = o->inst[a].op == K_PRODUCT;
+    if (product != (o->inst[b].op == K_PRODUCT))
+        return product;
+    int wa = waits_for(o, a), wb = waits_for(o, b);
+    return wa != wb ? wa < wb : o->height[a] > o->height[b];
+}
+
+static void add_use(KInst *k, int v)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (k->in[i] == v)
+            return;
+    if (k->nin < MOST_USES)
+        k->in[k->nin++] = (int16_t)v;
+}
+
+/* The last of the products under way that take a state from registers that
+ * product `last` takes it from: they are free when all have ended. */
+static int with_factor(const Order *o, int last)
+{
+    int factor = NOTHING, all = last;
+    for (int i = 0; i < o->n; i++)
+        if (o->issued[i] == last)
+            factor = o->inst[i].in[0];
+    if (o->s->value[factor].col == AX_I || o->role != KR_MATRIX)
+        return last;
+    for (int i = 0; i < o->n; i++)
+        if (o->issued[i] > all && o->inst[i].in[0] == factor)
+            all = o->issued[i];
+    return all;
+}
+
+/* Products up to number `last` end: their factors and results with them. */
+static void end_products(Order *o, int last)
+{
+    KInst k = { .op = K_SETTLE, .role = (uint8_t)o->role,
+                .index = (int16_t)(o->products - last) };
+    for (int i = 0; i < o->n; i++) {
+        if (o->issued[i] <= o->ended || o->issued[i] > last)
+            continue;
+        for (int j = 0; j < 2; j++)
+            add_use(&k, o->inst[i].in[j]);
+        add_use(&k, o->inst[i].out[0]);
+    }
+    o->to[o->nto++] = k;
+    o->ended = last;
+}
+
+static void put(Order *o, int at)
+{
+    int last = waits_for(o, at);
+    bool product = o->inst[at].op == K_PRODUCT;
+    if (product && o->products - o->ended == MOST_UNDER_WAY - 1)
+        last = o->ended + 1;
+    if (last)
+        end_products(o, with_factor(o, last));
+    if (product)
+        o->issued[at] = ++o->products;
+    o->done[at] = true;
+    o->to[o->nto++] = o->inst[at];
+}
+
+static void put_all(Order *o)
+{
+    for (int n = 0; n < o->n; n++) {
+        int best = NOTHING;
+        for (int i = 0; i < o->n; i++)
+            if (is_ready(o, i) && (best == NOTHING || is_better(o, i, best)))
+                best = i;
+        put(o, best);
+    }
+    if (o->products > o->ended)
+        end_products(o, o->products);
+}
+
+static bool is_dealt(const KInst *k, KRole role)
+{
+    return k->role == role && k->op != K_BEGIN && k->op != K_SETTLE
+        && k->op != K_CARRY && k->op != K_END;
+}
+
+/* Requires roles; instructions have no buffers yet. Those of other roles keep
+ * their order, stores and what becomes of states come last. */
+void schedule_order(Schedule *s, KRole role)
+{
+    size_t n = (size_t)s->ninsts, each = sizeof *s->inst;
+    Order o = { .s = s, .role = role };
+    o.inst = ctx_alloc(s->c, n * each);
+    o.to = ctx_alloc(s->c, 2 * n * each);
+    for (int i = 0; i < s->ninsts; i++)
+        if (is_dealt(&s->inst[i], role))
+            o.inst[o.n++] = s->inst[i];
+    size_t own = (size_t)o.n + 1;
+    o.height = ctx_alloc(s->c, own * sizeof *o.height);
+    o.issued = ctx_alloc(s->c, own * sizeof *o.issued);
+    o.done = ctx_alloc(s->c, own);
+    o.meets = ctx_alloc(s->c, own * own);
+    find_heights(&o);
+    for (int behind = 0; behind < 2; behind++) {
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            bool last = k->op == K_STORE || k->op == K_CARRY || k->op == K_END
+                     || (role == KR_AHEAD && k->role == KR_MATRIX
+                         && k->op != K_BEGIN);
+            if (last == behind && !is_dealt(k, role)
+                && !(k->role == role && k->op == K_SETTLE))
+                o.to[o.nto++] = *k;
+        }
+        if (!behind)
+            put_all(&o);
+    }
+    s->inst = o.to;
+    s->ninsts = o.nto;
+    s->cap_insts = 2 * (int)n;
+}

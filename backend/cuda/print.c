@@ -367,8 +367,9 @@ static void put_inverse(Print *p, const KInst *k)
     if (k->wait_empty >> v->buffer & 1)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
+    const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
     buf_printf(p->b, "invert(%s, %s, l.lane, %s);\nfence_async();\n}%s\n",
-               to, from, p->s->row_axis ? "fresh(l.warp)" : "l.warp", beside ? " else {\nbeside_invert();\n}" : "");
+               to, from, warp, beside ? " else {\nbeside_invert();\n}" : "");
     if (k->post_full >> v->buffer & 1)
         put_post(p, v->buffer, v->turn, false);
 }

@@ -82,8 +82,16 @@ static void put_operands(Print *p, const KInst *k, int regs)
             buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
                        v->parts, place(p, v));
         } else if (v->layout == LAY_VECTOR) {
-            bool rows = is_read_along(p, k, v, true);
-            bool cols = is_read_along(p, k, v, false);
+            bool rows = false, cols = false;
+            for (int n = 0; n < k->nnodes; n++)
+                for (int j = 0; j < 4; j++) {
+                    Ref o = p->s->g->n[k->node[n]].a[j];
+                    if (shown_node(p->s->g, o) != v->node
+                        || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
+                        continue;
+                    rows |= runs_along_rows(p, k, o);
+                    cols |= !runs_along_rows(p, k, o);
+                }
             if (rows && map_rows(p, k) <= TILE_ROWS)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
                            " h++)\nr%u[h] = parts_sum<%d>(%s, %d, %sl.row +"
@@ -254,46 +262,6 @@ static void put_what_is_left(Print *p, const KInst *k)
         put_left(p, k, value_at(p, k->out[i]));
 }
 
-/* Whether the node is zero where the later token is the column's. */
-static bool is_lower(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[shown_node(p->s->g, r)];
-    if (!in_program(k, shown_node(p->s->g, r)))
-        return false;
-    switch (n->op) {
-    case OP_dmask: return true;
-    case OP_mul:   return is_lower(p, k, n->a[0]) || is_lower(p, k, n->a[1]);
-    case OP_neg:   return is_lower(p, k, n->a[0]);
-    case OP_add:
-    case OP_sub:   return is_lower(p, k, n->a[0]) && is_lower(p, k, n->a[1]);
-    }
-    return false;
-}
-
-/* Whether that goes for all that a program of scores leaves: eight columns that
- * a warp's rows do not reach are zeros. */
-static bool skips_upper(const Print *p, const KInst *k)
-{
-    bool lower = is_scores(k) && k->nout && k->role == KR_AHEAD
-              && p->s->row_axis;
-    for (int i = 0; i < k->nout; i++) {
-        const KValue *v = value_at(p, k->out[i]);
-        lower &= is_lower(p, k, v->node)
-              && (v->layout == LAY_TILE || v->layout == LAY_WIDE);
-    }
-    return lower;
-}
-
-static void put_skipped(Print *p, const KInst *k, int share)
-{
-    buf_printf(p->b, "if (col0(%d) + 2 * m > 16 * l.warp + 15) {\n"
-               "UNROLL for (int e = m; e < m + 4; e++) {\n", share);
-    for (int i = 0; i < k->nout; i++)
-        buf_printf(p->b, "%s[e] = 0.f;\n",
-                   fragment_name(p, value_at(p, k->out[i])->node));
-    buf_printf(p->b, "}\ncontinue;\n}\n");
-}
-
 /* Two neighbours, for both rows of a lane. */
 static void put_found_columns(Print *p, const KValue *v)
 {
@@ -311,19 +279,14 @@ static void put_program(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nnodes && pairs; i++)
         last = pair_phase(p, k, k->node[i]) > last
              ? pair_phase(p, k, k->node[i]) : last;
-    bool skips = skips_upper(p, k) && !pairs;
     if (pairs)
         put_pairs_begin(p, k, regs);
-    if (skips) {
-        buf_printf(b, "UNROLL for (int m = 0; m < %d; m += 4) {\n", regs);
-        put_skipped(p, k, share);
-    }
     for (int phase = 0; phase <= last; phase++) {
         buf_printf(b, "UNROLL for (int e = %s; e < %s; e++) {\n"
                    "const int h = e / 2 %% 2, row = %sl.row + 8 * h + e / %d *"
                    " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
                    " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n",
-                   pairs || skips ? "m" : "0", pairs ? "m + 2" : skips ? "m + 4"
+                   pairs ? "m" : "0", pairs ? "m + 2"
                    : ctx_format(p->c, "%d", regs), row0_text(p, k), each,
                    share, each);
         for (int i = 0; i < k->nin; i++)
@@ -347,7 +310,7 @@ static void put_program(Print *p, const KInst *k, int regs)
             put_what_is_left(p, k);
         buf_printf(b, "}\n");
     }
-    buf_printf(b, pairs || skips ? "}\n" : "");
+    buf_printf(b, pairs ? "}\n" : "");
 }
 
 /* Tiles that have no fragment of their own are made of arrays. */

@@ -277,15 +277,13 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
                     || (v->layout == LAY_VECTOR && v->row == k->col));
 }
 
-/* Whether the program has the vector along its rows, or columns. */
-bool is_read_along(const Print *p, const KInst *k, const KValue *v, bool rows)
+static bool is_read_along_columns(const Print *p, const KInst *k,
+                                  const KValue *v)
 {
     for (int n = 0; n < k->nnodes; n++)
         for (int j = 0; j < 4; j++) {
             Ref o = p->s->g->n[k->node[n]].a[j];
-            if (shown_node(p->s->g, o) == v->node
-                && (j || p->s->g->n[k->node[n]].op != OP_delay)
-                && runs_along_rows(p, k, o) == rows)
+            if (shown_node(p->s->g, o) == v->node && !runs_along_rows(p, k, o))
                 return true;
         }
     return false;
@@ -293,9 +291,8 @@ bool is_read_along(const Print *p, const KInst *k, const KValue *v, bool rows)
 
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
-    return p->s->row_axis && has_matrices(k->role) && !k->parts
-        && v->layout == LAY_VECTOR && v->parts == 1
-        && map_share(p, k) == k->ncol && is_read_along(p, k, v, false);
+    return deals_rows(p->s, k->role) && v->layout == LAY_VECTOR
+        && v->parts == 1 && is_read_along_columns(p, k, v);
 }
 
 /* Whether a program finds the matrix in 16 bits, a tensor's. */

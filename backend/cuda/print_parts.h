@@ -65,7 +65,6 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
-bool is_read_along(const Print *p, const KInst *k, const KValue *v, bool rows);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */

@@ -173,5 +173,5 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
              - cuda_way_seconds(p, tiles, true, arch, units, &even);
     return asked != ROAD_EMITTED
         && forward_seconds(p, tiles, arch, units, &even) - less
-           < forward_seconds(p, hopper, arch, units, &even);
+           <= forward_seconds(p, hopper, arch, units, &even);
 }

@@ -172,6 +172,9 @@ static const char *rows_fault(const Schedule *s, const KInst *k)
             || k->op == K_CARRY || k->op == K_END;
     if ((!space && !own) || (space && k->row != s->row_axis))
         return "beside states in registers";
+    for (int i = 0; i < k->nnodes; i++)
+        if (!(op_info[s->g->n[k->node[i]].op].traits & ELEMENTWISE))
+            return "states in registers, and what is not element by element";
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = &s->value[k->in[i]];
         bool loads = k->op == K_MAP && v->layout == LAY_TILE;

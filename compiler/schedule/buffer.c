@@ -481,9 +481,10 @@ static void choose_depths(Schedule *s)
     for (int i = 0; i < s->nbuffers; i++)
         if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
             deepen(s, &s->buffer[i]);
-    for (int i = 0; i < s->nbuffers; i++)
-        if (s->buffer[i].copied)
-            deepen(s, &s->buffer[i]);
+    for (int n = 0; n < s->turns || n == 0; n++)
+        for (int i = 0; i < s->nbuffers; i++)
+            if (s->buffer[i].copied && (n == 0 || is_in_turn(s, &s->buffer[i])))
+                deepen(s, &s->buffer[i]);
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
             deepen(s, &s->buffer[i]);

@@ -747,7 +747,8 @@ const char *schedule_check(Schedule *s)
         check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,
-        check_copies, check_slices, check_sums, check_lives, check_turns, check_hands,
+        check_copies,
+        check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_progress, check_cleared, registers_fault, check_maps };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {

@@ -127,7 +127,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             s->why = "one block of four warpgroups is as many as two";
             return s;
         }
-        s->turns = s->row_axis && s->groups == 1 && has_op(s, K_INVERSE) ? 2 : 1;
+        bool solves = has_op(s, K_INVERSE);
+        s->turns = s->row_axis && s->groups == 1 && solves ? 2 : 1;
         if (is_ordered(s, KR_MATRIX))
             schedule_order(s, KR_MATRIX);
         if (is_ordered(s, KR_AHEAD))

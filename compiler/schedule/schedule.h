@@ -269,8 +269,9 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p);
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
 
-/* The plan in which ranks are rows of a chunk of so many, which has so much fewer
- * tokens (Graph.rows); p itself where it has no ranks, or some cannot be rows. */
+/* The plan in which ranks are rows of a chunk of so many, which has so much
+ * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
+ * rows. */
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */

@@ -694,7 +694,6 @@ static void cleared_by_none(Schedule *s)
 }
 static void beside_in_slot(Schedule *s)
 {
-    s->value[by_ahead(s, K_INVERSE)->out[0]].at = 0;
     s->value[find(s, K_LOAD, 1)->out[0]].at = 0;
     s->value[find(s, K_LOAD, 2)->out[0]].at = 0;
 }
@@ -913,7 +912,7 @@ int main(void)
                        0, false, false },
                      { "tests/plans/deltanet_forward.plan", aheads, 0, 0, 0, 0,
                        true, true },
-                     { "tests/plans/deltanet_forward.plan", in_registers, 0, 0,
+                     { "tests/plans/linear_forward.plan", in_registers, 0, 0,
                        0, 0, true, false }
                    };
     Ctx *c = ctx_new();

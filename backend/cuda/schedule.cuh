@@ -162,20 +162,6 @@ INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
         p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;
     }
 }
-template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
-{
-    UNROLL for (int i = 0; i < N; i++)
-        p[i] = pack(x[2 * i], x[2 * i + 1]);
-}
-/* Columns from `cols` on as zeros. */
-template<int N>
-INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
-{
-    UNROLL for (int i = 0; i < N; i++) {
-        const int col = i / 2 * 8 + l.col;
-        p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;
-    }
-}
 /* Scores as they are, for invert. */
 template<int N>
 INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)

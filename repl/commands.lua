@@ -635,7 +635,9 @@ local function paged(name, ...)
 end
 
 -- Results of the line ":name ..." or "?name".
+-- A comment behind a command's words is none of them.
 function commands.run(line)
+  line = line:gsub("%s%-%-.*", "")
   local name, text = line:match "^:(%a*)%s*(.*)$"
   if not name then
     return commands.explain(trim(line:sub(2)))

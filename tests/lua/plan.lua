@@ -117,7 +117,8 @@ do
   expect(text:find "k2_reverse %(reverse%).-\n  wgmma; 1%d warps: load 1, .*"
          .. "matrix 8; .* registers; .* buffers; about %d+ instructions",
          "one from a schedule")
-  expect(plan_of("mamba3_mimo", 128, true):find "without wgmma: chunks that",
+  expect(plan_of("mamba3_mimo", 128, true):find
+         "without wgmma: %%%d+ = input: more than two axes",
          "the limit of one that has none")
   expect(plan_of("kda", 256):find "one kernel a pass", "K = 256")
   -- whose kernels go forward, as measured with 96 heads

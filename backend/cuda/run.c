@@ -634,8 +634,28 @@ static int64_t build_bytes(const Plan *p, const Build *b, const Build *forward,
     return workspace_bytes(p, b, call) + inplace_bytes(&running, call);
 }
 
+/* The most of all builds that there are; with a place for what is kept, of
+ * those that keep the same, as the call's own does. */
+static int64_t most_bytes(Ctx *c, Builds *all, const Segments *s,
+                          const Call *call)
+{
+    const Build *forward = NULL, *own = NULL;
+    int64_t most = 0;
+    if (call->kept) {
+        own = build_for(c, all, &s->call, &forward);
+        most = build_bytes(all->plan, own, forward, call);
+    }
+    for (Build *b = all->first; b; b = b->next) {
+        if (!b->m || (own && b != forward && b->m->layout != own->m->layout))
+            continue;
+        int64_t n = build_bytes(all->plan, b, NULL, call);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* What the call's own kernels take, whatever others there are by now; where
- * its inputs are not known, the most of all that there are. */
+ * its inputs are not known, the most that they may take. */
 static void count_workspace(Ctx *c, void *ud)
 {
     Count *k = ud;
@@ -647,10 +667,7 @@ static void count_workspace(Ctx *c, void *ud)
         const Build *b = build_for(c, &k->p->builds, &s.call, &forward);
         k->most = build_bytes(p, b, forward, &call);
     } else {
-        for (Build *b = k->p->builds.first; b; b = b->next) {
-            int64_t n = !b->m ? 0 : build_bytes(p, b, NULL, &call);
-            k->most = n > k->most ? n : k->most;
-        }
+        k->most = most_bytes(c, &k->p->builds, &s, &call);
     }
     k->most += (int64_t)table_bytes(&s) + segments_bytes(&s)
              + (k->call->pages.at ? pools_bytes(p->g, k->call) : 0);

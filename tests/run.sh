@@ -180,7 +180,8 @@ cuda() {
         "flin tests/lua/odd.lua 12 1 cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
-        "flin tests/cuda/pairs.lua" "flin tests/cuda/masks.lua 70" \
+        "flin tests/cuda/pairs.lua" \
+        "flin tests/cuda/masks.lua 70 gated behind keyed delta window" \
         "flin tests/cuda/steps.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \

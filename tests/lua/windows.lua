@@ -17,14 +17,14 @@ local function holds(name, W, T, mask, def)
   return v
 end
 
-for W, T in pairs { [129] = 300, [256] = 600, [1000] = 2100 } do
+for W, T in pairs { [129] = 300, [256] = 600 } do
   holds("a decay in a window", W, T, function (i, j, p)
     if i < j or i - j >= W then return 0 end
     return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end)
 end
-holds("plain", 4096, 4200, function (i, j)
-  if i < j or i - j >= 4096 then return 0 end
+holds("plain", 1024, 1100, function (i, j)
+  if i < j or i - j >= 1024 then return 0 end
   return 1
 end)
 holds("beside a decay", 200, 500, function (i, j, p)

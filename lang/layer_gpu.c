@@ -890,3 +890,13 @@ void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
         stage_gradients(g, call, &s);
     stage_run(c, v->shared.gpu, g, call, run_staged, &s);
 }
+
+void layer_there(Lay *k, void (*f)(Lay *k))
+{
+    if (!k->b->call.on_device && k->args->backend == backend_named("cuda"))
+        gpu_stage(k->c, k->v, k->args, k->b, k->d);
+    else if (k->b->call.on_device)
+        gpu_layer(k, f);
+    else
+        f(k);
+}

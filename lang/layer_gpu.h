@@ -17,6 +17,10 @@ int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));
 void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
                const Adjoint *d);
 
+/* f(k) where it runs: host tensors go to a GPU that is named, and results
+ * back. */
+void layer_there(Lay *k, void (*f)(Lay *k));
+
 void gpu_layer_release(Variant *v, LayerProgram *p);
 
 #endif

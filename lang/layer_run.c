@@ -762,20 +762,9 @@ static void run_all(Lay *k)
         run_forward(k);
 }
 
-/* Host tensors go to a GPU that is named, and results back. */
-static void run_there(Lay *k)
-{
-    if (!k->b->call.on_device && k->args->backend == backend_named("cuda"))
-        gpu_stage(k->c, k->v, k->args, k->b, k->d);
-    else if (k->b->call.on_device)
-        gpu_layer(k, run_all);
-    else
-        run_all(k);
-}
-
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    run_there(lay_new(c, v, a, b, NULL));
+    layer_there(lay_new(c, v, a, b, NULL), run_all);
 }
 
 /* Where a forward call has left what this one would keep. */
@@ -823,7 +812,7 @@ void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     check_sums(k);
     check_inplace(k);
     find_left(k);
-    run_there(k);
+    layer_there(k, run_all);
 }
 
 int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -844,7 +833,7 @@ int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     if (bytes > room.bytes)
         return bytes;
     k->kept_at = room.at;
-    run_there(k);
+    layer_there(k, run_all);
     return bytes;
 }
 

@@ -323,26 +323,15 @@ static Lay *lay_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return k;
 }
 
-/* Host tensors go to a GPU that is named, and results back. */
-static void run_there(Lay *k)
-{
-    if (!k->b->call.on_device && k->args->backend == backend_named("cuda"))
-        gpu_stage(k->c, k->v, k->args, k->b, k->d);
-    else if (k->b->call.on_device)
-        gpu_layer(k, run_all);
-    else
-        run_all(k);
-}
-
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    run_there(lay_of(c, v, a, b, NULL));
+    layer_there(lay_of(c, v, a, b, NULL), run_all);
 }
 
 static void backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                      const Adjoint *d)
 {
-    run_there(lay_of(c, v, a, b, d));
+    layer_there(lay_of(c, v, a, b, d), run_all);
 }
 
 static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)

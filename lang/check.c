@@ -34,14 +34,14 @@ enum { A_VARIANT = 1, A_OPTIONS, A_CU, A_INPUT, A_STATE, A_Y, A_LEFT, A_TRUE_Y,
 /* ---- random input ---- */
 
 /* One token and head: n entries, of norm 1 where the domain says so. */
-static void draw_entries(Rng *r, const Domain *domain, View *to, int64_t at,
-                         int64_t n)
+static void draw_entries(Rng *r, const Domain *domain, double scale, View *to,
+                         int64_t at, int64_t n)
 {
     double norm = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = domain->draw(domain->uniform ? rng_uniform(r)
-                                                : rng_normal(r));
+        double x = scale * domain->draw(domain->uniform ? rng_uniform(r)
+                                                        : rng_normal(r));
         norm += x * x;
         view_set(to, at + i, x);
     }
@@ -60,11 +60,32 @@ static int64_t heads_of(const Check *k, const Input *in)
     return key_like ? k->H : k->HV;
 }
 
+/* Of the entries over which products with a layer's weight sum, one by the root
+ * of how many there are: the sums are then as large as what is summed. */
+static double weight_scale(const Check *k, const Input *in)
+{
+    const Graph *g = k->v->step;
+    double n = 1;
+
+    for (Ref r = 1; g->layer && !in->timed && !*in->domain && r < g->len; r++) {
+        const Node *by = &g->n[r];
+        double all = 1;
+        if (!op_is(by->op, MULTIPLIES)
+            || (by->a[0] != in->node && by->a[1] != in->node))
+            continue;
+        for (AxisSet s = by->over; s; s &= s - 1)
+            all *= k->size[lowest(s)];
+        n = fmax(n, all);
+    }
+    return 1 / sqrt(n);
+}
+
 /* Pushes a random tensor for the input, of B x T tokens. */
 static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
                         int64_t T)
 {
     int64_t shape[TENSOR_RANK] = { 0 }, n = 1;
+    double scale = weight_scale(k, in);
     int rank = 0, first;
 
     if (in->timed) {
@@ -89,8 +110,8 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
     for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); !in->index_of
          && span_next(&s); )
         for (int64_t i = s.from; i < s.to; i++)
-            draw_entries(&k->rng, domain_named(in->domain), &view, i * n,
-                         n);
+            draw_entries(&k->rng, domain_named(in->domain), scale, &view,
+                         i * n, n);
 }
 
 /* Pushes a table of random inputs. Constants are taken from the table at

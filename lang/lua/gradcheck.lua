@@ -55,6 +55,12 @@ local function normal_like(t)
   return flin.randn(t.shape, { dtype = "float64" })
 end
 
+-- A random direction, as long as x where that is small: a step is to be one.
+local function direction_of(x)
+  local size = ((x * x):sum() / math.max(1, x.count)) ^ 0.5
+  return normal_like(x) * (size > 0 and math.min(1, size) or 1)
+end
+
 local function in_double(tensors)
   local out = {}
   for name, t in pairs(tensors) do
@@ -143,7 +149,7 @@ return function (v, o)
   local function check(where, name, label, got, truth)
     local dirs, slope = {}, {}
     for i = 1, directions do
-      local d = normal_like(where[name])
+      local d = direction_of(where[name])
       dirs[i] = d
       slope[i] = difference(function (h)
         return loss(v, dy, dstate, state,

@@ -293,6 +293,19 @@ check("no tokens", layer:forward {
   Wa = all.Wa, Wg = all.Wg, cq = all.cq, ck = all.ck, cv = all.cv,
   A_log = all.A_log, dt = all.dt, norm = all.norm, Wo = all.Wo
 }.count == 0)
+-- Random weights make sums as large as what is summed, over one axis or two.
+do
+  local mixed = flin.layer {
+    name = "mixed", input = { x = "t d" },
+    weight = { W = "d h k", V = "h k d" },
+    forward = function (x, w) return dot(dot(x.x, w.W), w.V) end,
+  }
+  for _, d in ipairs { 16, 256 } do
+    local y = mixed:forward(mixed:random { T = 20, d = d, h = 4, k = d })
+    local size = ((y * y):sum() / y.count) ^ 0.5
+    check("random weights, " .. d, size > 0.7 and size < 1.4, tostring(size))
+  end
+end
 check("H says how many heads", flin.layers.gla:random { T = 2, H = 3,
   size = 4 }.Wq.shape[2] == 3)
 

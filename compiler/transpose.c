@@ -7,7 +7,6 @@
 #include "grad.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct Transpose {
@@ -152,6 +151,5 @@ Graph *transpose(const Graph *step, const Graph *joint)
     Ref y = w.map[d->node];
     take_result(&w, d, step->transposed == TRANSPOSED_ADDED
                        ? added(&w, y, v) : y);
-    if (getenv("DUMPT")) { Buf b = { .ctx = c }; graph_print(w.g, &b); fputs(b.s, stderr); }
     return w.g;
 }

@@ -11,6 +11,7 @@
 
 #include "../compiler/mask.h"
 #include "layer_gpu.h"
+#include "plan_view.h"
 #include "shared.h"
 
 /* ---- programs ---- */
@@ -57,6 +58,20 @@ static LayerProgram *ways_program(Ctx *c, Variant *v)
         if (n.p->variant[w])
             n.p->variant[w]->shared = shared_retain(v->shared);
     return v->programs = n.p;
+}
+
+Variant *ways_variant(Ctx *c, Variant *v, int way)
+{
+    return ways_program(c, v)->variant[way];
+}
+
+static void release(Variant *v)
+{
+    for (LayerProgram *p = v->programs; p; p = p->next)
+        for (int i = 0; i < p->parts->n; i++)
+            if (p->variant[i])
+                plan_views_free(p->variant[i]);
+    layer_release(v);
 }
 
 /* ---- tensors ---- */
@@ -395,6 +410,6 @@ static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
 }
 
 const LayerRuns runs_both_ways = {
-    .prepare = prepare, .release = layer_release, .plan = no_plan,
+    .prepare = prepare, .release = release, .plan = no_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
 };

@@ -149,7 +149,7 @@ Graph *transpose(const Graph *step, const Graph *joint)
         s->next = w.map[joint->st[i].next];
     }
     Ref y = w.map[d->node];
-    take_result(&w, d, step->transposed == TRANSPOSED_ADDED
-                       ? added(&w, y, v) : y);
+    bool adds = step->transposed == TRANSPOSED_ADDED;
+    take_result(&w, d, adds ? added(&w, y, v) : y);
     return w.g;
 }

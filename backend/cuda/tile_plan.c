@@ -429,14 +429,15 @@ static Prepared prepare_parts(Search *search, const Plan *whole, Split how)
 }
 
 /* The ways to cut the plan's kernels, of which the cheapest is taken: none,
- * where there is but a walk back of blocks enough; with scores made ahead of the walk back, or without; then sums under decays apart
- * from the scores they take, or not; a way back of several kernels also anew,
- * in a walk and kernels over all chunks. Where the way forward is not
- * cuda_emit's, scores are made ahead of its walks, or not, and what these solve
- * is kept, or computed again; other than those, states alone are kept, or what
- * the plan says. What is computed again then makes late loads dear: with one of
- * them precond_gdn's last kernel over all chunks takes 1.40 ms, as the plan
- * says 1.09, by equal prices. */
+ * where there is but a walk back of blocks enough; with scores made ahead of
+ * the walk back, or without; then sums under decays apart from the scores they
+ * take, or not; a way back of several kernels also anew, in a walk and kernels
+ * over all chunks. Where the way forward is not cuda_emit's, scores are made
+ * ahead of its walks, or not, and what these solve is kept, or computed again;
+ * other than those, states alone are kept, or what the plan says. What is
+ * computed again then makes late loads dear: with one of them precond_gdn's
+ * last kernel over all chunks takes 1.40 ms, as the plan says 1.09, by equal
+ * prices. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */

@@ -1,4 +1,4 @@
--- How fast is what nobody tuned for? The variants of tests/variants, forward and
+-- How fast is what nobody tuned for? Variants of tests/variants, forward and
 -- both ways on a GPU: by how much each takes longer than its operations at the
 -- GPU's rate, or its arguments at that of a copy, whatever is more; beside the
 -- variant of the standard library that has about as many operations a byte.

@@ -176,17 +176,22 @@ static void bind_way(Lay *k, Sub *s)
     s->bound.call.staged = k->b->call.staged;
 }
 
+/* What is kept is of the first direction's plan: that of the second one is not
+ * what runs forward. */
 static void run_way(Lay *k, int at)
 {
     Sub *s = begin_way(k, at, M_FORWARD);
     const Graph *step = s->p->step;
     Given y = given_y(k);
+    bool keep = k->keep;
 
+    k->keep = keep && at == AHEAD;
     bind_way(k, s);
     s->bound.call.out[0] = result_view(step, 0, &y);
     if (step->transposed == TRANSPOSED_ADDED)
         s->bound.call.in[step->nin] = s->bound.call.out[0];
     k->realm->forward(k, s);
+    k->keep = keep;
 }
 
 /* ---- gradients ---- */
@@ -221,8 +226,12 @@ static void give_gradient(Lay *k, const char *name, Array *own)
     drop_array(k, own);
 }
 
+/* From what a forward call has left, if it has. */
 static void back_ahead(Lay *k)
 {
+    if (k->left)
+        run_way(k, AHEAD);
+
     Sub *s = begin_way(k, AHEAD, M_BACKWARD);
     const Graph *step = s->p->step;
 
@@ -301,6 +310,7 @@ static void back_back(Lay *k)
     const Given *dv = &k->d->dx[graph_find_input(k->step, "v")];
 
     s->args.in[v] = k->d->dy[0];
+    s->args.in[v].device = k->b->call.on_device;
     bind_way(k, s);
     s->d.dy[0] = spread(k, &of, &values);
     for (int i = 0; i < step->nin; i++) {
@@ -357,6 +367,17 @@ static Lay *lay_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return k;
 }
 
+static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Args *forward = ctx_alloc(c, sizeof *forward);
+
+    *forward = *a;
+    forward->mode = M_FORWARD;
+    Lay *k = lay_of(c, v, forward, b, NULL);
+    k->keep = true;
+    return k;
+}
+
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     layer_there(lay_of(c, v, a, b, NULL), run_all);
@@ -365,7 +386,39 @@ static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 static void backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                      const Adjoint *d)
 {
-    layer_there(lay_of(c, v, a, b, d), run_all);
+    Lay *k = lay_of(c, v, a, b, d);
+
+    find_left(k);
+    k->keep = k->left;
+    layer_there(k, run_all);
+}
+
+static int64_t bytes_saved(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    return !b->call.on_device ? 0
+         : gpu_layer_room(lay_saving(c, v, a, b), run_all).kept;
+}
+
+static int64_t forward_saving(Ctx *c, Variant *v, const Args *a,
+                              const Bound *b, Stored room)
+{
+    Lay *k = lay_saving(c, v, a, b);
+    int64_t bytes = gpu_layer_room(k, run_all).kept;
+
+    if (bytes > room.bytes)
+        return bytes;
+    k->kept_at = room.at;
+    layer_there(k, run_all);
+    return bytes;
+}
+
+static uint64_t mark(const Variant *v, const Args *a, const Bound *b)
+{
+    const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
+    uint64_t h = hash_bytes(3, x, sizeof x);
+
+    h = hash_bytes(h, v->step->name, strlen(v->step->name));
+    return hash_bytes(h, b->call.size, sizeof b->call.size);
 }
 
 static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -378,15 +431,20 @@ static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
         gpu_layer(k, run_all);
     else
         run_all(k);
-    if (a->mode == M_BACKWARD) {        /* it runs forward alone, too */
-        Args *alone = ctx_alloc(c, sizeof *alone);
-        *alone = *a;
-        alone->mode = M_FORWARD;
-        prepare(c, v, alone, b);
-    }
+    if (a->mode != M_BACKWARD)
+        return;
+    Args *alone = ctx_alloc(c, sizeof *alone);  /* it runs forward alone */
+    *alone = *a;
+    alone->mode = M_FORWARD;
+    prepare(c, v, alone, b);
+    if (!b->call.on_device)
+        return;
+    Lay *saving = lay_saving(c, v, a, b);   /* and what it keeps, too */
+    saving->dry = true;
+    gpu_layer(saving, run_all);
 }
 
-/* A backward call's kernel runs forward alone, too. */
+/* A backward call's kernel runs forward alone, too, and from what is left. */
 static int64_t workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                          const Adjoint *d)
 {
@@ -394,9 +452,18 @@ static int64_t workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return 0;
     Args alone = *a;
     alone.mode = M_FORWARD;
-    int64_t ahead = gpu_layer_bytes(lay_of(c, v, &alone, b, NULL), run_all);
-    int64_t back = d ? gpu_layer_bytes(lay_of(c, v, a, b, d), run_all) : 0;
-    return ahead > back ? ahead : back;
+    int64_t most = gpu_layer_bytes(lay_of(c, v, &alone, b, NULL), run_all);
+    Lay *k = d ? lay_of(c, v, a, b, d) : NULL;
+    bool left = d && d->stored.bytes
+             && d->stored.bytes == bytes_saved(c, v, a, b);
+    if (left) {
+        LayerRoom saving = gpu_layer_room(lay_saving(c, v, a, b), run_all);
+        most = saving.rest > most ? saving.rest : most;
+        k->keep = k->left = true;
+    }
+    int64_t back = !k ? 0 : left ? gpu_layer_room(k, run_all).rest
+                                 : gpu_layer_bytes(k, run_all);
+    return back > most ? back : most;
 }
 
 static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
@@ -412,4 +479,5 @@ static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
 const LayerRuns runs_both_ways = {
     .prepare = prepare, .release = release, .plan = no_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
+    .saved_bytes = bytes_saved, .run_saved = forward_saving, .mark = mark,
 };

@@ -183,6 +183,11 @@ typedef struct Output {
 typedef enum CarriedBy { CARRY_ENTRIES, CARRY_MAX, CARRY_ROWS,
                      CARRY_MATRIX } CarriedBy;
 
+/* A step whose y is a matrix, of tokens by tokens, times its input v: does that
+ * run forward, or the matrix's transpose, to which what is y already is added?
+ */
+typedef enum Transposed { AS_IT_IS, TRANSPOSED, TRANSPOSED_ADDED } Transposed;
+
 /* What stands in the user's script on the lines that nodes have. */
 typedef struct SourceLine { int32_t line; const char *text; } SourceLine;
 typedef struct Lines { const char *file; int n; SourceLine *at; } Lines;
@@ -219,6 +224,7 @@ typedef struct Graph {
                                            0 */
     CarriedBy carry;                    /* with that; by entries, its last
                                            state shows the transition */
+    Transposed transposed;              /* of a step: what runs forward */
     struct Layer *layer;                /* heads are axes as others: tensors
                                            have none of H; or NULL */
 } Graph;

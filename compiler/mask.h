@@ -84,10 +84,13 @@ typedef struct Mask {
     uint32_t traits_len, cap, work;
     bool softmax;                       /* of pairs (below), not their sum */
     bool whole;                         /* tokens behind i weigh, too */
-    Graph *way[2];                      /* then: a step for each direction, from
-                                           the first token on and from the
-                                           last (mask_turn.c); NULL: none, or
-                                           all pairs are taken */
+    bool exchanged;                     /* of keys and queries: it is what such
+                                           a mask says above the diagonal */
+    Graph *way[2];                      /* of a whole one: a step for each
+                                           direction, from the first token on
+                                           and, transposed, from the last
+                                           (mask_above.c); NULL: none, or all
+                                           pairs are taken */
     double scale;                       /* of scores; 0: K^-1/2 */
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
@@ -183,13 +186,12 @@ void mask_step(Mask *m, Graph *g);
 typedef struct MaskState { Ref S, D, kept, w, row; } MaskState;
 MaskState mask_state(Mask *m, Graph *g);
 void mask_result(Graph *g, const MaskState *of, Ref next);
-/* What a mask of both directions is above the diagonal, from the last token on:
- * a mask of its own, still to be factored; NULL: nothing. Fails where that
- * takes what is known of the first token alone. */
-Mask *mask_turn(Mask *m);
+/* What a mask of both directions is above the diagonal, with i and j exchanged:
+ * a mask of its own, still to be factored; NULL: nothing. */
+Mask *mask_above(Mask *m);
 /* Makes m->way, of what has been factored, and g's y over all pairs, which is
  * what they are held to. */
-void mask_ways(Mask *m, Mask *turned, Graph *g);
+void mask_ways(Mask *m, Mask *above, Graph *g);
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
  *

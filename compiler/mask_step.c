@@ -633,8 +633,8 @@ static Step begin_step(Mask *m, Graph *g)
 {
     Step s = { .m = m, .g = g };
 
-    s.q = input_named(g, "q");
-    s.k = input_named(g, "k");
+    s.q = input_named(g, m->exchanged ? "k" : "q");
+    s.k = input_named(g, m->exchanged ? "q" : "k");
     s.v = input_named(g, "v");
     s.over = g->n[s.k].axes;
     s.y = num(g, 0);

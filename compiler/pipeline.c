@@ -31,16 +31,25 @@ const Pass pipeline[NPASSES] = {
 
 /* ---- graphs ---- */
 
+/* A transpose's gradient is made of that of what it is the transpose of. */
+static Graph *backwards(const Graph *step, const Graph *g, bool joint)
+{
+    Graph *both = grad(g);
+
+    return joint ? both : transpose(step, both);
+}
+
 Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                  const Machine *m)
 {
     Graph *g = derive(step, size, chunk);
+    bool back = joint || step->transposed;
 
-    if (g && joint && g->sloped)
+    if (g && back && g->sloped)
         g = derive_sloped(step, size, chunk);
     if (g && !m->doubles)
         keep_chunk_sums(g);
-    return g && joint ? grad(g) : g;
+    return g && back ? backwards(step, g, joint) : g;
 }
 
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
@@ -48,7 +57,7 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
     Graph *g = graph_sized(step, size);
 
     keep_sums(g);
-    return joint ? grad(g) : g;
+    return joint || step->transposed ? backwards(step, g, joint) : g;
 }
 
 /* ---- plans ---- */
@@ -121,7 +130,9 @@ static Plan *largest_that_fits(PlanWish *w)
 Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                 const Machine *m, PlanJudge *larger)
 {
-    return largest_that_fits(&(PlanWish){ step, size, chunk, joint, joint, m,
+    bool cut = joint || step->transposed;
+
+    return largest_that_fits(&(PlanWish){ step, size, chunk, joint, cut, m,
                                           FULL, larger });
 }
 

@@ -182,7 +182,7 @@ static void read_node(Finish *f, int k, Ref r)
 }
 
 /* Dead nodes go, and states that the kernel does not carry: it loads those
- * that it reads. */
+ * that it reads. One that it carries it has for others, too. */
 static void find_nodes(Finish *f, int at)
 {
     Kernel *k = &f->p->kernel[at];
@@ -198,9 +198,12 @@ static void find_nodes(Finish *f, int at)
     for (Ref r = 1; r < f->g->len; r++)
         for (int i = 0; has[r] && i < 4; i++)
             read_node(f, at, f->g->n[r].a[i]);
-    for (int s = 0; s < f->g->nst; s++)
+    for (int s = 0; s < f->g->nst; s++) {
+        const State *st = &f->g->st[s];
         if (k->states & STATE(s))
-            read_node(f, at, f->g->st[s].next);
+            read_node(f, at, st->next);
+        has[st->node] |= k->states & STATE(s) && f->live[st->node];
+    }
     for (Ref r = 1; r < f->g->len; r++)
         if (has[r] && f->first[r] == f->p->nkernels)
             f->first[r] = at;

@@ -351,6 +351,8 @@ typedef struct LayerRuns {
 extern const LayerRuns layer_runs_by_parts;
 /* The same of a mask of both directions (ways.c), which has two scans. */
 extern const LayerRuns runs_both_ways;
+/* The variant of one of its directions. */
+Variant *ways_variant(Ctx *c, Variant *v, int way);
 /* Does such a call go by v->runs? All do but for the truth. */
 bool goes_in_parts(const Variant *v, const Args *a);
 

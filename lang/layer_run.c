@@ -767,8 +767,7 @@ void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)
     layer_there(lay_new(c, v, a, b, NULL), run_all);
 }
 
-/* Where a forward call has left what this one would keep. */
-static void find_left(Lay *k)
+void find_left(Lay *k)
 {
     const Stored *s = &k->d->stored;
     Note now = { 0 };
@@ -777,7 +776,7 @@ static void find_left(Lay *k)
         return;
     now = note_saved(k->c, k->v, k->args, k->b, s->at);
     if (!now.plan || now.plan != s->note.plan || now.call != s->note.call
-        || layer_saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
+        || k->v->runs->saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
         return;
     k->left = true;
     k->kept_at = s->at;

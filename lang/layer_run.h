@@ -175,6 +175,8 @@ const PlanEntry *layer_plan(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t layer_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         const Adjoint *d);
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b);
+/* Where a forward call has left what this one would keep. */
+void find_left(Lay *k);
 int64_t layer_saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t layer_run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);

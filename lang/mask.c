@@ -274,10 +274,10 @@ static void run_factor(Ctx *c, void *ud)
 
     mask_factor(t->mask);
     mask_probe(t->mask);
-    t->turned = t->mask->whole ? mask_turn(t->mask) : NULL;
-    if (t->turned) {
-        mask_factor(t->turned);
-        mask_probe(t->turned);
+    t->above = t->mask->whole ? mask_above(t->mask) : NULL;
+    if (t->above) {
+        mask_factor(t->above);
+        mask_probe(t->above);
     } else if (!t->mask->nproducts) {
         fail(c, 0, "the mask is zero everywhere");
     }
@@ -446,8 +446,8 @@ static void run_step(Ctx *c, void *ud)
     (void)c;
     if (t->args->mask)
         return;
-    if (t->turned)
-        mask_ways(t->mask, t->turned, t->args);
+    if (t->above)
+        mask_ways(t->mask, t->above, t->args);
     else
         mask_step(t->mask, t->args);
 }

@@ -21,7 +21,7 @@ typedef struct MaskTrace {
                                            these */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
-    Mask *turned;                       /* above the diagonal (mask_turn) */
+    Mask *above;                        /* the diagonal (mask_above) */
     int score;                          /* on the stack: what is made of a
                                            pair's score; or 0 */
     MaskRead read[MAX_INPUTS];

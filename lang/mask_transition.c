@@ -55,7 +55,7 @@ static void check_piece(lua_State *L, const MaskTrace *t, int piece)
         refuse(L, "of several keys a token: a mask weighs one");
     if (t->mask->softmax || t->args->mask)
         refuse(L, "a mask over all pairs of tokens has no state for it");
-    if (t->turned)
+    if (t->above)
         refuse(L, "what it writes depends on the tokens before, and this mask "
                "weighs those behind, too: causal = false cannot go with it");
     lua_settop(L, top);

@@ -193,8 +193,8 @@ void refuse_pairs(lua_State *L, const Variant *v, const char *method)
 {
     if (v->step->mask && v->runs)
         lang_fail(L, "leave out causal = false, and what is above the diagonal,"
-                  " to see that of one direction", "%s: %s has two plans, one "
-                  "for each direction", method, v->step->name);
+                  " to see that of one direction", "%s: %s has two directions",
+                  method, v->step->name);
     if (v->step->mask)
         lang_fail(L, NULL, "%s: a mask over all pairs of tokens has no plan",
                   method);

@@ -8,7 +8,7 @@
 
 #include "../backend/cuda/cuda.h"
 #include "../compiler/cost.h"
-#include "../compiler/grad.h"
+#include "../compiler/mask.h"
 #include "bind.h"
 #include "plan_view.h"
 
@@ -93,7 +93,7 @@ static void launch(PlanView *w)
     w->chosen = w->info.seconds;
     if (!w->m->arch)
         return;
-    if (!w->backward && w->p->g->chunk)
+    if (!w->backward && w->p->g->chunk && !w->v->step->transposed)
         w->made = plan_simple(w->p->g);
     if (!ctx_protect(w->ctx, find_launched, w)) {
         w->refused = ctx_string(w->ctx, w->ctx->err.message);
@@ -134,10 +134,8 @@ static void simple_plan(PlanView *w, Graph *g, int chunk)
 
 static void serial_plan(PlanView *w, const Attempt *a)
 {
-    Graph *g = graph_sized(a->step, w->size);
-
     w->note = a->note;
-    simple_plan(w, w->backward ? grad(g) : g, 1);
+    simple_plan(w, by_tokens(a->step, w->size, w->backward), 1);
 }
 
 static void attempt(Ctx *c, void *ud)
@@ -616,6 +614,7 @@ static const char *text_option(lua_State *L, int arg, const char *name,
 /* What v:plan shows. */
 typedef struct Showing {
     Variant *v;
+    int way;                            /* of a mask of two directions; or -1 */
     PlanView ask, *w;
 } Showing;
 
@@ -623,7 +622,28 @@ static void find(Ctx *c, void *ud)
 {
     Showing *s = ud;
 
-    s->w = plan_find(c, s->v, &s->ask);
+    s->w = plan_find(c, s->way < 0 ? s->v : ways_variant(c, s->v, s->way),
+                     &s->ask);
+}
+
+/* Of a mask's two directions the one that is asked for. */
+static int way_option(lua_State *L, const Variant *v)
+{
+    static const char *const ways[] = { "first", "last" };
+    const char *from = text_option(L, 2, "from", NULL);
+    bool two = v->step->mask && v->step->mask->way[1];
+
+    for (int w = 0; w < 2 && two && from; w++)
+        if (!strcmp(from, ways[w]) && v->step->mask->way[w])
+            return w;
+    if (two)
+        lang_fail(L, v->step->mask->way[0] ? "from = \"first\": as far as the "
+                  "diagonal; from = \"last\": above it" : "from = \"last\"",
+                  "plan: %s has a plan for each direction", v->step->name);
+    if (from)
+        lang_fail(L, NULL, "plan: %s goes from the first token on alone",
+                  v->step->name);
+    return -1;
 }
 
 static void draw_dot(Ctx *c, void *ud)
@@ -679,7 +699,7 @@ static int plan_of_layer(lua_State *L, Variant *v)
 static int variant_plan(lua_State *L)
 {
     static const char *const also[] = { "chunk", "backend", "threads",
-        "backward", "machine", "format" };
+        "backward", "machine", "format", "from" };
     Variant *v = variant_check(L, 1);
     Args args = { 0 };
 
@@ -691,7 +711,7 @@ static int variant_plan(lua_State *L)
         return draw_svg(L);
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
     *s = (Showing){ .v = v };
-    check_options(L, "plan", v->step, 2, also, 6);
+    check_options(L, "plan", v->step, 2, also, 7);
     run_options(L, "plan", 2, &args);
     sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
     s->ask.asked = args.chunk;
@@ -700,7 +720,9 @@ static int variant_plan(lua_State *L)
         s->ask.backward = lua_toboolean(L, -1);
     }
     s->ask.m = machine_option(L, "plan", 2, "cpu");
-    refuse_pairs(L, v, "plan");
+    s->way = way_option(L, v);
+    if (s->way < 0)
+        refuse_pairs(L, v, "plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))
         lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
                   "'%s'", format);

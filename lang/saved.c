@@ -58,8 +58,9 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (on_device_pairs(v, a, b))
         return pairs_bytes(v, b);
-    if (v->step->layer)
-        return layer_checkpoints(v, a) ? 0 : v->runs->saved_bytes(c, v, a, b);
+    if (v->runs)
+        return v->step->layer && layer_checkpoints(v, a) ? 0
+             : v->runs->saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e)
@@ -71,7 +72,7 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room)
 {
-    if (v->step->layer && b->call.on_device && room.at)
+    if (v->runs && b->call.on_device && room.at)
         return v->runs->run_saved(c, v, a, b, room);
     if (on_device_pairs(v, a, b))
         return pairs_run_saved(c, v, a, b, room);
@@ -171,12 +172,12 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at)
 {
     const PlanEntry *e = saving_plan(c, v, a, b);
-    bool layer = v->step->layer && b->call.on_device;
+    bool parts = v->runs && b->call.on_device;
 
     if (on_device_pairs(v, a, b))
         return (Note){ (uintptr_t)v->step->mask | 1, hash_call(v->step, b) | 1,
                        hash_places(v->step, &b->call, at) | 1 };
-    if (!e && !layer)
+    if (!e && !parts)
         return (Note){ 0 };
     Call call = e ? saving_call(c, v, a, b) : b->call;
     uint64_t mark = e ? note_plan(c, e, &call) : v->runs->mark(v, a, b);

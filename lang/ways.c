@@ -1,14 +1,17 @@
 /* ways.c -- calls of masks of both directions: one scan from the first token
  * on, one from the last, and their results added up.
  *
- * Each is a variant of its own, as a layer's parts are. The second sees the
- * tokens turned round: by strides in the host's memory, where a token's may be
- * negative, and in copies on a device.
+ * Each is a variant of its own, as a layer's parts are. The second is run as
+ * the transpose M^T v of a step's y = M v, to which it adds what the first has
+ * made. Its gradient is that step's: with d for the result's gradient, M d is
+ * v's, and M's, of which M^T v and d say the sum d^T M^T v = v^T M d, is what
+ * the step has where d comes in for v and v for the gradient of y.
  */
 #include <string.h>
 
 #include "../compiler/mask.h"
 #include "layer_gpu.h"
+#include "plan_view.h"
 #include "shared.h"
 
 /* ---- programs ---- */
@@ -57,6 +60,20 @@ static LayerProgram *ways_program(Ctx *c, Variant *v)
     return v->programs = n.p;
 }
 
+Variant *ways_variant(Ctx *c, Variant *v, int way)
+{
+    return ways_program(c, v)->variant[way];
+}
+
+static void release(Variant *v)
+{
+    for (LayerProgram *p = v->programs; p; p = p->next)
+        for (int i = 0; i < p->parts->n; i++)
+            if (p->variant[i])
+                plan_views_free(p->variant[i]);
+    layer_release(v);
+}
+
 /* ---- tensors ---- */
 
 static Array array_of(const Given *g)
@@ -76,20 +93,6 @@ static void place_given(Given *g, const Array *v)
     g->data = v->data;
     g->dtype = v->dtype;
     memcpy(g->stride, v->st, sizeof g->stride);
-}
-
-/* The tokens the other way round; of what has none, as it is. */
-static Array turned(Array v, bool timed)
-{
-    enum { TOKENS = 1 };
-
-    if (!timed || !v.n[TOKENS])
-        return v;
-    if (v.data)
-        v.data = (char *)v.data + (v.n[TOKENS] - 1) * v.st[TOKENS]
-               * dtype_size(v.dtype);
-    v.st[TOKENS] = -v.st[TOKENS];
-    return v;
 }
 
 /* Room for the same in one piece. */
@@ -138,54 +141,13 @@ static Given given_y(const Lay *k)
 
 /* ---- a direction's call ---- */
 
-enum { MAX_COPIES = MAX_INPUTS + 1 };
-typedef struct Way {
-    Lay *k;
-    Sub *s;
-    bool back;                          /* from the last token on */
-    Array copy[MAX_COPIES];             /* that end with it */
-    int ncopies;
-} Way;
+enum { AHEAD, BACK };                   /* directions */
 
-/* g as this direction reads it. */
-static Given read_by(Way *w, Given g, bool timed)
+static Sub *begin_way(Lay *k, int at, Mode mode)
 {
-    Lay *k = w->k;
-
-    if (!w->back || !timed)
-        return g;
-    Array v = turned(array_of(&g), true);
-    if (k->b->call.on_device) {
-        Array own = room_like(k, &v, v.dtype);
-        k->realm->move(k, &own, &v, false);
-        w->copy[w->ncopies++] = v = own;
-    }
-    place_given(&g, &v);
-    return g;
-}
-
-/* Where its sequences end: of those in hand from the last on. */
-static const int64_t *turned_ends(const Lay *k)
-{
-    int64_t n = k->args->ncu;
-    int64_t *cu = ctx_alloc(k->c, (size_t)n * sizeof *cu + 1);
-
-    for (int64_t i = 0; i < n; i++)
-        cu[i] = k->b->T - k->args->cu[n - 1 - i];
-    return cu;
-}
-
-static void begin_way(Way *w, int at, Mode mode)
-{
-    Lay *k = w->k;
-    Sub *s = w->s = k->sub;
+    Sub *s = k->sub;
     const Args *a = k->args;
 
-    if (a->device_cu && at)
-        fail_help(k->c, 0, "cu_seqlens in the host's memory", "%s: %s has two "
-                  "directions, for which the ends of sequences have to be "
-                  "known", mode_name[a->mode], k->step->name);
-    w->back = at == 1;
     s->p = &k->p->parts->part[at];
     s->v = k->p->variant[at];
     s->saved = &k->stored[at];
@@ -194,28 +156,45 @@ static void begin_way(Way *w, int at, Mode mode)
                       .threads = a->threads, .serial = a->serial,
                       .validate = -1, .part = true, .unread = a->unread,
                       .backend = a->backend };
-    if (w->back && a->cu)
-        s->args.cu = turned_ends(k);
     for (int i = 0; i < s->p->step->nin; i++) {
         const Input *in = &s->p->step->in[i];
-        int of = graph_find_input(k->step, in->name);
-        s->args.in[i] = read_by(w, given_input(k, of), in->timed);
+        s->args.in[i] = given_input(k, graph_find_input(k->step, in->name));
     }
+    memset(&s->d, 0, sizeof s->d);
+    return s;
+}
+
+static void bind_way(Lay *k, Sub *s)
+{
     bind_call(k->c, s->p->step, &s->args, &s->bound);
     if (s->bound.call.heads != k->b->call.heads)
         fail_help(k->c, 0, "give v as many heads as any other", "%s: %s has %d "
                   "heads, but one of its directions reads %d",
-                  mode_name[a->mode], k->step->name, k->b->call.heads,
+                  mode_name[k->args->mode], k->step->name, k->b->call.heads,
                   s->bound.call.heads);
     s->bound.call.stream = k->b->call.stream;
-    s->bound.call.staged = k->b->call.staged && !w->back;
+    s->bound.call.staged = k->b->call.staged;
 }
 
-static void end_way(Way *w)
+/* What is kept is of the first direction's plan: that of the second one is not
+ * what runs forward. */
+static void run_way(Lay *k, int at)
 {
-    for (int i = 0; i < w->ncopies; i++)
-        drop_array(w->k, &w->copy[i]);
+    Sub *s = begin_way(k, at, M_FORWARD);
+    const Graph *step = s->p->step;
+    Given y = given_y(k);
+    bool keep = k->keep;
+
+    k->keep = keep && at == AHEAD;
+    bind_way(k, s);
+    s->bound.call.out[0] = result_view(step, 0, &y);
+    if (step->transposed == TRANSPOSED_ADDED)
+        s->bound.call.in[step->nin] = s->bound.call.out[0];
+    k->realm->forward(k, s);
+    k->keep = keep;
 }
+
+/* ---- gradients ---- */
 
 /* What is added up is rounded once more where it is narrow. */
 static DType part_type(const Lay *k, DType d)
@@ -223,71 +202,134 @@ static DType part_type(const Lay *k, DType d)
     return k->b->call.on_device || d == F64 ? d : F32;
 }
 
-static void run_way(Lay *k, int at, bool add)
+/* Room for what the last direction makes of the gradient of an input, which it
+ * places there. */
+static void take_gradient(Lay *k, Given *dx, Array *own)
 {
-    Way w = { .k = k };
-    Given y = given_y(k);
-    Array all = array_of(&y), own = { 0 };
-
-    begin_way(&w, at, M_FORWARD);
-    if (w.back) {
-        own = room_like(k, &all, part_type(k, y.dtype));
-        place_given(&y, &own);
-    }
-    w.s->bound.call.out[0] = result_view(w.s->p->step, 0, &y);
-    k->realm->forward(k, w.s);
-    end_way(&w);
-    if (!w.back)
-        return;
-    Array back = turned(own, true);
-    k->realm->move(k, &all, &back, add);
-    drop_array(k, &own);
-}
-
-/* Room for what the last direction makes of the gradient of an input. */
-static void take_gradient(Way *w, int i, int of, Array *own)
-{
-    Lay *k = w->k;
-    Given *dx = &w->s->d.dx[i];
-
-    *dx = k->d->dx[of];
-    if (!dx->given || !dx->data || !w->back)
+    if (!dx->given || !dx->data)
         return;
     Array all = array_of(dx);
-    own[i] = room_like(k, &all, part_type(k, dx->dtype));
-    place_given(dx, &own[i]);
+    *own = room_like(k, &all, part_type(k, dx->dtype));
+    place_given(dx, own);
 }
 
-static void give_gradient(Way *w, int i, Array *own)
+/* To what the first direction has made, if it takes that input. */
+static void give_gradient(Lay *k, const char *name, Array *own)
 {
-    Lay *k = w->k;
-    const Input *in = &w->s->p->step->in[i];
-    const Graph *first = k->p->parts->part[0].step;
-    bool add = first && graph_find_input(first, in->name) >= 0;
+    const Graph *first = k->p->parts->part[AHEAD].step;
+    bool add = first && graph_find_input(first, name) >= 0;
 
-    if (!own[i].data)
+    if (!own->data)
         return;
-    Array all = array_of(&k->d->dx[graph_find_input(k->step, in->name)]);
-    Array back = turned(own[i], in->timed);
-    k->realm->move(k, &all, &back, add);
-    drop_array(k, &own[i]);
+    Array all = array_of(&k->d->dx[graph_find_input(k->step, name)]);
+    k->realm->move(k, &all, own, add);
+    drop_array(k, own);
 }
 
-static void back_way(Lay *k, int at)
+/* From what a forward call has left, if it has. */
+static void back_ahead(Lay *k)
 {
-    Way w = { .k = k };
-    Array *own = ctx_alloc(k->c, MAX_INPUTS * sizeof *own);
+    if (k->left)
+        run_way(k, AHEAD);
 
-    begin_way(&w, at, M_BACKWARD);
-    memset(&w.s->d, 0, sizeof w.s->d);
-    w.s->d.dy[0] = read_by(&w, k->d->dy[0], true);
-    const Graph *step = w.s->p->step;
+    Sub *s = begin_way(k, AHEAD, M_BACKWARD);
+    const Graph *step = s->p->step;
+
+    bind_way(k, s);
+    s->d.dy[0] = k->d->dy[0];
     for (int i = 0; i < step->nin; i++)
-        take_gradient(&w, i, graph_find_input(k->step, step->in[i].name), own);
-    k->realm->backward(k, w.s);
-    end_way(&w);
+        s->d.dx[i] = k->d->dx[graph_find_input(k->step, step->in[i].name)];
+    k->realm->backward(k, s);
+}
+
+/* A tensor with tokens as the call's heads see it, those that share one of its
+ * heads by themselves: none apart in memory, or by `stride`. */
+static Array by_heads(const Lay *k, const Given *g, int64_t stride)
+{
+    enum { OWN = 2, SHARE };
+    Array v = array_of(g);
+
+    for (int i = v.rank++; i > SHARE; i--) {
+        v.ax[i] = i;
+        v.n[i] = v.n[i - 1];
+        v.st[i] = v.st[i - 1];
+    }
+    v.ax[SHARE] = SHARE;
+    v.n[SHARE] = k->b->call.heads / v.n[OWN];
+    v.st[SHARE] = stride;
+    return v;
+}
+
+/* Room for the same with all heads, as v and the tensor. */
+static Given all_heads(Lay *k, const Given *g, DType d, Array *v)
+{
+    Given all = *g;
+    int64_t n = 1;
+
+    *v = by_heads(k, g, 0);
+    make_room(k, v, d, false);
+    all.data = v->data;
+    all.dtype = d;
+    all.shape[2] = k->b->call.heads;
+    for (int i = all.rank; i-- > 0; n *= all.shape[i])
+        all.stride[i] = n;
+    return all;
+}
+
+/* v, in the place of the gradient of y. */
+static Given spread(Lay *k, const Given *v, Array *own)
+{
+    if (v->shape[2] == k->b->call.heads)
+        return *v;
+    Given all = all_heads(k, v, v->dtype, own);
+    Array from = by_heads(k, v, 0);
+    k->realm->move(k, own, &from, false);
+    return all;
+}
+
+/* To the gradient of v, which heads may share. */
+static void gather(Lay *k, const Given *dv, const Array *own)
+{
+    Array to = by_heads(k, dv, 0);
+    bool shared = dv->shape[2] != k->b->call.heads;
+    bool add = k->p->parts->part[AHEAD].step;
+
+    if (shared && !add)
+        k->realm->zero(k, &to);
+    k->realm->move(k, &to, own, add || shared);
+}
+
+static void back_back(Lay *k)
+{
+    Sub *s = begin_way(k, BACK, M_BACKWARD);
+    const Graph *step = s->p->step;
+    Array *own = ctx_alloc(k->c, (size_t)step->nin * sizeof *own);
+    Array values = { 0 }, sum = { 0 };
+    int v = graph_find_input(step, "v");
+    Given of = s->args.in[v];
+    const Given *dv = &k->d->dx[graph_find_input(k->step, "v")];
+
+    s->args.in[v] = k->d->dy[0];
+    s->args.in[v].device = k->b->call.on_device;
+    bind_way(k, s);
+    s->d.dy[0] = spread(k, &of, &values);
+    for (int i = 0; i < step->nin; i++) {
+        s->d.dx[i] = k->d->dx[graph_find_input(k->step, step->in[i].name)];
+        if (i == v)
+            s->d.dx[i] = (Given){ 0 };
+        take_gradient(k, &s->d.dx[i], &own[i]);
+    }
+    if (dv->given && dv->data) {
+        Given y = all_heads(k, dv, part_type(k, dv->dtype), &sum);
+        s->bound.call.out[0] = result_view(step, 0, &y);
+    }
+    k->realm->backward(k, s);
+    drop_array(k, &values);
     for (int i = 0; i < step->nin; i++)
-        give_gradient(&w, i, own);
+        give_gradient(k, step->in[i].name, &own[i]);
+    if (sum.data)
+        gather(k, dv, &sum);
+    drop_array(k, &sum);
 }
 
 static void run_all(Lay *k)
@@ -296,10 +338,12 @@ static void run_all(Lay *k)
         ctx_poll(k->c);
         if (!k->p->variant[at])
             continue;
-        if (k->d)
-            back_way(k, at);
+        if (!k->d)
+            run_way(k, at);
+        else if (at == BACK)
+            back_back(k);
         else
-            run_way(k, at, k->p->variant[0] != NULL);
+            back_ahead(k);
     }
 }
 
@@ -323,6 +367,17 @@ static Lay *lay_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return k;
 }
 
+static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Args *forward = ctx_alloc(c, sizeof *forward);
+
+    *forward = *a;
+    forward->mode = M_FORWARD;
+    Lay *k = lay_of(c, v, forward, b, NULL);
+    k->keep = true;
+    return k;
+}
+
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     layer_there(lay_of(c, v, a, b, NULL), run_all);
@@ -331,7 +386,39 @@ static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 static void backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                      const Adjoint *d)
 {
-    layer_there(lay_of(c, v, a, b, d), run_all);
+    Lay *k = lay_of(c, v, a, b, d);
+
+    find_left(k);
+    k->keep = k->left;
+    layer_there(k, run_all);
+}
+
+static int64_t bytes_saved(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    return !b->call.on_device ? 0
+         : gpu_layer_room(lay_saving(c, v, a, b), run_all).kept;
+}
+
+static int64_t forward_saving(Ctx *c, Variant *v, const Args *a,
+                              const Bound *b, Stored room)
+{
+    Lay *k = lay_saving(c, v, a, b);
+    int64_t bytes = gpu_layer_room(k, run_all).kept;
+
+    if (bytes > room.bytes)
+        return bytes;
+    k->kept_at = room.at;
+    layer_there(k, run_all);
+    return bytes;
+}
+
+static uint64_t mark(const Variant *v, const Args *a, const Bound *b)
+{
+    const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
+    uint64_t h = hash_bytes(3, x, sizeof x);
+
+    h = hash_bytes(h, v->step->name, strlen(v->step->name));
+    return hash_bytes(h, b->call.size, sizeof b->call.size);
 }
 
 static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
@@ -344,15 +431,20 @@ static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
         gpu_layer(k, run_all);
     else
         run_all(k);
-    if (a->mode == M_BACKWARD) {        /* it runs forward alone, too */
-        Args *alone = ctx_alloc(c, sizeof *alone);
-        *alone = *a;
-        alone->mode = M_FORWARD;
-        prepare(c, v, alone, b);
-    }
+    if (a->mode != M_BACKWARD)
+        return;
+    Args *alone = ctx_alloc(c, sizeof *alone);  /* it runs forward alone */
+    *alone = *a;
+    alone->mode = M_FORWARD;
+    prepare(c, v, alone, b);
+    if (!b->call.on_device)
+        return;
+    Lay *saving = lay_saving(c, v, a, b);   /* and what it keeps, too */
+    saving->dry = true;
+    gpu_layer(saving, run_all);
 }
 
-/* A backward call's kernel runs forward alone, too. */
+/* A backward call's kernel runs forward alone, too, and from what is left. */
 static int64_t workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                          const Adjoint *d)
 {
@@ -360,9 +452,18 @@ static int64_t workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return 0;
     Args alone = *a;
     alone.mode = M_FORWARD;
-    int64_t ahead = gpu_layer_bytes(lay_of(c, v, &alone, b, NULL), run_all);
-    int64_t back = d ? gpu_layer_bytes(lay_of(c, v, a, b, d), run_all) : 0;
-    return ahead > back ? ahead : back;
+    int64_t most = gpu_layer_bytes(lay_of(c, v, &alone, b, NULL), run_all);
+    Lay *k = d ? lay_of(c, v, a, b, d) : NULL;
+    bool left = d && d->stored.bytes
+             && d->stored.bytes == bytes_saved(c, v, a, b);
+    if (left) {
+        LayerRoom saving = gpu_layer_room(lay_saving(c, v, a, b), run_all);
+        most = saving.rest > most ? saving.rest : most;
+        k->keep = k->left = true;
+    }
+    int64_t back = !k ? 0 : left ? gpu_layer_room(k, run_all).rest
+                                 : gpu_layer_bytes(k, run_all);
+    return back > most ? back : most;
 }
 
 static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
@@ -376,6 +477,7 @@ static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
 }
 
 const LayerRuns runs_both_ways = {
-    .prepare = prepare, .release = layer_release, .plan = no_plan,
+    .prepare = prepare, .release = release, .plan = no_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
+    .saved_bytes = bytes_saved, .run_saved = forward_saving, .mark = mark,
 };

@@ -170,7 +170,8 @@ cuda() {
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
-        "tests/cuda/calls linear" "tests/cuda/calls softmax" tests/cuda/exit \
+        "tests/cuda/calls linear" "tests/cuda/calls softmax" \
+        "tests/cuda/calls both" tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \

@@ -147,7 +147,7 @@ static void sort_dims(DenseMove *m)
 /* x / n for x below 2^31, as the upper half of a product, shifted. */
 static void find_quotients(MoveArgs *a)
 {
-    if (a->count > INT32_MAX || a->each > INT32_MAX)
+    if (!a->count || !a->each || a->count > INT32_MAX || a->each > INT32_MAX)
         return;
     for (int d = 0; d < a->dims; d++) {
         uint64_t n = (uint64_t)a->n[d];

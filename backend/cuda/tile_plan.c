@@ -428,15 +428,16 @@ static Prepared prepare_parts(Search *search, const Plan *whole, Split how)
     return y;
 }
 
-/* The ways to cut the plan's kernels, of which the cheapest is taken: with
- * scores made ahead of the walk back, or without; then sums under decays apart
- * from the scores they take, or not; a way back of several kernels also anew,
- * in a walk and kernels over all chunks. Where the way forward is not
- * cuda_emit's, scores are made ahead of its walks, or not, and what these solve
- * is kept, or computed again; other than those, states alone are kept, or what
- * the plan says. What is computed again then makes late loads dear: with one of
- * them precond_gdn's last kernel over all chunks takes 1.40 ms, as the plan
- * says 1.09, by equal prices. */
+/* The ways to cut the plan's kernels, of which the cheapest is taken: none,
+ * where there is but a walk back of blocks enough; with scores made ahead of
+ * the walk back, or without; then sums under decays apart from the scores they
+ * take, or not; a way back of several kernels also anew, in a walk and kernels
+ * over all chunks. Where the way forward is not cuda_emit's, scores are made
+ * ahead of its walks, or not, and what these solve is kept, or computed again;
+ * other than those, states alone are kept, or what the plan says. What is
+ * computed again then makes late loads dear: with one of them precond_gdn's
+ * last kernel over all chunks takes 1.40 ms, as the plan says 1.09, by equal
+ * prices. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
@@ -446,6 +447,11 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     double least = price_of(&best, o, 0);
     if (!o->scheduled || best.p->split == best.p->nkernels)
         return best;
+    if (!whole->split && !o->few) {
+        Prepared y = prepare(&search, whole, (Split){ .none = true });
+        if (is_scheduled(&y, 0))
+            take_cheaper(&y, o, 0, &best, &least);
+    }
     bool anew = whole->nkernels > whole->split + 1;
     bool sums = may_stand_apart(whole->g);
     for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
@@ -454,7 +460,8 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
         if (anew && i % 2)
             p = plan_join_back(p);
         for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
-            Split how = { true, true, n / ways, n % ways, n % ways > 1 };
+            Split how = { true, true, n / ways, n % ways, n % ways > 1,
+                          false };
             Prepared y = prepare(&search, p, how);
             if (may_be_ahead(&y, how))
                 take_cheaper(&y, o, alone ? LATE : 0, &best, &least);

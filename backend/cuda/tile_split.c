@@ -663,7 +663,7 @@ const Plan *tile_split(const Plan *p, Split how, int **of)
     *of = ctx_alloc(c, PARTS * (size_t)p->nkernels * sizeof **of);
     for (int i = 0; i < p->nkernels; i++)
         (*of)[i] = i;
-    if (!p->g->chunk || !walks_back(p))
+    if (how.none || !p->g->chunk || !walks_back(p))
         return p;
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;

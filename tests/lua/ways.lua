@@ -1,5 +1,5 @@
 -- Masks of both directions: two scans are what the function says of all pairs,
--- forward and backward; what takes the sequence's other end is refused.
+-- forward and backward, whatever they say of positions, sums and tokens before.
 local flin = require "flin"
 local exp, abs = flin.exp, flin.abs
 
@@ -48,6 +48,24 @@ both("rotations", function (i, j) return flin.cos(0.3 * (i - j)) end)
 both("first tokens for those behind them", function (i, j)
   if i < j then return exp(0.2 * (i - j)) end
   return j < 4 and 1 or 0
+end)
+both("first tokens, seen from before", function (i, j)
+  return j < 4 and 1 or exp(-0.2 * abs(i - j))
+end)
+both("first tokens that see", function (i, j)
+  if i > 2 and i < j then return 0 end
+  return exp(-0.2 * abs(i - j))
+end)
+both("a position", function (i) return exp(-0.01 * i) end)
+both("a sum", function (i, j, p) return flin.sigmoid(p.g_cumsum[i]) end)
+both("a token before", function (i, j, p) return p.x[j - 1] end)
+both("tokens before both", function (i, j, p)
+  if abs(i - j) > 9 then return 0 end
+  return p.x[i - 2] * exp(-abs(p.h_cumsum[i] - p.h_cumsum[j])) + p.x[j - 1]
+end)
+both("even tokens", function (i, j)
+  if i % 2 > 0 then return 0 end
+  return exp(-0.1 * abs(i - j))
 end)
 both("products of constants", function (i, j, p)
   if i >= j then return exp((p.s - 1) * (i - j)) end
@@ -137,15 +155,6 @@ local function refused(name, mask, message, def)
   check(name, not ok and tostring(why):find(message, 1, true), why)
 end
 
-refused("first tokens, seen from before", function (i, j)
-  return j < 4 and 1 or exp(-0.2 * abs(i - j))
-end, "above the diagonal the mask compares j with 4")
-refused("a position", function (i) return exp(-0.01 * i) end,
-        "takes a position from the first token on")
-refused("a sum", function (i, j, p) return flin.sigmoid(p.g_cumsum[i]) end,
-        "takes g_cumsum from the first token on")
-refused("a token before", function (i, j, p) return p.x[j - 1] end,
-        "the mask reads x[j - 1] above the diagonal")
 refused("a coupling", function (i, j) return 1 / (abs(i - j) + 1) end,
         "1/(i - j + 1) couples i and j")
 refused("nothing", function () return 0 end, "zero everywhere")
@@ -161,10 +170,16 @@ do
   ok, why = pcall(decays.step, decays, decays:random { T = 1 })
   check("no step", not ok and tostring(why):find("still to come", 1, true),
         why)
-  for _, method in ipairs { "plan", "io", "compile" } do
+  for method, what in pairs { plan = "a plan for each direction",
+                              io = "two directions",
+                              compile = "two directions" } do
     ok, why = pcall(decays[method], decays)
-    check("no " .. method, not ok
-          and tostring(why):find("each direction", 1, true), why)
+    check("no " .. method, not ok and tostring(why):find(what, 1, true), why)
+  end
+  for from, kind in pairs { first = "forward", last = "reverse" } do
+    local plan = decays:plan { from = from, machine = "h200", K = 128,
+                               V = 128 }
+    check("a plan from the " .. from, plan.kernels[1].kind == kind, plan)
   end
   local pairs = flin.variant { name = "pairs", mode = "quadratic",
                                mask = function (i, j)

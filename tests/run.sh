@@ -183,6 +183,7 @@ cuda() {
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window" \
+        "flin tests/cuda/range.lua" \
         "flin tests/cuda/steps.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
@@ -249,7 +250,7 @@ cuda() {
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
-        *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*)
+        *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

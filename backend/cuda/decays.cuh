@@ -197,7 +197,7 @@ INLINE void read_across(Two (&x)[4], u32 tile, int row, int col, const Lane &l)
     }
 }
 /* d += c z: 16 rows by 8 columns, over 16. */
-INLINE void block_product(float *d, const Two (&c)[4], const Two *z)
+INLINE void block_product(float *d, const Two (&c)[4], const float2 *z)
 {
     UNROLL for (int h = 0; h < 2; h++)
         product_exact(d, { c[2 * h].x, c[2 * h + 1].x, c[2 * h].y,
@@ -212,6 +212,28 @@ INLINE float one_at(u32 tile, int i, int k)
 }
 INLINE u32 pair_of(u32 tile, int i, int k) { return word_of(tile, i, k); }
 constexpr float CUT_TWICE = 2 * LOG2_CUT;
+#endif
+#ifdef ELEMENT_F16
+/* The same; c's numbers are such of tf32, which has a float's exponents. */
+INLINE void block_product(float *d, const u32 (&c)[4], const float2 *z)
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        const u32 p = c[2 * h], q = c[2 * h + 1];
+        const u32 a[4] = { bits_of(low(p)), bits_of(low(q)), bits_of(high(p)),
+                           bits_of(high(q)) };
+        u32 large[2], small[2];
+        cut(large[0], small[0], z[h].x);
+        cut(large[1], small[1], z[h].y);
+        product8(d, a, small);
+        product8(d, a, large);
+    }
+}
+#endif
+#if defined ELEMENT_F16 || defined ELEMENT_F32
+#define DECAYED_TF32                    /* whatever is decayed */
+constexpr bool ALL_TF32 = true;
+#else
+constexpr bool ALL_TF32 = false;
 #endif
 
 /* What a lane names to ldmatrix for the block of 16 rows and columns of a
@@ -268,8 +290,9 @@ INLINE void pairs_of_scores(float *d, u32 a, u32 b, u32 ga, u32 gb, int strict,
 /* Of each of SUMS: d[i][j] = sum over k of a[i][k] b[j][k] exp(ga[i][k] -
  * gb[j][k]) where j counts for i, else 0: 2 N columns from `col` on. A warp has
  * 16 rows, decayed from the sum before them; what they meet is decayed to
- * there. Blocks below the diagonal are in bfloat16, that on it in tf32, a
- * lane's two columns next to each other: a step's are taken as 0 2 4 6 1 3 5 7.
+ * there. The block on the diagonal is in tf32, a lane's two columns next to
+ * each other: a step's are taken as 0 2 4 6 1 3 5 7; those below it are in
+ * bfloat16, where elements are.
  */
 template<int K, int N, int SUMS>
 INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
@@ -306,7 +329,8 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
         }
         UNROLL for (int s = 0; s < N / 8; s++) {
             const int block = first + s;
-            const float up = block == l.warp ? CUT_TWICE : 0.f;
+            const bool exact = ALL_TF32 || block == l.warp;
+            const float up = exact ? CUT_TWICE : 0.f;
             float2 to[4], y[4];
             if (block > l.warp)
                 continue;
@@ -327,12 +351,11 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
                                    { x[i][2].x, x[i][2].y },
                                    { x[i][3].x, x[i][3].y } };
                 UNROLL for (int h = 0; h < 2; h++) {
-                    const Two z[2] = { { y[h].x, y[h].y },
-                                       { y[h + 2].x, y[h + 2].y } };
+                    const float2 z[2] = { y[h], y[h + 2] };
                     block_product(d[i] + 8 * s + 4 * h, c, z);
                 }
 #else
-                if (block == l.warp) {
+                if (exact) {
                     UNROLL for (int n = 0; n < 4; n += 2) {
                         const float2 p = x[i][n], q = x[i][n + 1];
                         const u32 c[4] = { bits_of(p.x), bits_of(q.x),
@@ -498,8 +521,8 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
         block_of_scores<LATER>(c[i], t, i, block, l);
     UNROLL for (int s = 0; s < N / 8; s++) {
         float2 f[4];
-#ifdef ELEMENT_F32
-        Two z[4];
+#ifdef DECAYED_TF32
+        float2 z[4];
 #else
         u32 high_part[4], low_part[4];
 #endif
@@ -517,10 +540,10 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
             if (!is_as_before(HOW, i, MEETS_AS_BEFORE)) {
                 Two u[4];
                 read_across(u, t.x[i], 16 * block, col + 16 * s, l);
-#ifdef ELEMENT_F32
+#ifdef DECAYED_TF32
                 UNROLL for (int n = 0; n < 4; n++)
-                    z[n] = { u[n].x * (f[n].x * t.size[i]),
-                             u[n].y * (f[n].y * t.size[i]) };
+                    z[n] = { low(u[n]) * (f[n].x * t.size[i]),
+                             high(u[n]) * (f[n].y * t.size[i]) };
             }
             UNROLL for (int n = 0; n < 4; n += 2)
                 block_product(d[sum] + 8 * s + 2 * n, c[i], z + n);
@@ -544,8 +567,8 @@ INLINE void add_block(float *const (&d)[SUMS], const Terms<TERMS> &t, int block,
  * else p[t][r], gx[t][k] - gd[r][k], for t for which r counts. A warp has 16
  * rows; what they meet is decayed to, or from, the sum `gb` before them, or at
  * their end, and they from, or to there. What is decayed is two numbers of
- * bfloat16: what a token adds to the gradient of its gate is the difference of
- * two such sums. */
+ * bfloat16, or of tf32: what a token adds to the gradient of its gate is the
+ * difference of two such sums. */
 template<int K, int N, bool LATER, u32 HOW, int SUMS, int TERMS>
 INLINE void decayed_sums(float *const (&d)[SUMS], const Terms<TERMS> &terms,
                          u32 gd, u32 gb, int col, const Lane &l)

@@ -593,6 +593,8 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
     if (o->tile != BF16 && o->tile != F16)
         fail_code(c, ERR_USER, "no place on the GPU yet for %s matrices: "
                   "bfloat16 or float16", dtype_name(o->tile));
+    if (o->tile == F16 && leaves_float16(p))
+        fail_code(c, ERR_USER, "an exponential that float16 may not hold");
     m->nkernels = p->nkernels;
     m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
     buf_printf(&b, "#define RANKS %d\n", ranks);

@@ -182,14 +182,6 @@ static bool carries(Select *x, Ref r)
         || refuse(x, r, "a state that is kept in a type that is not its own");
 }
 
-static bool has_decays(const Graph *g)
-{
-    for (Ref r = 1; r < g->len; r++)
-        if (g->n[r].op == OP_gdot)
-            return true;
-    return false;
-}
-
 static bool classify(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -218,10 +210,6 @@ static bool classify(Select *x, Ref r)
     else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r)
              && is_whole(x, n))
         x->kind[r] = PAIRED;
-    else if (n->op == OP_cumsum && is_scan(x, r) && x->w->tile == F16
-             && has_decays(x->g))
-        return refuse(x, r, "decays per key beside float16: factors leave its"
-                            " range");
     else if (is_scan(x, r) || is_delayed_scan(x, r))
         x->kind[r] = SCANNED;
     else if (count_axes(n->axes) == 2)

@@ -234,5 +234,9 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->kind = s->k->kind;
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
+    Ref far = w->tile == F16 ? leaves_float16(w->p) : 0;
+    if (far)
+        s->why = ctx_format(c, "%%%u = exp: float16 may not hold it",
+                            (unsigned)far);
     return s->why ? s : attempt_rows(c, w, s);
 }

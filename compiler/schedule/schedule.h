@@ -25,7 +25,7 @@
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
  * What all of them ask is in queries.c. Before them scales.c and ranks.c change
- * the plan.
+ * the plan; range.c says what float16 may not hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -263,6 +263,10 @@ typedef struct KernelWish {
 /* A schedule of the kernel; where there is none, `why` says what it would
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
+
+/* The first matrix that is an exponential which float16 may not hold; what is
+ * made of it may leave its range, too. 0: there is none. */
+Ref leaves_float16(const Plan *p);
 
 /* The plan in which numbers that scale rows of a product's factor scale the
  * product. */

@@ -8,7 +8,7 @@ local expect <const> = count.expect
 local LEFT <const> = {
   bfloat16 = {
     sm_80 = { gsa = 3, mamba3_mimo = 9, momentum_deltanet = 2, titans = 2 },
-    sm_86 = { abc = 3, gated_oja = 1, gsa = 2, mamba3_mimo = 10,
+    sm_86 = { abc = 3, gated_oja = 1, gsa = 2, mamba3_mimo = 9,
               momentum_deltanet = 2, precond_kda = 1, precond_mamba3 = 5,
               titans = 2 },
     sm_90a = { abc = 2, gsa = 2, mamba3_mimo = 7 },
@@ -16,27 +16,24 @@ local LEFT <const> = {
     sm_120a = { abc = 3, gsa = 2, mamba3_mimo = 11, momentum_deltanet = 2,
                 precond_kda = 1, precond_mamba3 = 5, titans = 2 },
   },
-  float16 = {                           -- decays per key leave its range
-    sm_80 = { dplr = 5, gated_oja = 4, gdn2 = 5, gla = 4, gsa = 5, hgrn2 = 4,
-              kda = 4, mamba3_mimo = 9, momentum_deltanet = 2,
-              precond_kda = 4, rwkv6 = 4, rwkv7 = 12, titans = 2 },
-    sm_86 = { abc = 3, dplr = 6, gated_oja = 7, gdn2 = 4, gla = 5, gsa = 5,
-              hgrn2 = 4, kda = 4, mamba3_mimo = 9, momentum_deltanet = 2,
-              precond_kda = 5, precond_mamba3 = 5, rwkv6 = 6, rwkv7 = 9,
+  float16 = {                           -- abc, gsa, lightnet: exponentials
+    sm_80 = { abc = 5, gsa = 5, lightnet = 5, mamba3_mimo = 9,
+              momentum_deltanet = 2, titans = 2 },
+    sm_86 = { abc = 6, gated_oja = 1, gsa = 5, lightnet = 8, mamba3_mimo = 9,
+              momentum_deltanet = 2, precond_kda = 1, precond_mamba3 = 5,
               titans = 2 },
-    sm_90a = { abc = 2, dplr = 2, gated_oja = 4, gdn2 = 2, gla = 2, gsa = 4,
-               hgrn2 = 2, kda = 2, mamba3_mimo = 7, precond_kda = 2,
-               rwkv6 = 2, rwkv7 = 6 },
-    sm_100a = { abc = 2, dplr = 4, gated_oja = 4, gdn2 = 4, gla = 4, gsa = 4,
-                hgrn2 = 4, kda = 4, mamba3_mimo = 7, precond_kda = 4,
-                rwkv6 = 4, rwkv7 = 8 },
-    sm_120a = { abc = 3, dplr = 6, gated_oja = 3, gdn2 = 4, gla = 5, gsa = 5,
-                hgrn2 = 4, kda = 4, mamba3_mimo = 11, momentum_deltanet = 2,
-                precond_kda = 5, precond_mamba3 = 5, rwkv6 = 6, rwkv7 = 9,
-                titans = 2 },
+    sm_90a = { abc = 5, gsa = 4, lightnet = 5, mamba3_mimo = 7 },
+    sm_100a = { abc = 5, gsa = 4, lightnet = 5, mamba3_mimo = 7 },
+    sm_120a = { abc = 6, gated_oja = 1, gsa = 5, lightnet = 8,
+                mamba3_mimo = 11, momentum_deltanet = 2, precond_kda = 1,
+                precond_mamba3 = 5, titans = 2 },
   },
 }
-for _, left in pairs(LEFT) do left.sm_89 = left.sm_86 end
+for _, left in pairs(LEFT) do           -- as an sm_86, but for its plan
+  left.sm_89 = {}
+  for name, n in pairs(left.sm_86) do left.sm_89[name] = n end
+  left.sm_89.mamba3_mimo = 10
+end
 local ARCHS <const> = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
                         "sm_120a" }
 

@@ -116,7 +116,8 @@ static void check_classes(const Isa *isa)
             if ((arity < 2 && i >= N) || (arity < 3 && i >= N * N))
                 break;
             isa->elem[op](1, 1, &y, p, st, 0);
-            expect(isnan(want) ? isnan(y) : isinf(want) ? y == want : isfinite(y),
+            expect(isnan(want) ? isnan(y)
+                   : isinf(want) ? y == want : isfinite(y),
                    op_info[op].name, isa->name, (double)y);
         }
     }

@@ -20,7 +20,7 @@ static inline double log_(double a) { return log(a); }
 static inline double sqrt_(double a) { return sqrt(a); }
 static inline double rsqrt_(double a) { return 1 / sqrt(a); }
 static inline double abs_(double a) { return fabs(a); }
-static inline double sign_(double a) { return (a > 0) - (a < 0); }
+static inline double sign_(double a) { return a > 0 ? 1 : a < 0 ? -1 : a; }
 static inline double floor_(double a) { return floor(a); }
 static inline double wrap_(double a)
 {

@@ -583,8 +583,7 @@ static void check_sums(Back *k)
 static void check_apart(const Back *k)
 {
     for (int i = 0; i < k->step->nin; i++)
-        if (k->d->dx[i].given && k->d->dx[i].data
-            && k->d->dx[i].data == k->args->in[i].data
+        if (overwrites(&k->d->dx[i], &k->args->in[i])
             && !(k->step->layer && k->args->mode == M_BACKWARD))
             fail_help(k->c, 0, "a tensor of its own for the gradient",
                       "%s: %s cannot be written over by its gradient: layers' "

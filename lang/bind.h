@@ -19,6 +19,15 @@ typedef struct Given {
     int64_t shape[TENSOR_RANK], stride[TENSOR_RANK];
 } Given;
 
+/* A gradient written over what it is of; what has no entries lies nowhere. */
+static inline bool overwrites(const Given *d, const Given *x)
+{
+    for (int i = 0; i < x->rank; i++)
+        if (x->shape[i] == 0)
+            return false;
+    return d->given && d->data && d->data == x->data;
+}
+
 typedef enum Mode { M_FORWARD, M_REFERENCE, M_STEP, M_BACKWARD,
                     M_REFERENCE_BACKWARD, M_VERIFY } Mode;
 extern const char *const mode_name[];

@@ -165,9 +165,7 @@ static void refuse(const Lay *k, int i, const char *why)
 
 static bool given_up(const Lay *k, int i)
 {
-    const Given *d = &k->d->dx[i];
-
-    return d->given && d->data && d->data == k->args->in[i].data;
+    return overwrites(&k->d->dx[i], &k->args->in[i]);
 }
 
 static void check_apart(const Lay *k, int i)

@@ -556,7 +556,8 @@ local lost = {}                         -- locals that ended with their entry
 -- nothing can use, or it asked for a variable that is not there.
 function commands.typed(text, none)
   local name = text:match "^%s*=?%s*([%a_][%w_]*)%s*$"
-  if name and none and rawget(_G, name) == nil and name ~= "_" then
+  if name and none and rawget(_G, name) == nil
+     and name ~= "_" and name ~= "nil" then
     return "  help: " .. (inner.meant("attempt to index a nil value (global '"
            .. name .. "')") or "nothing is called so")
   end

@@ -96,17 +96,16 @@ static bool load_lines(Prompt *p, int text, int *status)
     EditResult more = EDIT_END;
 
     p->entry++;
-    if (*lua_tostring(L, text) == '=')
-        *status = load(p, "return ", lua_tostring(L, text) + 1);
-    else
-        *status = load(p, "return ", lua_tostring(L, text));
-    if (*status == LUA_OK)
-        return true;
     for (;;) {
+        const char *s = lua_tostring(L, text);
+        *status = load(p, "return ", *s == '=' ? s + 1 : s);
+        if (*status == LUA_OK)
+            return true;
+        bool begun = incomplete(L, *status);
         lua_settop(L, text);
-        *status = load(p, "", lua_tostring(L, text));
-        if (!incomplete(L, *status)
-            || (more = read_line(p, ">> ")) != EDIT_LINE)
+        *status = load(p, "", s);
+        begun = *status != LUA_OK && (begun || incomplete(L, *status));
+        if (!begun || (more = read_line(p, ">> ")) != EDIT_LINE)
             return more != EDIT_STOPPED;
         lua_remove(L, -2);
         lua_pushliteral(L, "\n");

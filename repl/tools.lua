@@ -261,11 +261,12 @@ end
 
 local function check_differences(v, options)
   stage(v.name .. ", differences")
+  local H = options.H
   local o = { T = 20, B = options.B, chunk = options.chunk,
-              seed = options.seed, H = options.H and math.min(options.H, 8) }
+              seed = options.seed, H = math.type(H) and math.min(H, 8) or H }
   for axis, fixed in pairs(v.axes) do   -- a long one is as its use asks
     local size = options[axis] or options[axis:upper()]
-    o[axis] = size and (fixed or size <= 8) and size or nil
+    if fixed or not (math.type(size) and size > 8) then o[axis] = size end
   end
   local ok, r = pcall(v.gradcheck, v, o)
   if not ok then

@@ -132,6 +132,8 @@ FN float sin_shifted(float x, int quarter)
     memcpy(&bits, &n, sizeof bits);
     uint32_t q = (uint32_t)bits + (uint32_t)quarter;
     float r = (float)((double)x - (n - magic) * 1.57079632679489661923);
+    r = r > 1 ? 1 : r;      /* where x is so large that nothing of r is left */
+    r = r < -1 ? -1 : r;
     float z = r * r;
     float s = -1.9515295891e-4f;
     s = s * z + 8.3321608736e-3f;

@@ -121,7 +121,8 @@ static bool is_matrix(const Graph *g, Ref r)
     return s & (s - 1);
 }
 
-/* What the next matrices need, and the states that those need. */
+/* What the next matrices need, the states that those need, and what states
+ * become that nothing reads. */
 static void mark_scan(Cut *u, bool late)
 {
     const Graph *g = u->p->g;
@@ -133,9 +134,10 @@ static void mark_scan(Cut *u, bool late)
     while (more) {
         more = false;
         for (int s = 0; s < g->nst; s++)
-            if (is_carried(u, s) && u->scan[g->st[s].node]
-                && !u->scan[g->st[s].next]) {
+            if (is_carried(u, s) && !u->scan[g->st[s].next]
+                && (u->scan[g->st[s].node] || !u->has[g->st[s].node])) {
                 mark(u, u->scan, NULL, g->st[s].next);
+                u->scan[g->st[s].next] = 1;
                 more = true;
             }
     }
@@ -322,7 +324,7 @@ static void mark_parts(Cut *u, bool late, bool sink)
     mark_scan(u, late);
     bool any = find_late(u, sink);
     for (int s = 0; s < g->nst && any; s++)
-        if (is_carried(u, s) && !u->scan[g->st[s].node]) {
+        if (is_carried(u, s) && !u->scan[g->st[s].next]) {
             mark_late(u, g->st[s].node);
             mark_next(u, g->st[s].next);
         }

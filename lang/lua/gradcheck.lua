@@ -94,6 +94,10 @@ local function read(o)
     error("gradcheck: directions = " .. tostring(option.directions)
           .. ": a whole number from 1 is wanted", 3)
   end
+  if not math.tointeger(option.seed) then
+    error("gradcheck: seed = " .. tostring(option.seed)
+          .. ": a whole number is wanted", 3)
+  end
   option.chunk, option.backend, option.directions = nil, nil, nil
   return option, calls, directions
 end

@@ -157,10 +157,13 @@ local function check_gradients(name, case, ends, change)
   there.save, there.dy = nil, host.dy:to "cuda"
   local grad = v:backward { saved = saved, dy = there.dy }
   local again, want = v:backward(there), v:reference_backward(host)
+  local moved           -- a rule that divides is moved as far by rounding
   for key, x in pairs(grad) do
     if flin.is_tensor(x) then
       local off = relative(x, want[key])
-      expect(off <= 8e-3, "%s: gradient of %s off by %.1e", name, key, off)
+      moved = moved or off > 8e-3 and suite.moved(v, host, want)
+      expect(off <= 8e-3 or off <= moved[key],
+             "%s: gradient of %s off by %.1e", name, key, off)
       expect((x:to "cpu" - again[key]:to "cpu"):maxabs() == 0,
              "%s: gradient of %s not the same as from what is saved", name,
              key)

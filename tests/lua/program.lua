@@ -162,6 +162,10 @@ run("check mine.lua backend=gpu", 1, "...no backend 'gpu'\n  help: backends: "
 run("check mine.lua Z=3", 1, "...help: sizes of axes (K = 64), or: B T H HV "
     .. "dtype chunk cu_seqlens seed backend threads backward size plan\n"
     .. "  cpu          FAILED: the same\n")
+for _, wrong in ipairs { "K=abc", "H=abc", "B=abc", "chunk=abc", "seed=abc" } do
+  run("check mine.lua " .. wrong, 1,
+      "...  differences  FAILED: ")
+end
 run("check mine.lua T=-5", 1, "...T = -5: a whole number, 0 or more, is wanted")
 run("bench mine.lua T=0", 1, "bench: T = 0: there is no token to measure\n")
 run("bench mine.lua seconds=-1", 1,

@@ -162,6 +162,15 @@ same("expanded", gdn(**wide)[0],
      gdn(**dict(d, beta=wide["beta"].contiguous()))[0])
 none = gdn(**{n: t[:, :0] for n, t in d.items()}, output_final_state=True)
 check("no tokens", none[0].shape == (2, 0, 2, 6) and not none[1].any())
+
+
+def dual():
+    with torch.autograd.forward_ad.dual_level():
+        q = torch.autograd.forward_ad.make_dual(d["q"], d["q"])
+        gdn(**dict(d, q=q))
+
+
+refused("a dual number", ValueError, "forward-mode derivatives", dual)
 for dtype, tolerance in ((torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
     half = {n: t.to(dtype) if n in "qkv" else t for n, t in d.items()}
     h = gdn(**half)[0]
@@ -318,6 +327,12 @@ for name in flin.stdlib_names():
     check(f"{name}: every parameter learns", all(
         p.grad is not None and p.grad.isfinite().all() and p.grad.any()
         for p in layer.parameters()))
+    for empty in (h[:, :0], h[:0], h[:0, :0]):      # no tokens, no sequences
+        layer.zero_grad()
+        y, state = layer(empty.requires_grad_(), use_cache=True)
+        y.sum().backward()
+        check(f"{name}: a layer of nothing", y.shape == empty.shape
+              and not any(p.grad.any() for p in layer.parameters()))
     gates = [a for a in layer.variant.inputs if a.timed]
     begun = layer.inputs(torch.zeros(1, 1, 16))
     check(f"{name}: gates have biases, steps begin small", all(

@@ -95,6 +95,34 @@ static void check_special(const Isa *isa)
     }
 }
 
+/* A number that is none, or infinite, comes out of every function where it does
+ * of the float64 step's. */
+static void check_classes(const Isa *isa)
+{
+    static const float x[] = { 0, -0.f, 1, -1, 0.5f, -3, 200, -200, 1e9f, -1e9f,
+                               1e30f, -1e30f, INFINITY, -INFINITY, NAN };
+    enum { N = sizeof x / sizeof *x };
+    const ptrdiff_t st[4] = { 0 };
+
+    for (int op = 0; op < NOPS; op++) {
+        int arity = op_info[op].arity;
+        if (!isa->elem[op])
+            continue;
+        for (int i = 0; i < N * N * N; i++) {
+            const float a = x[i % N], b = x[i / N % N], c = x[i / N / N];
+            const float *p[3] = { &a, &b, &c };
+            const float want = (float)elem_value(op, a, b, c);
+            float y;
+            if ((arity < 2 && i >= N) || (arity < 3 && i >= N * N))
+                break;
+            isa->elem[op](1, 1, &y, p, st, 0);
+            expect(isnan(want) ? isnan(y)
+                   : isinf(want) ? y == want : isfinite(y),
+                   op_info[op].name, isa->name, (double)y);
+        }
+    }
+}
+
 static void check_functions(const Isa *isa)
 {
     check_function(isa, OP_exp, exp, -104, 88.3, 2);
@@ -109,6 +137,7 @@ static void check_functions(const Isa *isa)
     check_function(isa, OP_softplus, softplus, -80, 80, 4);
     check_function(isa, OP_rsqrt, rsqrt, 1e-6, 10, 2);
     check_special(isa);
+    check_classes(isa);
 }
 
 /* ---- products ---- */

@@ -324,6 +324,11 @@ static void sessions(Session *s)
     turn(s, "gdn\r", "help: gdn = flin.stdlib.gated_deltanet\r\n",
          "a variable that is not there");
     turn(s, "zzyqx\r", "help: zzyqx = ... makes it", "nor anything like it");
+    turn(s, "nil\r", "\r\nnil\r\n> ", "no variable");
+    turn(s, "'lines' ..\r", ">> ", "half an expression");
+    turn(s, "'joined'\r", "\r\nlinesjoined\r\n", "and its value");
+    turn(s, "{ 1,\r", ">> ", "half a table");
+    turn(s, "2, 3 }\r", "\r\n{ 1, 2, 3 }\r\n", "and the whole one");
     turn(s, "?yours\r", "yours:forward", "? of a variant");
     turn(s, "?yours:mask\r", "v:mask([options])", "? of its method");
     turn(s, "x = flin.zeros(2)\r", "> ", "a tensor");

@@ -4,6 +4,7 @@ import operator
 import sys
 
 import torch
+from torch.autograd import forward_ad
 from . import _c, _dtensor, _state
 from ._calls import (ALIGNMENT, SAVING, Caller, Request, overlaps,
                      wrong_kind)
@@ -155,10 +156,20 @@ increment_version = getattr(torch.autograd.graph, "increment_version", _touch)
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 needs_grad = operator.attrgetter("requires_grad")
 
+
+def refuse_dual(tensors):
+    if forward_ad._current_level < 0:
+        return
+    for t in tensors:
+        if isinstance(t, torch.Tensor) \
+                and forward_ad.unpack_dual(t).tangent is not None:
+            raise _c.Error("forward-mode derivatives do not see through "
+                           "flin\n  help: torch.autograd.grad")
+
+
 if hasattr(torch.library, "custom_op"):
     from torch._C import _is_tracing as is_tracing
     from torch._C._functorch import maybe_current_level
-    from torch.autograd import forward_ad
     from torch.compiler import is_compiling
 
     def is_watched(tensors):
@@ -169,21 +180,14 @@ if hasattr(torch.library, "custom_op"):
         if maybe_current_level() is not None:
             raise _c.Error("torch.func and vmap do not see through flin\n"
                            "  help: torch.autograd.grad; a batch dimension")
-        if forward_ad._current_level >= 0:
-            refuse_dual(tensors)
+        refuse_dual(tensors)
         return is_tracing() or tensors[0].is_meta or (
             not PLAIN.issuperset(map(type, tensors))
             and all(isinstance(t, torch.Tensor) and not t.is_nested
                     for t in tensors))
-
-    def refuse_dual(tensors):
-        for t in tensors:
-            if isinstance(t, torch.Tensor) \
-                    and forward_ad.unpack_dual(t).tangent is not None:
-                raise _c.Error("forward-mode derivatives do not see through "
-                               "flin\n  help: torch.autograd.grad")
 else:
     def is_watched(tensors):
+        refuse_dual(tensors)
         if torch._C._get_tracing_state():
             raise _c.Error("torch.jit.trace wants PyTorch 2.4 or later here")
         return False

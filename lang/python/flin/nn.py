@@ -201,7 +201,8 @@ class LinearAttention(nn.Module):
             if a.timed:
                 p = self.projections[a.name](x)
                 sizes = [self.size(a, axis) for axis in a.axes]
-                p = p.view(*x.shape[:2], -1, *sizes)
+                heads = p.shape[-1] // math.prod(sizes)
+                p = p.view(*x.shape[:2], heads, *sizes)
             else:
                 p = _own(self.constants[a.name])
             angles = a.domain == "angle" and not a.timed

@@ -171,7 +171,8 @@ cuda() {
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
-        "tests/cuda/calls both" tests/cuda/exit \
+        "tests/cuda/calls both" "tests/cuda/calls start" \
+        tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
@@ -216,6 +217,7 @@ cuda() {
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
+        *"calls start") more=FAKE_ARCH=9 ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\

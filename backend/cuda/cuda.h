@@ -282,6 +282,12 @@ int64_t cuda_stored(const CudaModule *m, const Call *call);
  * entries, tokens and heads alone. */
 int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 
+/* Whether the call has a place for any result of this kind that the kernel
+ * writes: an output, or what a state ends as; and whether anybody wants what
+ * the kernel makes. */
+bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind);
+bool cuda_is_asked(const CudaKernel *k, const Call *call);
+
 /* run.cuh's Run. */
 typedef struct HostRun {
     uint64_t seq;

@@ -25,6 +25,7 @@ typedef struct Ready {
     size_t bytes;
     unsigned char *key;
     const Build *build, *forward;
+    const Build *ends;                  /* walks for ends alone; NULL: none */
     Launch **launch;
     int nlaunches;
     bool placed;                        /* its tensors are in reach */
@@ -346,18 +347,72 @@ static void place_all(Ctx *c, Making *k, Call *call)
                                              : 0 };
 }
 
+static bool is_between(const CudaKernel *k, int from, int to)
+{
+    return k->of >= from && (!to || k->of < to);
+}
+
+/* Whether a walk back does no more for the call than leave what its states end
+ * as: it writes no output, and nobody behind it reads what it keeps. */
+static bool leaves_ends(const Plan *p, const Build *b, const Call *call, int i)
+{
+    const CudaKernel *k = b->m->kernel;
+    bool alone = k[i].of >= p->split && is_between(&k[i], call->from, call->to)
+              && cuda_writes(&k[i], call, ARG_NEXT)
+              && !cuda_writes(&k[i], call, ARG_OUTPUT);
+    for (int n = i + 1; n < b->m->nkernels; n++)
+        alone = alone && !(is_between(&k[n], call->from, call->to)
+                           && cuda_is_asked(&k[n], call));
+    return alone;
+}
+
+/* Walks for ends alone, where the call, which is not in segments, has some. */
+static const Build *find_ends(Ctx *c, Builds *all, const Segments *s,
+                              const Build *b)
+{
+    bool any = false;
+    for (int i = 0; s->n == 1 && i < b->m->nkernels; i++)
+        any = any || leaves_ends(all->plan, b, &s->call, i);
+    return any ? build_ends(c, all, b) : NULL;
+}
+
+static uint64_t states_left(const CudaKernel *k)
+{
+    uint64_t set = 0;
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_NEXT)
+            set |= STATE(k->tensor[i].index);
+    return set;
+}
+
+/* The launch of the build's kernel; of its walk for ends alone, where there is
+ * one and the call asks for no more. */
+static Launch *launch_of(Ctx *c, Making *k, const Build *b, int kernel)
+{
+    const Plan *p = k->p->builds.plan;
+    const Call *call = &k->s->call;
+    const Build *ends = k->r->ends;
+    uint64_t left = states_left(&b->m->kernel[kernel]);
+    if (ends && leaves_ends(p, b, call, kernel))
+        for (int i = 0; i < ends->m->nkernels; i++)
+            if (states_left(&ends->m->kernel[i]) == left) {
+                b = ends;
+                kernel = i;
+                break;
+            }
+    return launch_new(c, k->steps.d, b->f[kernel], b->m, &b->m->kernel[kernel],
+                      p, call, k->steps.seq, k->steps.workspace);
+}
+
 /* Those of the plan's kernels from .. to - 1 (0: to the last). */
 static void add_launches(Ctx *c, Making *k, const Build *b, int from, int to)
 {
     Steps *t = &k->steps;
     for (int i = 0; i < b->m->nkernels; i++) {
-        const CudaKernel *kernel = &b->m->kernel[i];
-        if (kernel->of < from || (to && kernel->of >= to))
+        if (!is_between(&b->m->kernel[i], from, to))
             continue;
         segments_before(c, k->s, t, b, i);
-        t->launch[t->n++] = launch_new(c, t->d, b->f[i], b->m, kernel,
-                                       k->p->builds.plan, &k->s->call, t->seq,
-                                       t->workspace);
+        t->launch[t->n++] = launch_of(c, k, b, i);
     }
 }
 
@@ -432,6 +487,7 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     }
     r->build = b;
     r->forward = forward;
+    r->ends = find_ends(c, &p->builds, &s, b);
     r->bytes = write_key(g, call, NULL, 0);
     r->key = malloc(r->bytes);
     if (!r->key || !ctx_protect(r->ctx, make_ready, &k)) {

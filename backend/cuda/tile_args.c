@@ -161,22 +161,26 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     return 0;
 }
 
-/* Whether anybody wants what the kernel makes. */
-static bool is_asked(const CudaKernel *k, const Call *call)
+bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind)
 {
-    bool asked = k->keeps;
+    bool writes = false;
 
     for (int i = 0; i < k->ntensors; i++)
-        asked |= (k->tensor[i].kind == ARG_OUTPUT
-                  || k->tensor[i].kind == ARG_NEXT)
-              && view_of(call, k->tensor[i])->data;
-    return asked;
+        writes |= k->tensor[i].kind == kind
+               && view_of(call, k->tensor[i])->data;
+    return writes;
+}
+
+bool cuda_is_asked(const CudaKernel *k, const Call *call)
+{
+    return k->keeps || cuda_writes(k, call, ARG_OUTPUT)
+        || cuda_writes(k, call, ARG_NEXT);
 }
 
 static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
                        const Call *call)
 {
-    if (!is_asked(k, call))
+    if (!cuda_is_asked(k, call))
         return 0;
 
     int64_t items = items_of(m, k, call);

@@ -7,6 +7,7 @@
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
+ *   calls start       the gradient of an initial state, alone
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
@@ -40,7 +41,7 @@ typedef struct Test {
     flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
               host_states[MAX_ARGS];
     void *stream;
-    bool turned, both;
+    bool turned, both, start;
 } Test;
 
 static uint64_t seed = 7;
@@ -267,6 +268,80 @@ static void test_saved(Test *k)
     flin_free(f);
 }
 
+/* The tensor in bfloat16, cut off, on the device. */
+static flin_Tensor halved(Test *k, const Host *t)
+{
+    const float *from = t->host.data;
+    size_t bytes = (size_t)t->count * sizeof(uint16_t);
+    uint16_t *h = malloc(bytes);
+    flin_Tensor to = t->device;
+    for (int64_t i = 0; i < t->count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        h[i] = (uint16_t)(bits >> 16);
+    }
+    to.dtype = FLIN_BF16;
+    to.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
+    device_put(k->c, &k->d, (DevicePtr)(uintptr_t)to.data, h, bytes);
+    free(h);
+    return to;
+}
+
+static void let_go(Test *k, flin_Tensor t)
+{
+    device_free(&k->d, (DevicePtr)(uintptr_t)t.data);
+}
+
+/* What the gradient at the first state's start is, of matrices in bfloat16, as
+ * it comes with q's, or alone: then nobody reads what its walk keeps. */
+static float *gradient_there(Test *k, bool alone)
+{
+    const Host *s = &k->final[0];
+    size_t bytes = (size_t)s->count * sizeof(float);
+    flin_Bind in[MAX_ARGS], start = k->states[0], at = start;
+    flin_Bind dq = { k->in[0].arg.name, halved(k, &k->in[0]) };
+    flin_Call call = device_call(k);
+    flin_Grad grad = { .size = sizeof grad, .dy = halved(k, &k->in[2]),
+                       .dinput = &dq, .ndinput = !alone, .dinitial = &at,
+                       .ndinitial = 1 };
+    float *got = malloc(bytes);
+    for (int i = 0; i < k->nin; i++) {
+        in[i] = k->bind[i];
+        if (in[i].tensor.rank == 4)
+            in[i].tensor = halved(k, &k->in[i]);
+    }
+    at.tensor.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
+    call.input = in;
+    call.initial = &start;
+    call.ninitial = 1;
+    call.nfinal = 0;
+    expect(!flin_backward(k->v, &call, &grad, &k->e), k->e.message);
+    sync(k);
+    device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)at.tensor.data, bytes);
+    for (int i = 0; i < k->nin; i++)
+        if (in[i].tensor.rank == 4)
+            let_go(k, in[i].tensor);
+    let_go(k, at.tensor);
+    let_go(k, dq.tensor);
+    let_go(k, grad.dy);
+    return got;
+}
+
+static void test_start(Test *k)
+{
+    float *all = gradient_there(k, false), *alone = gradient_there(k, true);
+    double error = 0, truth = 0;
+    for (int64_t i = 0; i < k->final[0].count; i++) {
+        error += (double)(alone[i] - all[i]) * (double)(alone[i] - all[i]);
+        truth += (double)all[i] * (double)all[i];
+    }
+    error = sqrt(error / truth);
+    printf("a start's gradient alone is off by %.1e\n", error);
+    expect(error < 4e-3, "alone it is what it is with others");
+    free(all);
+    free(alone);
+}
+
 /* ---- a graph ---- */
 
 typedef int BeginFn(void *stream, int mode);
@@ -438,8 +513,8 @@ static void run(Ctx *c, void *ud)
     host.y = k->y.host;
     host.backend = "cpu";
     expect(flin_forward(k->v, &host, &k->e) == FLIN_OK, k->e.message);
-    if (k->turned) {
-        test_turned(k);
+    if (k->turned || k->start) {
+        (k->turned ? test_turned : test_start)(k);
         return;
     }
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);
@@ -473,6 +548,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "gated_deltanet";
     k->turned = !strcmp(name, "turned");
     k->both = !strcmp(name, "both");
+    k->start = !strcmp(name, "start");
     k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
                                       .log = count_turn }, &k->e);
     if (!strcmp(name, "softmax"))
@@ -485,7 +561,8 @@ int main(int argc, char **argv)
             "  local d = p.g_cumsum[i] - p.g_cumsum[j]\n"
             "  return flin.exp(i < j and -d or d) end }\n", NULL, &k->e);
     else
-        k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : name, &k->e);
+        k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : k->start
+                           ? "gated_deltanet" : name, &k->e);
     if (!k->v || !ctx_protect(k->c, run, k))
         expect(false, k->v ? k->c->err.message : k->e.message);
     flin_release(k->v);

@@ -20,6 +20,9 @@ typedef struct Text {
     RowsShape shape;
     const char *index[NAXES];           /* where an entry is looked at */
     const char *entry;                  /* of a lane's */
+    bool packed;                        /* sequences have ends; else one is a
+                                           batch entry */
+    bool leaves;                        /* blocks for what is left of each */
     uint8_t *made;                      /* declared already: of what no token
                                            changes */
     const uint8_t *live;                /* of the loop */
@@ -224,11 +227,23 @@ static char *once(const Text *t, Ref r, const char *at)
     return b.s ? b.s : "";
 }
 
-/* "left" of a row that is on: of its lane's entries, or of the one number. */
+/* Is no lane's entry beyond the row's end? */
+static bool is_exact(const Text *t)
+{
+    return t->shape.group * t->shape.each == t->p->length;
+}
+
+/* Of a lane's entries, or of the one number. */
+static const char *entries_left(const Text *t, Ref r)
+{
+    return !has_lanes(t, r) ? "1" : is_exact(t) ? "row_each"
+                                                : "row_length - e0";
+}
+
+/* "left" of a row that is on. */
 static char *left_text(const Text *t, Ref r, const char *on)
 {
-    return ctx_format(t->c, "%s ? %s : 0", on, has_lanes(t, r)
-                      ? "row_length - e0" : "1");
+    return ctx_format(t->c, "%s ? %s : 0", on, entries_left(t, r));
 }
 
 static char *timed_place(const Text *t, int arg, const char *token)
@@ -257,9 +272,8 @@ static void load_states(const Text *t, RowsRole role, int source,
         if (p->source[j] != source || !v->data)
             continue;
         PUT(t, "if (%s && %s == %d) {\n", on, before, p->depth[j]);
-        move(t, &(Moving){ "load", state_place(t, arg), has_lanes(t, r)
-             ? "row_length - e0" : "1", name, arg, v, st->order, st->rank,
-             r });
+        move(t, &(Moving){ "load", state_place(t, arg), entries_left(t, r),
+             name, arg, v, st->order, st->rank, r });
         PUT(t, "}\n");
     }
 }
@@ -317,26 +331,47 @@ static char *raw_place(const Text *t, Ref r)
     return place_of(&at, r);
 }
 
-static Moving raw_move(const Text *t, int i, Ref r, const char *token,
-                       const char *on)
+/* In the loop, where the row of the token in turn begins: a number of its own,
+ * which goes on with the token. */
+static char *turn_place(const Text *t, int arg)
 {
-    const Rows *p = t->p;
-    bool dy = i >= p->nin;
-    const Input *in = &t->g->in[dy ? p->nin + p->nst : i];
-    int arg = rows_arg(p, dy ? ROW_DY : ROW_IN, dy ? 0 : i);
-
-    return (Moving){ "", timed_place(t, arg, token), left_text(t, r, on), "",
-                     arg, ahead_view(t, i), in->order, in->rank, r };
+    return ctx_format(t->c, "at%d", arg);
 }
 
-/* Token `token`, if there is one, as the one read next. */
-static void read_ahead(const Text *t, int i, Ref r, const char *name,
-                       const char *token)
+static void begin_turns(const Text *t, int arg, const char *token)
 {
-    Moving m = raw_move(t, i, r, "ahead", "some");
+    PUT(t, "i64 %s = %s;\n", turn_place(t, arg), timed_place(t, arg, token));
+}
 
-    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && ahead >= 0"
-        " && ahead < a.tokens;\n", token);
+static void next_turn(const Text *t, int arg)
+{
+    PUT(t, "%s %s a.arg[%d].st;\n", turn_place(t, arg), t->call->backward
+        ? "-=" : "+=", arg);
+}
+
+static int raw_arg(const Text *t, int i)
+{
+    return i < t->p->nin ? rows_arg(t->p, ROW_IN, i)
+                         : rows_arg(t->p, ROW_DY, 0);
+}
+
+static Moving raw_move(const Text *t, int i, Ref r, char *place)
+{
+    const Rows *p = t->p;
+    const Input *in = &t->g->in[i < p->nin ? i : p->nin + p->nst];
+
+    return (Moving){ "", place, left_text(t, r, "some"), "", raw_arg(t, i),
+                     ahead_view(t, i), in->order, in->rank, r };
+}
+
+/* Token `token`, if there is one, as the one read next; it lies at `place`. */
+static void read_ahead(const Text *t, int i, Ref r, const char *name,
+                       const char *token, char *place)
+{
+    Moving m = raw_move(t, i, r, place);
+
+    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && (u64)ahead <"
+        " (u64)a.tokens;\n", token);
     open_loops(t, r, registers_of(t, r));
     PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
         kind_of_move(t, &m), places_of_move(t, &m));
@@ -355,16 +390,19 @@ static void begin_ahead(const Text *t)
         Ref r = ahead_node(t, i, &most);
         if (!r)
             continue;
-        Moving m = raw_move(t, i, r, "", "");
+        Moving m = raw_move(t, i, r, "");
+        char *place = timed_place(t, raw_arg(t, i), "ahead");
         int n = (int)(held(t, r) / (has_lanes(t, r) ? t->shape.each : 1));
         for (int d = 0; d <= most + 1; d++)
             PUT(t, "Raw<%s> %s[%d];\n", kind_of_move(t, &m), raw_name(t, i,
                 d), n);
         for (int d = 0; d < most; d++)
             read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
-                       ctx_format(t->c, "begin %s %d", sign, d));
+                       ctx_format(t->c, "begin %s %d", sign, d), place);
         read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "begin - %d", most) : "begin");
+                   ? ctx_format(t->c, "begin - %d", most) : "begin", place);
+        begin_turns(t, raw_arg(t, i), t->call->backward
+                    ? ctx_format(t->c, "begin - %d", most + 1) : "begin + 1");
     }
 }
 
@@ -386,11 +424,14 @@ static void move_ahead(const Text *t)
                 ? d - 1 : most + 1));
         PUT(t, "}\n");
         read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1");
+                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1",
+                   turn_place(t, raw_arg(t, i)));
+        next_turn(t, raw_arg(t, i));
     }
 }
 
-/* As numbers; where it is not `on`, zeros. */
+/* As numbers; where it is not `on`, zeros. What lies in no batch entry has been
+ * read as zeros. */
 static void take_raw(const Text *t, int i, int depth, const char *name, Ref r,
                      const char *on)
 {
@@ -399,7 +440,7 @@ static void take_raw(const Text *t, int i, int depth, const char *name, Ref r,
     at.entry = "0";
     open_loops(t, r, registers_of(t, r));
     PUT(t, "unpack(%s[%s], %s, %s + %s);\n", raw_name(t, i, depth),
-        raw_place(t, r), on, name, place_of(&at, r));
+        raw_place(t, r), t->packed ? on : "true", name, place_of(&at, r));
     close_loops(t, registers_of(t, r));
 }
 
@@ -468,11 +509,34 @@ static void set_entry(const Text *t, Ref r, const char *value)
     close_loops(t, s);
 }
 
+/* Where the axis is, in an operation over it. */
+static const char *place_on(const Text *t, int ax)
+{
+    return ax && AXIS(ax) & t->p->lanes ? along(t, ax, "e0 + i")
+                                        : t->index[ax];
+}
+
+/* A one at one place of an axis, times x, is x there; elsewhere a zero that
+ * leaves what it is added to as it is. NULL: it is no such product. */
+static char *element_there(const Text *t, const Node *n)
+{
+    for (int i = 0; i < 2 && n->op == OP_mul; i++) {
+        const Node *one = &t->g->n[n->a[i]];
+        if (one->op == OP_unit)
+            return ctx_format(t->c, "%s == %d ? %s : -0.f", place_on(t,
+                              lowest(one->over)), one->index,
+                              operand(t, n->a[1 - i]));
+    }
+    return NULL;
+}
+
 static char *element(const Text *t, const Node *n)
 {
     Buf b = { .ctx = t->c };
     const char *a[3] = { "0", "0", "0" };
 
+    if (element_there(t, n))
+        return element_there(t, n);
     for (int i = 0; i < op_info[n->op].arity; i++)
         a[i] = operand(t, n->a[i]);
     value_text(&b, n->op, a);
@@ -513,7 +577,7 @@ static void emit_sum(const Text *t, Ref r)
     for (int i = 0; i < 2 && n->op == OP_dot; i++)
         if ((t->g->n[n->a[i]].axes & n->over) == n->over)
             wide = n->a[i];
-    if (across)
+    if (across && (!is_exact(t) || *once(t, wide, "e0 + i")))
         x = ctx_format(t->c, "e0 + i < row_length%s ? %s : 0.f",
                        once(t, wide, "e0 + i"), x);
     declare(t, r);
@@ -547,8 +611,7 @@ static void emit_node(const Text *t, Ref r, const char *on)
 {
     const Node *n = &t->g->n[r];
     int over = n->over ? lowest(n->over) : 0;
-    const char *place = over && AXIS(over) & t->p->lanes
-                      ? along(t, over, "e0 + i") : t->index[over];
+    const char *place = place_on(t, over);
 
     if (n->op == OP_input)
         load_input(t, r, on);
@@ -618,10 +681,11 @@ static void add_up(const Text *t, const char *sums, Ref r, Ref like,
 
     if (!r)
         return;
+    PUT(t, "if (%s) {\n", on);
     open_loops(t, like, s);
-    PUT(t, "%s[%s] += %s ? %s : 0.f;\n", sums, place_of(t, like), on,
-        operand(t, r));
+    PUT(t, "%s[%s] += %s;\n", sums, place_of(t, like), operand(t, r));
     close_loops(t, s);
+    PUT(t, "}\n");
 }
 
 /* How far before a token it is read; source -1: any input. */
@@ -691,8 +755,8 @@ static void add_token(Text *t, int i)
     for (int j = 0; j < p->nst; j++)
         if (p->source[j] == i)
             add_up(t, pending(t, i, p->depth[j]), p->gradient[p->nin + j],
-                   input_node(t, i), ctx_format(t->c, "on_0 && (left || t - %d"
-                   " >= s.start)", p->depth[j]));
+                   input_node(t, i), !t->packed ? "on_0" : ctx_format(t->c,
+                   "on_0 && (left || t - %d >= s.start)", p->depth[j]));
 }
 
 static bool has_states(const Rows *p, int source)
@@ -716,6 +780,13 @@ static void add_final(Text *t, int i)
         (long long)held(t, r), i);
 }
 
+/* Is the token the piece's own, and one of its sequence? */
+static const char *own_text(const Text *t)
+{
+    return t->packed || t->leaves ? "own && live && t >= s.start"
+                                  : "own && live";
+}
+
 static void store_input(Text *t, int i)
 {
     const Input *in = &t->p->step->in[i];
@@ -725,8 +796,8 @@ static void store_input(Text *t, int i)
     char *name = ctx_format(t->c, "d%d", i);
 
     if (v->data)
-        move(t, &(Moving){ "store", timed_place(t, arg, "t"),
-             left_text(t, r, "own && live && t >= s.start"), name, arg,
+        move(t, &(Moving){ "store", turn_place(t, arg),
+             left_text(t, r, own_text(t)), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
     for (int j = 0; j < t->p->nst; j++) {
@@ -752,8 +823,8 @@ static void add_there(Text *t, int i)
 
     PUT(t, "{\nfloat there[%lld];\n", (long long)held(t, r));
     clear(t, "there", r);
-    move(t, &(Moving){ "load", timed_place(t, arg, "t"),
-         left_text(t, r, "own && live && t >= s.start"), "there", arg,
+    move(t, &(Moving){ "load", turn_place(t, arg),
+         left_text(t, r, own_text(t)), "there", arg,
          &t->call->dx[i], in->order, in->rank, r });
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += there[z];\n}\n",
         (long long)held(t, r), i);
@@ -763,7 +834,8 @@ static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
 
-    PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
+    PUT(t, "const bool on_0 = live%s;\n", t->packed || t->leaves
+        ? " && t >= s.start && t < s.end" : "");
     move_ahead(t);
     emit_nodes(t, t->live, true, "on_0");
     for (int i = 0; i < p->nin; i++) {
@@ -779,6 +851,8 @@ static void emit_backward(Text *t)
         if (t->call->add[i])
             add_there(t, i);
         store_input(t, i);
+        if (t->call->dx[i].data)
+            next_turn(t, rows_arg(p, ROW_DX, i));
     }
 }
 
@@ -811,16 +885,17 @@ static void emit_forward(Text *t)
     Ref r = t->g->out[0].node;
     bool number = t->g->n[r].op == OP_num;
 
-    if (t->p->nst)
+    if (t->leaves)
         emit_left(t);
     PUT(t, "const bool on_0 = live;\n");
     move_ahead(t);
     emit_nodes(t, t->live, true, "on_0");
     if (number || !t->call->y.data)
         return;
-    move(t, &(Moving){ "store", timed_place(t, rows_arg(t->p, ROW_Y, 0), "t"),
+    move(t, &(Moving){ "store", turn_place(t, rows_arg(t->p, ROW_Y, 0)),
          left_text(t, r, "on_0"), name_of(t, r), rows_arg(t->p, ROW_Y, 0),
          &t->call->y, y->order, y->rank, r });
+    next_turn(t, rows_arg(t->p, ROW_Y, 0));
 }
 
 /* ---- the kernel ---- */
@@ -868,6 +943,9 @@ static void open_back(const Text *t)
     PUT(t, "const i64 begin = last + (left ? span_at(a.ends, a.nseq, a.tokens,"
         " b,\ninside ? piece : 0).start - %d : first);\n", most);
     begin_ahead(t);
+    for (int i = 0; i < t->p->nin; i++)
+        if (t->p->step->in[i].timed && t->call->dx[i].data)
+            begin_turns(t, rows_arg(t->p, ROW_DX, i), "begin");
     PUT(t, "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
         "const bool own = k < owned;\n");
 }
@@ -877,6 +955,8 @@ static void open_forward(const Text *t)
 {
     PUT(t, "const i64 begin = first;\n");
     begin_ahead(t);
+    if (t->call->y.data)
+        begin_turns(t, rows_arg(t->p, ROW_Y, 0), "begin");
     PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {\n");
 }
 
@@ -888,12 +968,13 @@ static void emit_kernel(Text *t)
         "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
         threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
-        "const bool left = blockIdx.x >= a.blocks;\n"
+        "const bool left = %s;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
         "+ threadIdx.x / row_group;\n"
         "const i64 h = row %% a.heads, piece = row / a.heads;\n"
         "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
+        t->leaves ? "blockIdx.x >= a.blocks" : "false",
         threads / t->shape.group);
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
@@ -906,10 +987,12 @@ static void emit_kernel(Text *t)
         open_forward(t);
     if (t->p->nst) {
         PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
-            "&& (left || first + k < a.tokens);\n"
-            "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? first + k : 0);\n");
+            "&& (left || first + k < a.tokens);\n");
+        PUT(t, t->packed
+            ? "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
+              "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
+              "live ? first + k : 0);\n"
+            : "const Span s = { b, 0, a.tokens };\n");
         PUT(t, "const i64 t = left ? s.%s : first + k;\n", t->call->backward
             ? ctx_format(t->c, "start - %d + k", most_depth(t->p, -1))
             : "end");
@@ -933,7 +1016,8 @@ char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
     Buf raw = { .ctx = c }, b = { .ctx = c };
     Text t = { .c = c, .b = &raw, .p = p, .call = call,
                .g = call->backward ? p->joint : p->forward,
-               .shape = rows_shape(p, call) };
+               .shape = rows_shape(p, call), .packed = call->ends != 0,
+               .leaves = rows_leaves(p, call) };
 
     t.made = ctx_alloc(c, t.g->len);
     t.entry = "i";

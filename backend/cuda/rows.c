@@ -414,7 +414,7 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
                  / s.group, all = call->B * call->heads;
     Deal d = { .length = 1 };
 
-    while (most < call->T && most * all < want)
+    while (most < call->T && most * all * 3 < want * 2)
         most *= 2;
     if (!sums(p, call))
         most = call->T > most ? most * 2 : call->T;
@@ -423,7 +423,7 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
     d.rows = d.pieces * all;
     d.blocks = call->T ? (d.rows + each - 1) / each : 0;
     d.grid = d.blocks;
-    if (p->nst)
+    if (rows_leaves(p, call))
         d.grid += (call->N * call->heads + each - 1) / each;
     if (!call->T && sums(p, call))
         d.blocks = d.grid = (d.rows + each - 1) / each;
@@ -501,7 +501,7 @@ static uint64_t hash_gradient(uint64_t h, const Input *in, const View *v)
 static uint64_t hash_call(const Rows *p, const RowsCall *call)
 {
     const Graph *g = p->step;
-    uint64_t h = call->backward + 1u;
+    uint64_t h = call->backward + (call->ends ? 3u : 1u);
 
     h = hash_bytes(h, &call->heads, sizeof call->heads);
     h = hash_view(h, &call->y, g->out[0].rank);

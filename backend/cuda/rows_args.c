@@ -36,6 +36,15 @@ bool rows_shared(const RowsCall *call, const View *v)
     return v->heads < call->heads || (call->heads > 1 && !v->sh);
 }
 
+bool rows_leaves(const Rows *p, const RowsCall *call)
+{
+    bool any = false;
+
+    for (int j = 0; j < p->nst; j++)
+        any = any || (call->backward ? call->ds : call->s1)[j].data;
+    return any;
+}
+
 int64_t rows_entries(const Rows *p, int i)
 {
     const Input *in = &p->step->in[i];

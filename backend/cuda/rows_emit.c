@@ -6,69 +6,16 @@
  * the gradients of those before it that it reads; so a piece of tokens begins
  * as far behind its end as reading goes.
  */
-#include "rows_emit.h"
+#include "rows_text.h"
 #include "source.h"
 
 #include <string.h>
 
-typedef struct Text {
-    Ctx *c;
-    Buf *b;
-    const Rows *p;
-    const RowsCall *call;
-    const Graph *g;
-    RowsShape shape;
-    const char *index[NAXES];           /* where an entry is looked at */
-    const char *entry;                  /* of a lane's */
-    uint8_t *made;                      /* declared already: of what no token
-                                           changes */
-    const uint8_t *live;                /* of the loop */
-} Text;
-
-#define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
-
 /* ---- values ---- */
-
-static bool has_lanes(const Text *t, Ref r)
-{
-    return t->g->n[r].axes & t->p->lanes;
-}
-
-static AxisSet registers_of(const Text *t, Ref r)
-{
-    return t->g->n[r].axes & ~t->p->lanes;
-}
-
-/* Numbers that a lane has of it. */
-static int64_t held(const Text *t, Ref r)
-{
-    int64_t n = has_lanes(t, r) ? t->shape.each : 1;
-
-    for (AxisSet s = registers_of(t, r); s; s &= s - 1)
-        n *= axis_extent(t->g, r, lowest(s));
-    return n;
-}
 
 static char *name_of(const Text *t, Ref r)
 {
     return ctx_format(t->c, "v%u", (unsigned)r);
-}
-
-/* The place of its entry, where the axes are at t->index. */
-static char *place_of(const Text *t, Ref r)
-{
-    Buf b = { .ctx = t->c };
-    int64_t n = has_lanes(t, r) ? t->shape.each : 1;
-    AxisSet s = registers_of(t, r);
-
-    buf_printf(&b, "%s", has_lanes(t, r) ? t->entry : "0");
-    for (int ax = NAXES - 1; ax >= 0; ax--) {
-        if (!(s & AXIS(ax)))
-            continue;
-        buf_printf(&b, " + (%s) * %lld", t->index[ax], (long long)n);
-        n *= axis_extent(t->g, r, ax);
-    }
-    return b.s;
 }
 
 static char *operand(const Text *t, Ref r)
@@ -79,137 +26,26 @@ static char *operand(const Text *t, Ref r)
         number_text(&b, t->g->n[r].num);
         return b.s;
     }
-    return ctx_format(t->c, "%s[%s]", name_of(t, r), place_of(t, r));
-}
-
-static void open_loop(const Text *t, const char *index, int n)
-{
-    PUT(t, "UNROLL\nfor (int %s = 0; %s < %d; %s++) {\n", index, index, n,
-        index);
-}
-
-/* Loops over axes; of rows, over the entries of a lane. */
-static void open_loops(const Text *t, Ref r, AxisSet s)
-{
-    for (AxisSet own = s & ~t->p->lanes; own; own &= own - 1)
-        open_loop(t, t->index[lowest(own)], axis_extent(t->g, r,
-                                                        lowest(own)));
-    if (s & t->p->lanes)
-        open_loop(t, t->entry, t->shape.each);
-}
-
-static void close_loops(const Text *t, AxisSet s)
-{
-    for (AxisSet own = s & ~t->p->lanes; own; own &= own - 1)
-        PUT(t, "}\n");
-    if (s & t->p->lanes)
-        PUT(t, "}\n");
-}
-
-/* Where entry `at` of the row is on the axis. */
-static char *along(const Text *t, int ax, const char *at)
-{
-    int32_t span = rows_span(t->p, ax);
-
-    if (t->p->nlanes == 1)
-        return ctx_format(t->c, "(%s)", at);
-    return ctx_format(t->c, "((%s) / %d %% %d)", at, span,
-                      t->g->axis[ax].size);
+    return ctx_format(t->c, "%s[%s]", name_of(t, r), text_place(t, r));
 }
 
 static void declare(const Text *t, Ref r)
 {
-    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)held(t, r));
+    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)text_held(t, r));
 }
 
 /* ---- loads ---- */
 
-static const char *type_text(DType d)
-{
-    static const char *const name[] = { "F32", "BF16", "F16", "F64", "I32",
-                                        "I64" };
-
-    return name[d];
-}
-
-static int dim_of(const uint8_t *order, int rank, int ax)
-{
-    for (int d = 0; d < rank; d++)
-        if (order[d] == ax)
-            return d;
-    return 0;
-}
-
-/* Are a lane's entries pieces of 16 bytes, or one of 8? */
-static bool is_whole(const Text *t, const View *v, const uint8_t *order,
-                     int rank, bool lanes)
-{
-    int64_t size = dtype_size(v->dtype), each = 16 / size;
-    int inner = dim_of(order, rank, rows_inner(t->p));
-
-    each = each < t->shape.each ? each : t->shape.each;
-    if (!lanes || v->dtype == F64 || each * size < 8 || t->shape.each % each
-        || t->p->length % t->shape.each || v->sd[inner] != 1
-        || (uintptr_t)v->data % (uintptr_t)(each * size) || v->sb % each
-        || v->st % each || v->sh % each)
-        return false;
-    for (int d = 0; d < rank; d++)
-        if (d != inner && v->sd[d] % each)
-            return false;
-    return true;
-}
-
-/* Moves a row of the argument, or what stands for it in registers: `act` is
- * load or store, `where` where the row begins, `left` how many there are. */
-typedef struct Moving {
-    const char *act, *where, *left, *name;
-    int arg;
-    const View *v;
-    const uint8_t *order;
-    int rank;
-    Ref r;                              /* of its axes */
-} Moving;
-
-/* "BF16, 4, true" */
-static char *kind_of_move(const Text *t, const Moving *m)
-{
-    AxisSet axes = t->g->n[m->r].axes;
-    bool lanes = axes & t->p->lanes;
-    bool runs = lanes && axes & AXIS(rows_inner(t->p));
-
-    return ctx_format(t->c, "%s, %d, %s", type_text(m->v->dtype),
-                      lanes ? t->shape.each : 1, is_whole(t, m->v, m->order,
-                      m->rank, runs) ? "true" : "false");
-}
-
-/* "a.arg[0].p, place, step, left" */
-static char *places_of_move(const Text *t, const Moving *m)
-{
-    AxisSet axes = t->g->n[m->r].axes;
-    bool runs = axes & t->p->lanes && axes & AXIS(rows_inner(t->p));
-    int inner = dim_of(m->order, m->rank, rows_inner(t->p));
-    Buf b = { .ctx = t->c };
-
-    buf_printf(&b, "a.arg[%d].p, %s", m->arg, m->where);
-    for (int d = 0; d < m->rank; d++)
-        buf_printf(&b, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d])
-                   & t->p->lanes ? along(t, m->order[d], "e0")
-                   : t->index[m->order[d]], m->arg, d);
-    buf_printf(&b, ", %s, %s", runs ? ctx_format(t->c, "a.arg[%d].sd[%d]",
-               m->arg, inner) : "0", m->left);
-    return b.s;
-}
-
 static void move(const Text *t, const Moving *m)
 {
-    AxisSet s = registers_of(t, m->r);
+    AxisSet s = text_registers(t, m->r);
     Text at = *t;
 
     at.entry = "0";
-    open_loops(t, m->r, s);
-    PUT(t, "%s<%s>(%s, %s + %s);\n", m->act, kind_of_move(t, m),
-        places_of_move(t, m), m->name, place_of(&at, m->r));
-    close_loops(t, s);
+    text_open(t, m->r, s);
+    PUT(t, "%s<%s>(%s, %s + %s);\n", m->act, text_kind(t, m),
+        text_places(t, m), m->name, text_place(&at, m->r));
+    text_close(t, s);
 }
 
 /* Where the row's entries that the value has are first met: what lacks an axis
@@ -219,22 +55,9 @@ static char *once(const Text *t, Ref r, const char *at)
     Buf b = { .ctx = t->c };
     AxisSet s = t->p->lanes & ~t->g->n[r].axes;
 
-    for (; s && has_lanes(t, r); s &= s - 1)
-        buf_printf(&b, " && %s == 0", along(t, lowest(s), at));
+    for (; s && text_has_lanes(t, r); s &= s - 1)
+        buf_printf(&b, " && %s == 0", text_along(t, lowest(s), at));
     return b.s ? b.s : "";
-}
-
-/* "left" of a row that is on: of its lane's entries, or of the one number. */
-static char *left_text(const Text *t, Ref r, const char *on)
-{
-    return ctx_format(t->c, "%s ? %s : 0", on, has_lanes(t, r)
-                      ? "row_length - e0" : "1");
-}
-
-static char *timed_place(const Text *t, int arg, const char *token)
-{
-    return ctx_format(t->c, "b * a.arg[%d].sb + (%s) * a.arg[%d].st + h * "
-                      "a.arg[%d].sh", arg, token, arg, arg);
 }
 
 static char *state_place(const Text *t, int arg)
@@ -257,9 +80,8 @@ static void load_states(const Text *t, RowsRole role, int source,
         if (p->source[j] != source || !v->data)
             continue;
         PUT(t, "if (%s && %s == %d) {\n", on, before, p->depth[j]);
-        move(t, &(Moving){ "load", state_place(t, arg), has_lanes(t, r)
-             ? "row_length - e0" : "1", name, arg, v, st->order, st->rank,
-             r });
+        move(t, &(Moving){ "load", state_place(t, arg), text_entries(t, r),
+             name, arg, v, st->order, st->rank, r });
         PUT(t, "}\n");
     }
 }
@@ -267,140 +89,7 @@ static void load_states(const Text *t, RowsRole role, int source,
 static void clear(const Text *t, const char *name, Ref r)
 {
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] = 0;\n",
-        (long long)held(t, r), name);
-}
-
-/* ---- tokens that are read ahead ---- */
-
-/* The result's gradient is input nin of these. */
-static const View *ahead_view(const Text *t, int i)
-{
-    return i < t->p->nin ? &t->call->in[i] : &t->call->dy;
-}
-
-/* The node of such an input that has its axes; 0: it is not read so. deepest:
- * how far before the token. */
-static Ref ahead_node(const Text *t, int i, int *deepest)
-{
-    const Rows *p = t->p;
-    Ref found = 0;
-
-    *deepest = 0;
-    for (Ref r = 1; r < t->g->len; r++) {
-        const Node *n = &t->g->n[r];
-        bool state = n->op == OP_input && n->index >= p->nin
-                  && n->index < p->nin + p->nst;
-        int j = state ? n->index - p->nin : 0;
-        int of = n->op != OP_input ? -1 : state ? p->source[j]
-               : n->index < p->nin ? n->index : p->nin;
-        if (!t->live[r] || !n->timed || of != i)
-            continue;
-        found = r;
-        if (state && p->depth[j] > *deepest)
-            *deepest = p->depth[j];
-    }
-    return found;
-}
-
-/* How it lies `depth` tokens before; behind the deepest, the one read next. */
-static char *raw_name(const Text *t, int i, int depth)
-{
-    return ctx_format(t->c, "raw%d_%d", i, depth);
-}
-
-static char *raw_place(const Text *t, Ref r)
-{
-    Text at = *t;
-
-    at.entry = "0";
-    at.shape.each = 1;
-    return place_of(&at, r);
-}
-
-static Moving raw_move(const Text *t, int i, Ref r, const char *token,
-                       const char *on)
-{
-    const Rows *p = t->p;
-    bool dy = i >= p->nin;
-    const Input *in = &t->g->in[dy ? p->nin + p->nst : i];
-    int arg = rows_arg(p, dy ? ROW_DY : ROW_IN, dy ? 0 : i);
-
-    return (Moving){ "", timed_place(t, arg, token), left_text(t, r, on), "",
-                     arg, ahead_view(t, i), in->order, in->rank, r };
-}
-
-/* Token `token`, if there is one, as the one read next. */
-static void read_ahead(const Text *t, int i, Ref r, const char *name,
-                       const char *token)
-{
-    Moving m = raw_move(t, i, r, "ahead", "some");
-
-    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && ahead >= 0"
-        " && ahead < a.tokens;\n", token);
-    open_loops(t, r, registers_of(t, r));
-    PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
-        kind_of_move(t, &m), places_of_move(t, &m));
-    close_loops(t, registers_of(t, r));
-    PUT(t, "}\n");
-}
-
-/* Before the loop, whose first token is `begin`: what its first turn moves on
- * to. */
-static void begin_ahead(const Text *t)
-{
-    const char *sign = t->call->backward ? "-" : "-1 -";
-
-    for (int i = 0; i <= t->p->nin; i++) {
-        int most;
-        Ref r = ahead_node(t, i, &most);
-        if (!r)
-            continue;
-        Moving m = raw_move(t, i, r, "", "");
-        int n = (int)(held(t, r) / (has_lanes(t, r) ? t->shape.each : 1));
-        for (int d = 0; d <= most + 1; d++)
-            PUT(t, "Raw<%s> %s[%d];\n", kind_of_move(t, &m), raw_name(t, i,
-                d), n);
-        for (int d = 0; d < most; d++)
-            read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
-                       ctx_format(t->c, "begin %s %d", sign, d));
-        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "begin - %d", most) : "begin");
-    }
-}
-
-/* The loop is at token t. */
-static void move_ahead(const Text *t)
-{
-    for (int i = 0; i <= t->p->nin; i++) {
-        int most;
-        Ref r = ahead_node(t, i, &most);
-        if (!r)
-            continue;
-        int n = (int)(held(t, r) / (has_lanes(t, r) ? t->shape.each : 1));
-        PUT(t, "UNROLL\nfor (int z = 0; z < %d; z++) {\n", n);
-        for (int d = 0; d <= most && t->call->backward; d++)
-            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
-                d + 1));
-        for (int d = most; d >= 0 && !t->call->backward; d--)
-            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i, d
-                ? d - 1 : most + 1));
-        PUT(t, "}\n");
-        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1");
-    }
-}
-
-/* As numbers; where it is not `on`, zeros. */
-static void take_raw(const Text *t, int i, int depth, const char *name, Ref r,
-                     const char *on)
-{
-    Text at = *t;
-
-    at.entry = "0";
-    open_loops(t, r, registers_of(t, r));
-    PUT(t, "unpack(%s[%s], %s, %s + %s);\n", raw_name(t, i, depth),
-        raw_place(t, r), on, name, place_of(&at, r));
-    close_loops(t, registers_of(t, r));
+        (long long)text_held(t, r), name);
 }
 
 /* Input `source` as it was `depth` tokens before, in the loop over tokens. */
@@ -408,8 +97,8 @@ static void take_delayed(const Text *t, const char *name, Ref r, int source,
                          int depth, const char *on)
 {
     PUT(t, "{\nconst i64 at = t - %d;\n", depth);
-    take_raw(t, source, depth, name, r, ctx_format(t->c, "%s && at >= s.start",
-                                                   on));
+    ahead_take(t, source, depth, name, r,
+               ctx_format(t->c, "%s && at >= s.start", on));
     load_states(t, ROW_S0, source, "s.start - at", name, r, on);
     PUT(t, "}\n");
 }
@@ -424,8 +113,8 @@ static void load_delayed(const Text *t, const char *name, Ref r, int source,
     PUT(t, "{\nconst i64 at = t - %d;\n", depth);
     clear(t, name, r);
     PUT(t, "if (at >= s.start) {\n");
-    move(t, &(Moving){ "load", timed_place(t, arg, "at"),
-         left_text(t, r, on), name, arg, &t->call->in[source], in->order,
+    move(t, &(Moving){ "load", text_token(t, arg, "at"),
+         text_left(t, r, on), name, arg, &t->call->in[source], in->order,
          in->rank, r });
     PUT(t, "}\n");
     load_states(t, ROW_S0, source, "s.start - at", name, r, on);
@@ -448,11 +137,11 @@ static void load_input(const Text *t, Ref r, const char *on)
         return;
     }
     if (in->timed) {
-        take_raw(t, dy ? p->nin : i, 0, name, r, on);
+        ahead_take(t, dy ? p->nin : i, 0, name, r, on);
         return;
     }
     move(t, &(Moving){ "load", ctx_format(t->c, "h * a.arg[%d].sh", arg),
-         left_text(t, r, "true"), name, arg, &t->call->in[i], in->order,
+         text_left(t, r, "true"), name, arg, &t->call->in[i], in->order,
          in->rank, r });
 }
 
@@ -463,9 +152,30 @@ static void set_entry(const Text *t, Ref r, const char *value)
     AxisSet s = t->g->n[r].axes;
 
     declare(t, r);
-    open_loops(t, r, s);
+    text_open(t, r, s);
     PUT(t, "%s = %s;\n", operand(t, r), value);
-    close_loops(t, s);
+    text_close(t, s);
+}
+
+/* Where the axis is, in an operation over it. */
+static const char *place_on(const Text *t, int ax)
+{
+    return ax && AXIS(ax) & t->p->lanes ? text_along(t, ax, "e0 + i")
+                                        : t->index[ax];
+}
+
+/* A one at one place of an axis, times x, is x there; elsewhere a zero that
+ * leaves what it is added to as it is. NULL: it is no such product. */
+static char *element_there(const Text *t, const Node *n)
+{
+    for (int i = 0; i < 2 && n->op == OP_mul; i++) {
+        const Node *one = &t->g->n[n->a[i]];
+        if (one->op == OP_unit)
+            return ctx_format(t->c, "%s == %d ? %s : -0.f", place_on(t,
+                              lowest(one->over)), one->index,
+                              operand(t, n->a[1 - i]));
+    }
+    return NULL;
 }
 
 static char *element(const Text *t, const Node *n)
@@ -473,6 +183,8 @@ static char *element(const Text *t, const Node *n)
     Buf b = { .ctx = t->c };
     const char *a[3] = { "0", "0", "0" };
 
+    if (element_there(t, n))
+        return element_there(t, n);
     for (int i = 0; i < op_info[n->op].arity; i++)
         a[i] = operand(t, n->a[i]);
     value_text(&b, n->op, a);
@@ -513,26 +225,26 @@ static void emit_sum(const Text *t, Ref r)
     for (int i = 0; i < 2 && n->op == OP_dot; i++)
         if ((t->g->n[n->a[i]].axes & n->over) == n->over)
             wide = n->a[i];
-    if (across)
+    if (across && (!text_exact(t) || *once(t, wide, "e0 + i")))
         x = ctx_format(t->c, "e0 + i < row_length%s ? %s : 0.f",
                        once(t, wide, "e0 + i"), x);
     declare(t, r);
-    open_loops(t, r, n->axes & ~(across ? t->p->lanes : 0));
+    text_open(t, r, n->axes & ~(across ? t->p->lanes : 0));
     PUT(t, "{\nfloat sum = 0;\n");
-    open_loops(t, wide, n->over);
+    text_open(t, wide, n->over);
     PUT(t, "sum += %s;\n", x);
-    close_loops(t, n->over);
+    text_close(t, n->over);
     if (across)
         PUT(t, "sum = total<%s>(sum);\n", summed_lanes(t, r)
             == t->shape.group ? "row_group" : ctx_format(t->c, "%d",
                                               summed_lanes(t, r)));
-    if (across && has_lanes(t, r))
-        open_loop(t, t->entry, t->shape.each);
+    if (across && text_has_lanes(t, r))
+        text_open_one(t, t->entry, t->shape.each);
     PUT(t, "%s = sum;\n", operand(t, r));
-    if (across && has_lanes(t, r))
+    if (across && text_has_lanes(t, r))
         PUT(t, "}\n");
     PUT(t, "}\n");
-    close_loops(t, n->axes & ~(across ? t->p->lanes : 0));
+    text_close(t, n->axes & ~(across ? t->p->lanes : 0));
 }
 
 static char *other_of_pair(const Text *t, Ref r)
@@ -547,8 +259,7 @@ static void emit_node(const Text *t, Ref r, const char *on)
 {
     const Node *n = &t->g->n[r];
     int over = n->over ? lowest(n->over) : 0;
-    const char *place = over && AXIS(over) & t->p->lanes
-                      ? along(t, over, "e0 + i") : t->index[over];
+    const char *place = place_on(t, over);
 
     if (n->op == OP_input)
         load_input(t, r, on);
@@ -618,10 +329,11 @@ static void add_up(const Text *t, const char *sums, Ref r, Ref like,
 
     if (!r)
         return;
-    open_loops(t, like, s);
-    PUT(t, "%s[%s] += %s ? %s : 0.f;\n", sums, place_of(t, like), on,
-        operand(t, r));
-    close_loops(t, s);
+    PUT(t, "if (%s) {\n", on);
+    text_open(t, like, s);
+    PUT(t, "%s[%s] += %s;\n", sums, text_place(t, like), operand(t, r));
+    text_close(t, s);
+    PUT(t, "}\n");
 }
 
 /* How far before a token it is read; source -1: any input. */
@@ -657,7 +369,7 @@ static void begin_pending(const Text *t)
             continue;
         for (int d = 0; d <= most_depth(t->p, i); d++) {
             PUT(t, "float %s[%lld];\n", pending(t, i, d),
-                (long long)held(t, r));
+                (long long)text_held(t, r));
             clear(t, pending(t, i, d), r);
         }
     }
@@ -674,7 +386,7 @@ static void move_on(const Text *t, int i)
         return;
     }
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++) {\n",
-        (long long)held(t, r));
+        (long long)text_held(t, r));
     for (int d = 0; d < most; d++)
         PUT(t, "%s[z] = %s[z];\n", pending(t, i, d), pending(t, i, d + 1));
     PUT(t, "%s[z] = 0;\n}\n", pending(t, i, most));
@@ -691,8 +403,8 @@ static void add_token(Text *t, int i)
     for (int j = 0; j < p->nst; j++)
         if (p->source[j] == i)
             add_up(t, pending(t, i, p->depth[j]), p->gradient[p->nin + j],
-                   input_node(t, i), ctx_format(t->c, "on_0 && (left || t - %d"
-                   " >= s.start)", p->depth[j]));
+                   input_node(t, i), !t->packed ? "on_0" : ctx_format(t->c,
+                   "on_0 && (left || t - %d >= s.start)", p->depth[j]));
 }
 
 static bool has_states(const Rows *p, int source)
@@ -708,12 +420,19 @@ static void add_final(Text *t, int i)
 {
     Ref r = input_node(t, i);
 
-    PUT(t, "{\nfloat final_[%lld];\n", (long long)held(t, r));
+    PUT(t, "{\nfloat final_[%lld];\n", (long long)text_held(t, r));
     clear(t, "final_", r);
     load_states(t, ROW_DSTATE, i, "s.end - t", "final_", r,
                 "live && t < s.end");
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += final_[z];\n}\n",
-        (long long)held(t, r), i);
+        (long long)text_held(t, r), i);
+}
+
+/* Is the token the piece's own, and one of its sequence? */
+static const char *own_text(const Text *t)
+{
+    return t->packed || t->leaves ? "own && live && t >= s.start"
+                                  : "own && live";
 }
 
 static void store_input(Text *t, int i)
@@ -725,8 +444,8 @@ static void store_input(Text *t, int i)
     char *name = ctx_format(t->c, "d%d", i);
 
     if (v->data)
-        move(t, &(Moving){ "store", timed_place(t, arg, "t"),
-             left_text(t, r, "own && live && t >= s.start"), name, arg,
+        move(t, &(Moving){ "store", turn_place(t, arg),
+             text_left(t, r, own_text(t)), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
     for (int j = 0; j < t->p->nst; j++) {
@@ -737,7 +456,7 @@ static void store_input(Text *t, int i)
             continue;
         PUT(t, "if (own && s.start - t == %d) {\n", t->p->depth[j]);
         move(t, &(Moving){ "store", state_place(t, arg),
-             left_text(t, r, "live"), name, arg, ds, st->order, st->rank,
+             text_left(t, r, "live"), name, arg, ds, st->order, st->rank,
              r });
         PUT(t, "}\n");
     }
@@ -750,21 +469,22 @@ static void add_there(Text *t, int i)
     int arg = rows_arg(t->p, ROW_DX, i);
     Ref r = input_node(t, i);
 
-    PUT(t, "{\nfloat there[%lld];\n", (long long)held(t, r));
+    PUT(t, "{\nfloat there[%lld];\n", (long long)text_held(t, r));
     clear(t, "there", r);
-    move(t, &(Moving){ "load", timed_place(t, arg, "t"),
-         left_text(t, r, "own && live && t >= s.start"), "there", arg,
+    move(t, &(Moving){ "load", turn_place(t, arg),
+         text_left(t, r, own_text(t)), "there", arg,
          &t->call->dx[i], in->order, in->rank, r });
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += there[z];\n}\n",
-        (long long)held(t, r), i);
+        (long long)text_held(t, r), i);
 }
 
 static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
 
-    PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
-    move_ahead(t);
+    PUT(t, "const bool on_0 = live%s;\n", t->packed || t->leaves
+        ? " && t >= s.start && t < s.end" : "");
+    ahead_move(t);
     emit_nodes(t, t->live, true, "on_0");
     for (int i = 0; i < p->nin; i++) {
         if (!rows_wants(p, t->call, i))
@@ -779,6 +499,8 @@ static void emit_backward(Text *t)
         if (t->call->add[i])
             add_there(t, i);
         store_input(t, i);
+        if (t->call->dx[i].data)
+            turn_next(t, rows_arg(p, ROW_DX, i));
     }
 }
 
@@ -795,10 +517,10 @@ static void emit_left(Text *t)
         Ref r = t->g->in[p->nin + j].node;
         if (!v->data)
             continue;
-        PUT(t, "{\nfloat was[%lld];\n", (long long)held(t, r));
+        PUT(t, "{\nfloat was[%lld];\n", (long long)text_held(t, r));
         load_delayed(t, "was", r, p->source[j], p->depth[j], "live");
         move(t, &(Moving){ "store", state_place(t, arg),
-             left_text(t, r, "live"), "was", arg, v, st->order, st->rank,
+             text_left(t, r, "live"), "was", arg, v, st->order, st->rank,
              r });
         PUT(t, "}\n");
     }
@@ -811,16 +533,17 @@ static void emit_forward(Text *t)
     Ref r = t->g->out[0].node;
     bool number = t->g->n[r].op == OP_num;
 
-    if (t->p->nst)
+    if (t->leaves)
         emit_left(t);
     PUT(t, "const bool on_0 = live;\n");
-    move_ahead(t);
+    ahead_move(t);
     emit_nodes(t, t->live, true, "on_0");
     if (number || !t->call->y.data)
         return;
-    move(t, &(Moving){ "store", timed_place(t, rows_arg(t->p, ROW_Y, 0), "t"),
-         left_text(t, r, "on_0"), name_of(t, r), rows_arg(t->p, ROW_Y, 0),
+    move(t, &(Moving){ "store", turn_place(t, rows_arg(t->p, ROW_Y, 0)),
+         text_left(t, r, "on_0"), name_of(t, r), rows_arg(t->p, ROW_Y, 0),
          &t->call->y, y->order, y->rank, r });
+    turn_next(t, rows_arg(t->p, ROW_Y, 0));
 }
 
 /* ---- the kernel ---- */
@@ -828,9 +551,9 @@ static void emit_forward(Text *t)
 /* Of what lacks an axis of rows, one lane stores the one number. */
 static char *sum_left(const Text *t, Ref r)
 {
-    if (!has_lanes(t, r))
-        return left_text(t, r, "!left && row < a.rows && lane == 0");
-    return left_text(t, r, ctx_format(t->c, "!left && row < a.rows%s",
+    if (!text_has_lanes(t, r))
+        return text_left(t, r, "!left && row < a.rows && lane == 0");
+    return text_left(t, r, ctx_format(t->c, "!left && row < a.rows%s",
                                       once(t, r, "e0")));
 }
 
@@ -846,7 +569,7 @@ static void emit_sums(Text *t, bool begin)
         if (in->timed || !rows_wants(p, t->call, i))
             continue;
         if (begin) {
-            PUT(t, "float d%d[%lld];\n", i, (long long)held(t, r));
+            PUT(t, "float d%d[%lld];\n", i, (long long)text_held(t, r));
             clear(t, ctx_format(t->c, "d%d", i), r);
             continue;
         }
@@ -867,7 +590,10 @@ static void open_back(const Text *t)
         most, most - 1);
     PUT(t, "const i64 begin = last + (left ? span_at(a.ends, a.nseq, a.tokens,"
         " b,\ninside ? piece : 0).start - %d : first);\n", most);
-    begin_ahead(t);
+    ahead_begin(t);
+    for (int i = 0; i < t->p->nin; i++)
+        if (t->p->step->in[i].timed && t->call->dx[i].data)
+            turn_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
     PUT(t, "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
         "const bool own = k < owned;\n");
 }
@@ -876,7 +602,9 @@ static void open_back(const Text *t)
 static void open_forward(const Text *t)
 {
     PUT(t, "const i64 begin = first;\n");
-    begin_ahead(t);
+    ahead_begin(t);
+    if (t->call->y.data)
+        turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
     PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {\n");
 }
 
@@ -888,12 +616,13 @@ static void emit_kernel(Text *t)
         "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
         threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
-        "const bool left = blockIdx.x >= a.blocks;\n"
+        "const bool left = %s;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
         "+ threadIdx.x / row_group;\n"
         "const i64 h = row %% a.heads, piece = row / a.heads;\n"
         "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
+        t->leaves ? "blockIdx.x >= a.blocks" : "false",
         threads / t->shape.group);
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
@@ -906,10 +635,12 @@ static void emit_kernel(Text *t)
         open_forward(t);
     if (t->p->nst) {
         PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
-            "&& (left || first + k < a.tokens);\n"
-            "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
-            "live ? first + k : 0);\n");
+            "&& (left || first + k < a.tokens);\n");
+        PUT(t, t->packed
+            ? "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
+              "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
+              "live ? first + k : 0);\n"
+            : "const Span s = { b, 0, a.tokens };\n");
         PUT(t, "const i64 t = left ? s.%s : first + k;\n", t->call->backward
             ? ctx_format(t->c, "start - %d + k", most_depth(t->p, -1))
             : "end");
@@ -933,7 +664,8 @@ char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
     Buf raw = { .ctx = c }, b = { .ctx = c };
     Text t = { .c = c, .b = &raw, .p = p, .call = call,
                .g = call->backward ? p->joint : p->forward,
-               .shape = rows_shape(p, call) };
+               .shape = rows_shape(p, call), .packed = call->ends != 0,
+               .leaves = rows_leaves(p, call) };
 
     t.made = ctx_alloc(c, t.g->len);
     t.entry = "i";

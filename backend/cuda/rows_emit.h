@@ -49,6 +49,8 @@ int rows_inner(const Rows *p);
 bool rows_wants(const Rows *p, const RowsCall *call, int i);
 /* Does the result of timed input i wait to be summed over heads? */
 bool rows_shared(const RowsCall *call, const View *v);
+/* Are results of the states wanted, final ones or, backward, gradients? */
+bool rows_leaves(const Rows *p, const RowsCall *call);
 /* Numbers of an entry of each axis; entries of input i in all. */
 int64_t rows_entries(const Rows *p, int i);
 

@@ -1,6 +1,7 @@
 /* inplace.c -- states after a call lie where those before it did: the same bits
  * as where they do not, also where a head's blocks, or kernels, all read them;
- * in a workspace of the host's, and with sequences' states apart.
+ * in a workspace of the host's, and with sequences' states apart. And gradients
+ * are the same bits whether or not that of a state is wanted beside them.
  */
 #include "../../backend/cuda/driver.h"
 #include "../host/host.h"
@@ -142,6 +143,92 @@ static void check_split(const Test *k)
     CHECK(space_of(k, SPLIT, true) >= space_of(k, SPLIT, false) + 4 * D * D);
 }
 
+/* ---- gradients of states that nobody wants ---- */
+
+enum { TOKENS = 70, KEYS = 16, TAPS = 4 };
+
+static const char taps[] =
+    "local flin = require 'flin'\n"
+    "return flin.layer {\n"
+    "  name = 'taps', input = { x = 't k' }, weight = { c = 'k w' },\n"
+    "  forward = function (x, w)\n"
+    "    return flin.silu(flin.conv(x.x, w.c))\n"
+    "  end }\n";
+
+static flin_Tensor taps_tensor(const char *axes, int64_t batch)
+{
+    flin_Tensor t = { .dtype = FLIN_F32 };
+    if (batch)
+        t.shape[t.rank++] = batch;
+    for (; *axes; axes += axes[1] ? 2 : 1)
+        t.shape[t.rank++] = *axes == 't' ? TOKENS : *axes == 'k' ? KEYS : TAPS;
+    return t;
+}
+
+/* The argument on the device, of random numbers. */
+static flin_Bind taps_bind(Test *k, const flin_Arg *a, bool batch,
+                           uint32_t *seed)
+{
+    flin_Tensor t = taps_tensor(a->axes, batch ? B : 0);
+    tensor_make(&t, FLIN_F32);
+    tensor_draw(&t, "normal", seed);
+    flin_Bind b = { a->name, put(k, &t, t.data, 1) };
+    free(t.data);
+    return b;
+}
+
+/* Gradients of x and the taps, with that of the state or without: the same
+ * bits, and sequences' ends, if there are some, change nothing of that. */
+static void check_unwanted(Test *k, int64_t nseq)
+{
+    static const int64_t ends[] = { 0, 3, 3, 40, TOKENS };
+    flin_Error e = { .message = "" };
+    flin_Variant *v = flin_load_string(k->s, taps, "taps.lua", &e);
+    flin_Bind in[2], d[2], dstate;
+    flin_Arg a, state;
+    uint32_t seed = 1;
+    int64_t batch = nseq ? 1 : B;
+    float *found[2][2];
+
+    CHECK(v != NULL);
+    for (int i = 0; i < 2 && flin_arg(v, i, &a); i++) {
+        in[i] = taps_bind(k, &a, *a.axes == 't', &seed);
+        in[i].tensor.shape[0] = *a.axes == 't' ? batch : KEYS;
+        d[i] = taps_bind(k, &a, *a.axes == 't', &seed);
+        d[i].tensor.shape[0] = in[i].tensor.shape[0];
+    }
+    CHECK(flin_arg(v, 2, &a) && flin_arg(v, 3, &state));
+    flin_Bind dy = taps_bind(k, &a, true, &seed);
+    dy.tensor.shape[0] = batch;
+    flin_Tensor all = taps_tensor(state.axes, nseq ? nseq : B);
+    dstate = (flin_Bind){ state.name, put(k, &all, NULL, 1) };
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = 2,
+                       .backend = "cuda", .cu_seqlens = nseq ? ends : NULL,
+                       .nseq = nseq };
+    for (int wanted = 0; wanted < 2; wanted++) {
+        flin_Grad g = { .size = sizeof g, .dy = dy.tensor, .dinput = d,
+                        .ndinput = 2, .dinitial = &dstate,
+                        .ndinitial = wanted };
+        CHECK(flin_backward(v, &call, &g, &e) == FLIN_OK);
+        if (*e.message)
+            printf("%s\n", e.message);
+        device_sync(k->c, &k->d);
+        for (int i = 0; i < 2; i++)
+            found[wanted][i] = get(k, &d[i].tensor, 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(!memcmp(found[0][i], found[1][i], bytes_of(&d[i].tensor)));
+        CHECK(found[0][i][0] == found[0][i][0]);
+        free(found[0][i]);
+        free(found[1][i]);
+        drop(k, &in[i].tensor);
+        drop(k, &d[i].tensor);
+    }
+    drop(k, &dy.tensor);
+    drop(k, &dstate.tensor);
+    flin_release(v);
+}
+
 static void check_all(Ctx *c, void *ud)
 {
     Test *t = ud;
@@ -151,6 +238,8 @@ static void check_all(Ctx *c, void *ud)
     check_variant(t, "trapezoidal_gla", 70, 1);
     check_variant(t, "mlstm", 70, APART);
     check_variant(t, "gla", 70, 1);
+    check_unwanted(t, 0);
+    check_unwanted(t, 4);
     if (t->d.arch == 90)
         check_split(t);
 }

@@ -8,7 +8,8 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
   is_plain(t)           whether its memory holds its numbers
   contiguous(t)         its numbers, row-major
   empty(shape, dtype, like), empty_like(t), space(bytes, like)  new tensors;
-                        empty_like only of row-major ones
+                        empty_like only of row-major ones, or, where the
+                        door keeps_order, of dense ones
   check(name, t, first) raises where two cannot go together
   ends(cu, like)        cu_seqlens as a tensor of int64
   index(i, like)        state_index as a tensor where the others are
@@ -159,6 +160,23 @@ def row_major(shape):
     return tuple(reversed(strides))
 
 
+def is_dense(shape, strides):
+    """Whether a tensor has all of its memory, its axes in any order."""
+    n = 1
+    for stride, size in sorted(zip(strides, shape)):
+        if size != 1 and stride != n:
+            return False
+        n *= size
+    return True
+
+
+def gradient_strides(a, shape, strides):
+    """Of argument a's gradient: a weight's is laid as that is, so that an
+    optimiser's sums take it as it comes."""
+    weight = not getattr(a, "timed", True)
+    return strides if weight and is_dense(shape, strides) else row_major(shape)
+
+
 def overlaps(shape, strides):
     """Whether elements share a place, as those of expanded tensors do."""
     return any(n > 1 and not s for n, s in zip(shape, strides))
@@ -178,11 +196,14 @@ def nowhere(t):
 
 
 def likened(results, given):
-    """The results, each with a given tensor that it is like."""
-    rows = {(dtype, shape): i for i, (dtype, shape, strides)
-            in enumerate(given) if strides == row_major(shape)}
-    return [(shape, dtype, rows.get((dtype, shape)))
-            for shape, dtype in results]        # shape None: it is given
+    """The results, each with a given tensor that it is like. They are
+    row-major, or laid as they say."""
+    rows = {t: i for i, t in enumerate(given) if is_dense(*t[1:])}
+    found = []
+    for shape, dtype, *strides in results:
+        strides = strides[0] if strides else shape and row_major(shape)
+        found.append((shape, dtype, rows.get((dtype, shape, strides))))
+    return found                                # shape None: it is given
 
 
 def is_taken(door, t, shape, strides):
@@ -484,10 +505,11 @@ class Caller:
                     group.append(self.sum_of(door, a, into, r.x[0]))
                     results.append((None, None))
                     continue
-                dtype, shape, _ = describe_one(door, a.name, t)
-                group.append((a.name.encode(), dtype, shape,
-                              row_major(shape)))
-                results.append((shape, dtype))
+                dtype, shape, strides = describe_one(door, a.name, t)
+                strides = (gradient_strides(a, shape, strides)
+                           if door.keeps_order else row_major(shape))
+                group.append((a.name.encode(), dtype, shape, strides))
+                results.append((shape, dtype, strides))
             groups.append((field, group))
         return results
 

@@ -52,6 +52,9 @@ def empty(shape, dtype, like):
     return numpy.empty(shape, DTYPE[dtype])
 
 
+keeps_order = False
+
+
 def empty_like(a):
     return numpy.empty(a.shape, a.dtype)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import _array, _c
-from ._calls import Request, describe
+from ._calls import Request, describe, gradient_strides
 from ._torch import apart, check_device, no_second, run
 from ._variant import VARIANTS
 
@@ -92,8 +92,11 @@ def _(key, x, s0, given, cu, chunk, scale, norm, final):
 
 @backward.register_fake
 def _(key, x, s0, given, cu, chunk, scale, norm, dy, ds):
-    check_devices(VARIANTS[key], x, s0, given)
-    return [t.new_empty(t.shape) for t in (*x, *s0)]
+    v = VARIANTS[key]
+    check_devices(v, x, s0, given)
+    return [t.new_empty_strided(t.shape, gradient_strides(
+        a, tuple(t.shape), t.stride())) for a, t in zip(v.inputs, x)] \
+        + [t.new_empty(t.shape) for t in s0]
 
 
 def setup_context(ctx, inputs, output):

@@ -57,6 +57,7 @@ def check(name, t, first, like):
 
 pointer = torch.Tensor.data_ptr
 empty_like = torch.empty_like
+keeps_order = True
 
 
 def is_plain(t):

@@ -1,0 +1,161 @@
+/* rows_ahead.c -- tokens that a kernel over rows reads one turn before it needs
+ * them, as they lie in memory, and where its turns are.
+ */
+#include "rows_text.h"
+
+/* The result's gradient is input nin of these. */
+static const View *ahead_view(const Text *t, int i)
+{
+    return i < t->p->nin ? &t->call->in[i] : &t->call->dy;
+}
+
+/* The node of such an input that has its axes; 0: it is not read so. deepest:
+ * how far before the token. */
+static Ref ahead_node(const Text *t, int i, int *deepest)
+{
+    const Rows *p = t->p;
+    Ref found = 0;
+
+    *deepest = 0;
+    for (Ref r = 1; r < t->g->len; r++) {
+        const Node *n = &t->g->n[r];
+        bool state = n->op == OP_input && n->index >= p->nin
+                  && n->index < p->nin + p->nst;
+        int j = state ? n->index - p->nin : 0;
+        int of = n->op != OP_input ? -1 : state ? p->source[j]
+               : n->index < p->nin ? n->index : p->nin;
+        if (!t->live[r] || !n->timed || of != i)
+            continue;
+        found = r;
+        if (state && p->depth[j] > *deepest)
+            *deepest = p->depth[j];
+    }
+    return found;
+}
+
+/* How it lies `depth` tokens before; behind the deepest, the one read next. */
+static char *raw_name(const Text *t, int i, int depth)
+{
+    return ctx_format(t->c, "raw%d_%d", i, depth);
+}
+
+static char *raw_place(const Text *t, Ref r)
+{
+    Text at = *t;
+
+    at.entry = "0";
+    at.shape.each = 1;
+    return text_place(&at, r);
+}
+
+char *turn_place(const Text *t, int arg)
+{
+    return ctx_format(t->c, "at%d", arg);
+}
+
+void turn_begin(const Text *t, int arg, const char *token)
+{
+    PUT(t, "i64 %s = %s;\n", turn_place(t, arg), text_token(t, arg, token));
+}
+
+void turn_next(const Text *t, int arg)
+{
+    PUT(t, "%s %s a.arg[%d].st;\n", turn_place(t, arg), t->call->backward
+        ? "-=" : "+=", arg);
+}
+
+static int raw_arg(const Text *t, int i)
+{
+    return i < t->p->nin ? rows_arg(t->p, ROW_IN, i)
+                         : rows_arg(t->p, ROW_DY, 0);
+}
+
+static Moving raw_move(const Text *t, int i, Ref r, char *place)
+{
+    const Rows *p = t->p;
+    const Input *in = &t->g->in[i < p->nin ? i : p->nin + p->nst];
+
+    return (Moving){ "", place, text_left(t, r, "some"), "", raw_arg(t, i),
+                     ahead_view(t, i), in->order, in->rank, r };
+}
+
+/* Token `token`, if there is one, as the one read next; it lies at `place`. */
+static void read_ahead(const Text *t, int i, Ref r, const char *name,
+                       const char *token, char *place)
+{
+    Moving m = raw_move(t, i, r, place);
+
+    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && (u64)ahead <"
+        " (u64)a.tokens;\n", token);
+    text_open(t, r, text_registers(t, r));
+    PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
+        text_kind(t, &m), text_places(t, &m));
+    text_close(t, text_registers(t, r));
+    PUT(t, "}\n");
+}
+
+/* Of a row: one for each place of axes that are unrolled. */
+static int raws(const Text *t, Ref r)
+{
+    return (int)(text_held(t, r) / (text_has_lanes(t, r) ? t->shape.each : 1));
+}
+
+void ahead_begin(const Text *t)
+{
+    const char *sign = t->call->backward ? "-" : "-1 -";
+
+    for (int i = 0; i <= t->p->nin; i++) {
+        int most;
+        Ref r = ahead_node(t, i, &most);
+        if (!r)
+            continue;
+        Moving m = raw_move(t, i, r, "");
+        char *place = text_token(t, raw_arg(t, i), "ahead");
+        int n = raws(t, r);
+        for (int d = 0; d <= most + 1; d++)
+            PUT(t, "Raw<%s> %s[%d];\n", text_kind(t, &m), raw_name(t, i,
+                d), n);
+        for (int d = 0; d < most; d++)
+            read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
+                       ctx_format(t->c, "begin %s %d", sign, d), place);
+        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
+                   ? ctx_format(t->c, "begin - %d", most) : "begin", place);
+        turn_begin(t, raw_arg(t, i), t->call->backward
+                    ? ctx_format(t->c, "begin - %d", most + 1) : "begin + 1");
+    }
+}
+
+void ahead_move(const Text *t)
+{
+    for (int i = 0; i <= t->p->nin; i++) {
+        int most;
+        Ref r = ahead_node(t, i, &most);
+        if (!r)
+            continue;
+        int n = raws(t, r);
+        PUT(t, "UNROLL\nfor (int z = 0; z < %d; z++) {\n", n);
+        for (int d = 0; d <= most && t->call->backward; d++)
+            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
+                d + 1));
+        for (int d = most; d >= 0 && !t->call->backward; d--)
+            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i, d
+                ? d - 1 : most + 1));
+        PUT(t, "}\n");
+        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
+                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1",
+                   turn_place(t, raw_arg(t, i)));
+        turn_next(t, raw_arg(t, i));
+    }
+}
+
+void ahead_take(const Text *t, int i, int depth, const char *name, Ref r,
+                     const char *on)
+{
+    Text at = *t;
+
+    at.entry = "0";
+    text_open(t, r, text_registers(t, r));
+    PUT(t, "unpack(%s[%s], %s, %s + %s);\n", raw_name(t, i, depth),
+        raw_place(t, r), t->packed ? on : "true", name, text_place(&at, r));
+    text_close(t, text_registers(t, r));
+}

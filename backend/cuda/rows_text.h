@@ -1,0 +1,86 @@
+/* rows_text.h -- a kernel over rows as it is printed: what the files
+ * backend/cuda/rows_*.c share of it.
+ */
+#ifndef FLIN_CUDA_ROWS_TEXT_H
+#define FLIN_CUDA_ROWS_TEXT_H
+
+#include "rows_emit.h"
+
+typedef struct Text {
+    Ctx *c;
+    Buf *b;
+    const Rows *p;
+    const RowsCall *call;
+    const Graph *g;
+    RowsShape shape;
+    const char *index[NAXES];           /* where an entry is looked at */
+    const char *entry;                  /* of a lane's */
+    bool packed;                        /* sequences have ends; else one is a
+                                           batch entry */
+    bool leaves;                        /* blocks for what is left of each */
+    uint8_t *made;                      /* declared already: of what no token
+                                           changes */
+    const uint8_t *live;                /* of the loop */
+} Text;
+
+#define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
+
+/* ---- values, and where tensors have them (rows_text.c) ---- */
+
+bool text_has_lanes(const Text *t, Ref r);
+/* Axes that are unrolled. */
+AxisSet text_registers(const Text *t, Ref r);
+/* Numbers that a lane has of it. */
+int64_t text_held(const Text *t, Ref r);
+/* The place of its entry, where the axes are at t->index. */
+char *text_place(const Text *t, Ref r);
+/* Where entry `at` of the row is on the axis. */
+char *text_along(const Text *t, int ax, const char *at);
+/* A loop over n of an index. */
+void text_open_one(const Text *t, const char *index, int n);
+/* Loops over axes; of rows, over the entries of a lane. */
+void text_open(const Text *t, Ref r, AxisSet s);
+void text_close(const Text *t, AxisSet s);
+
+/* Moves a row of the argument, or what stands for it in registers: `act` is
+ * load or store, `where` where the row begins, `left` how many there are. */
+typedef struct Moving {
+    const char *act, *where, *left, *name;
+    int arg;
+    const View *v;
+    const uint8_t *order;
+    int rank;
+    Ref r;                              /* of its axes */
+} Moving;
+
+/* "BF16, 4, true"; "a.arg[0].p, place, step, left" */
+char *text_kind(const Text *t, const Moving *m);
+char *text_places(const Text *t, const Moving *m);
+/* Is no lane's entry beyond the row's end? */
+bool text_exact(const Text *t);
+/* Of a lane's entries that are the row's, or of the one number; of a row that
+ * is on, "left". */
+const char *text_entries(const Text *t, Ref r);
+char *text_left(const Text *t, Ref r, const char *on);
+/* Where the token's row of an argument begins. */
+char *text_token(const Text *t, int arg, const char *token);
+
+/* ---- turns of the loop over tokens (rows_ahead.c) ---- */
+
+/* In the loop, where the row of the token in turn begins: a number of its own,
+ * which goes on with the token. turn_begin: before the loop, at the token. */
+char *turn_place(const Text *t, int arg);
+void turn_begin(const Text *t, int arg, const char *token);
+void turn_next(const Text *t, int arg);
+
+/* Before the loop, whose first token is `begin`: what its first turn moves on
+ * to. Then, the loop at token t, that. */
+void ahead_begin(const Text *t);
+void ahead_move(const Text *t);
+/* Input i, or (nin) the result's gradient, `depth` tokens before, as numbers;
+ * where it is not `on`, zeros. What lies in no batch entry has been read as
+ * zeros. */
+void ahead_take(const Text *t, int i, int depth, const char *name, Ref r,
+                const char *on);
+
+#endif

@@ -332,8 +332,26 @@ static void back_back(Lay *k)
     drop_array(k, &sum);
 }
 
+/* That of what no direction reads. */
+static void clear_unread(Lay *k)
+{
+    for (int i = 0; i < k->step->nin; i++) {
+        const Given *dx = &k->d->dx[i];
+        bool read = !dx->given || !dx->data;
+        for (int at = 0; at < k->p->parts->n; at++) {
+            const Graph *step = k->p->parts->part[at].step;
+            read |= step && graph_find_input(step, k->step->in[i].name) >= 0;
+        }
+        Array v = array_of(dx);
+        if (!read)
+            k->realm->zero(k, &v);
+    }
+}
+
 static void run_all(Lay *k)
 {
+    if (k->d)
+        clear_unread(k);
     for (int at = 0; at < k->p->parts->n; at++) {
         ctx_poll(k->c);
         if (!k->p->variant[at])

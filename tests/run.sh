@@ -179,6 +179,7 @@ cuda() {
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/odd.lua 12 1 cuda" \
+        "flin tests/lua/mask_random.lua 1 3 cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \

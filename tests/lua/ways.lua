@@ -119,7 +119,8 @@ end
 
 -- Heads of q and k that share those of v.
 do
-  local x, wide = decays:random { T = 70, H = 4, K = 8, V = 8 }, {}
+  local x, wide = decays:random { B = 1, T = 70, H = 4, K = 8,
+                                V = 8 }, {}
   x.v, x.g = x.v:narrow(3, 1, 2), x.g:narrow(3, 1, 1)
   x.dy = flin.randn({ 1, 70, 4, 8 }, { seed = 5 })
   for name, t in pairs(x) do wide[name] = t:to "float64" end

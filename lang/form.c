@@ -286,12 +286,14 @@ static void put_road_of(Form *f, Graph *step)
 
 static void put_ways(Form *f, const Mask *m)
 {
-    static const char *const from[] = { "first", "last" };
+    static const char *const from[] = {
+        "from the first token on",
+        "from the last token on, the transpose of" };
 
     for (int w = 0; w < 2; w++) {
         if (!m->way[w])
             continue;
-        buf_printf(&f->text, "  from the %s token on:\n", from[w]);
+        buf_printf(&f->text, "  %s:\n", from[w]);
         put_road_of(f, m->way[w]);
     }
 }

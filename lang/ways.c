@@ -242,9 +242,9 @@ static void back_ahead(Lay *k)
     k->realm->backward(k, s);
 }
 
-/* A tensor with tokens as the call's heads see it, those that share one of its
- * heads by themselves: none apart in memory, or by `stride`. */
-static Array by_heads(const Lay *k, const Given *g, int64_t stride)
+/* A tensor with tokens as the call's heads see it: those that share one of its
+ * heads along an axis of their own, not apart in memory. */
+static Array by_heads(const Lay *k, const Given *g)
 {
     enum { OWN = 2, SHARE };
     Array v = array_of(g);
@@ -256,7 +256,7 @@ static Array by_heads(const Lay *k, const Given *g, int64_t stride)
     }
     v.ax[SHARE] = SHARE;
     v.n[SHARE] = k->b->call.heads / v.n[OWN];
-    v.st[SHARE] = stride;
+    v.st[SHARE] = 0;
     return v;
 }
 
@@ -266,7 +266,7 @@ static Given all_heads(Lay *k, const Given *g, DType d, Array *v)
     Given all = *g;
     int64_t n = 1;
 
-    *v = by_heads(k, g, 0);
+    *v = by_heads(k, g);
     make_room(k, v, d, false);
     all.data = v->data;
     all.dtype = d;
@@ -282,7 +282,7 @@ static Given spread(Lay *k, const Given *v, Array *own)
     if (v->shape[2] == k->b->call.heads)
         return *v;
     Given all = all_heads(k, v, v->dtype, own);
-    Array from = by_heads(k, v, 0);
+    Array from = by_heads(k, v);
     k->realm->move(k, own, &from, false);
     return all;
 }
@@ -290,7 +290,7 @@ static Given spread(Lay *k, const Given *v, Array *own)
 /* To the gradient of v, which heads may share. */
 static void gather(Lay *k, const Given *dv, const Array *own)
 {
-    Array to = by_heads(k, dv, 0);
+    Array to = by_heads(k, dv);
     bool shared = dv->shape[2] != k->b->call.heads;
     bool add = k->p->parts->part[AHEAD].step;
 
@@ -332,8 +332,26 @@ static void back_back(Lay *k)
     drop_array(k, &sum);
 }
 
+/* That of what no direction reads. */
+static void clear_unread(Lay *k)
+{
+    for (int i = 0; i < k->step->nin; i++) {
+        const Given *dx = &k->d->dx[i];
+        bool read = !dx->given || !dx->data;
+        for (int at = 0; at < k->p->parts->n; at++) {
+            const Graph *step = k->p->parts->part[at].step;
+            read |= step && graph_find_input(step, k->step->in[i].name) >= 0;
+        }
+        Array v = array_of(dx);
+        if (!read)
+            k->realm->zero(k, &v);
+    }
+}
+
 static void run_all(Lay *k)
 {
+    if (k->d)
+        clear_unread(k);
     for (int at = 0; at < k->p->parts->n; at++) {
         ctx_poll(k->c);
         if (!k->p->variant[at])

@@ -40,6 +40,9 @@ count() {
     *scheduled*|*turns*)    # the numbers are then another emitter's
         ! grep -q 'one for any GPU runs' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
+    *mask_random*)
+        ! grep -q 'runs in its place' "$3" ||
+            fail "$1: a kernel is wrong" "$3";;
     esac
     last=$(tail -n 1 "$3")
     case $last in
@@ -180,6 +183,7 @@ cuda() {
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/odd.lua 12 1 cuda" \
+        "flin tests/lua/mask_random.lua 7 9 cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \
@@ -252,7 +256,8 @@ cuda() {
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
-        *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*)
+        *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*|\
+        *mask_random*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

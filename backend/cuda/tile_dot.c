@@ -327,19 +327,10 @@ static void rename_axes(Product *p, AxisSet axes)
         p->n.axes = axes & ~p->m.axes;
 }
 
-static void emit_product(Tiles *t, Ref r, Product *p)
+static void emit_product_as(Tiles *t, Ref r, Product *p)
 {
     Chain k;
     Product q;
-    Ref view = shown_as(t, r, p);
-
-    find_piece(t, p, t->sharp[r]);
-    if (view != r) {
-        rename_axes(p, t->g->n[view].axes);
-        t->done[r] = 1;
-        t->sharp[view] = t->sharp[r];
-        r = view;
-    }
     Ref u = find_partner(t, r, p, &q);
     if (u) {
         find_piece(t, p, true);
@@ -373,6 +364,23 @@ static void emit_product(Tiles *t, Ref r, Product *p)
     buf_printf(b, "});\n");
     turn_close(b, p->turns);
     chain_done(t, &k);
+}
+
+/* Under another name that one is busy, too: what is needed first must not take
+ * it for a view of what is there. */
+static void emit_product(Tiles *t, Ref r, Product *p)
+{
+    Ref view = shown_as(t, r, p);
+
+    find_piece(t, p, t->sharp[r]);
+    if (view != r) {
+        rename_axes(p, t->g->n[view].axes);
+        t->done[r] = t->busy[view] = 1;
+        t->sharp[view] = t->sharp[r];
+    }
+    emit_product_as(t, view, p);
+    if (view != r)
+        t->busy[view] = 0;
 }
 
 /* ---- which of them ---- */

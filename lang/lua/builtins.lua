@@ -199,7 +199,8 @@ row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 "l40s", "rtx4090" or "rtx5090", backward, chunk, format = "table", "dot"
-(Graphviz), or "svg": see flin.picture.plan. Of a layer: B, T,
+(Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token,
+of a mask of both directions. Of a layer: B, T,
 beside = true, where weights of the same values lie beside one another, and
 plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",

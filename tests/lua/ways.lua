@@ -117,6 +117,22 @@ for _, v in ipairs { decays, softmax } do
   check(v.name .. ", packed", e.worst <= 1e-5, e.worst)
 end
 
+-- Heads of q and k that share those of v.
+do
+  local x, wide = decays:random { B = 1, T = 70, H = 4, K = 8,
+                                V = 8 }, {}
+  x.v, x.g = x.v:narrow(3, 1, 2), x.g:narrow(3, 1, 1)
+  x.dy = flin.randn({ 1, 70, 4, 8 }, { seed = 5 })
+  for name, t in pairs(x) do wide[name] = t:to "float64" end
+  local found = decays:backward(x)
+  for name, want in pairs(decays:reference_backward(wide)) do
+    if flin.is_tensor(want) then
+      local e = (found[name]:to "float64" - want):maxabs() / want:maxabs()
+      check("shared values: d_" .. name, e <= 1e-5, e)
+    end
+  end
+end
+
 -- Sequences of a packed call are those of calls of their own.
 do
   local x = decays:random { B = 1, T = 50, K = 8, V = 8 }

@@ -1,0 +1,133 @@
+-- Masks that nobody has written: of one direction or both, in pieces that
+-- comparisons of positions, distances and remainders cut out, each a product of
+-- rows, columns, decays, distances and tokens before. What is accepted is the
+-- plain sum over pairs, in float64, in chunks, with its gradients; what is
+-- refused couples i and j, or says what it would take.
+--   flin mask_random.lua [FIRST [LAST [cuda]]]      seeds
+local flin = require "flin"
+local count = require "support.count"
+local masks = require "support.masks"
+local exp, abs, cos = flin.exp, flin.abs, flin.cos
+
+local first <const> = tonumber(arg[1] or 1)
+local last <const> = tonumber(arg[2] or first + 11)
+local backend <const> = arg[3]
+
+local seed
+local function pick(n)
+  seed = (seed * 6364136223846793005 + 1442695040888963407)
+  return (seed >> 33) % n + 1
+end
+
+-- Each makes a function of i, j and p; `far`: it is asked about pairs at any
+-- distance, where a weight has to factor.
+local weights <const> = {
+  function () return function (_, j, p) return p.b[j] end end,
+  function () return function (i, _, p) return p.a[i] end end,
+  function () return function (i, j, p)
+    local d = p.g_cumsum[i] - p.g_cumsum[j]
+    return exp(i < j and -d or d)
+  end end,
+  function () return function (i, j, p)
+    if i < j then return exp(p.h_cumsum[j] - p.h_cumsum[i]) end
+    return p.a[i] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end end,
+  function ()
+    local c = pick(5) / 10
+    return function (i, j) return exp(-c * abs(i - j)) end
+  end,
+  function ()
+    local c = pick(20) / 10
+    return function (i, j) return cos(c * (i - j)) end
+  end,
+  function ()
+    local n = pick(3)
+    return function (_, j, p) return p.x[j - n] end
+  end,
+  function ()
+    local n = pick(3)
+    return function (i, _, p) return p.x[i - n] end
+  end,
+  function () return function (_, j) return 1 / (1 + j) end end,
+  function () return function (i) return exp(-0.05 * i) end end,
+}
+
+local near <const> = {
+  function () return function (i, j, p)
+    return p.a[i] / (1 + abs(i - j)) * p.b[j]
+  end end,
+  function () return function (i, j, p) return cos(p.a[i] + p.b[j]) end end,
+}
+
+local function product(far)
+  local list = {}
+  for n = 1, pick(2) do
+    local from = not far and pick(3) == 1 and near or weights
+    list[n] = from[pick(#from)]()
+  end
+  if #list == 1 then return list[1] end
+  return function (i, j, p) return list[1](i, j, p) * list[2](i, j, p) end
+end
+
+local function nothing() return 0 end
+
+-- A piece, or two that a comparison parts.
+local function pieces(depth, far)
+  local kind = depth > 0 and pick(7) or 7
+  if kind == 7 then return pick(6) == 1 and nothing or product(far) end
+  local n, inside = pick(12), nil
+  if kind <= 2 then                     -- a band, and what is beyond
+    inside = pieces(depth - 1, false)
+    local outside = pick(2) == 1 and nothing or pieces(depth - 1, far)
+    return function (i, j, p)
+      if abs(i - j) < n then return inside(i, j, p) end
+      return outside(i, j, p)
+    end
+  end
+  inside = pieces(depth - 1, far)
+  local outside = pieces(depth - 1, far)
+  local remainder = 1 + pick(3)
+  local holds = kind == 3 and function (_, j) return j < n end
+             or kind == 4 and function (i) return i < n end
+             or kind == 5 and function (i, j) return (i - j) % remainder > 0 end
+             or function (_, j) return j % remainder > 0 end
+  return function (i, j, p)
+    if holds(i, j) then return inside(i, j, p) end
+    return outside(i, j, p)
+  end
+end
+
+local accepted, refused = 0, {}
+for n = first, last do
+  seed = n
+  local whole = pick(3) > 1
+  local below, above = pieces(2, true), pieces(2, true)
+  local function mask(i, j, p)
+    if i < j then
+      if not whole then return 0 end
+      return above(i, j, p)
+    end
+    return below(i, j, p)
+  end
+  local def = { causal = not whole and nil, mask = mask, name = "m" .. n }
+  if whole then def.causal = false end
+  local ok, v = pcall(flin.variant, def)
+  if ok then
+    accepted = accepted + 1
+    masks.same_as_sum("seed " .. n, mask, { causal = def.causal }, 5e-5)
+    if backend then
+      local e = v:check { T = 70, H = 1, K = 16, V = 16, backend = backend }
+      count.check("seed " .. n .. " there", e.worst <= 1e-4, e)
+    end
+  else
+    local why = tostring(v):match "[^\n]*"
+    refused[#refused + 1] = ("%d: %s"):format(n, why)
+    count.check("seed " .. n, why:find "mask" or why:find "couples"
+                or why:find "zero everywhere" or why:find "variant", why)
+  end
+end
+
+count.check("some are accepted", accepted * 3 >= last - first, accepted)
+if os.getenv "SHOW" then print(table.concat(refused, "\n")) end
+print(("%d of %d accepted"):format(accepted, last - first + 1))
+count.finish()

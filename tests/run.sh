@@ -210,6 +210,7 @@ cuda() {
         "flin tests/cuda/times.lua" "flin tests/cuda/scheduled.lua long" \
         "flin tests/cuda/times.lua again" \
         "flin tests/cuda/kept.lua kda deltanet gla" \
+        "flin tests/cuda/kept.lua gla kda" \
         "flin tests/cuda/hopper.lua far gla kda hgrn2 mamba2" \
         "flin tests/cuda/hopper.lua scheduled far gla kda" \
         "flin tests/cuda/hopper.lua wide mamba3" \
@@ -234,7 +235,8 @@ cuda() {
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *again) more=FAKE_ARCH=11 ;;    # which no row is of
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
-        *segments.lua) more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
+        *segments.lua|*"kept.lua gla kda")
+            more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh"

@@ -126,7 +126,8 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
                 const int m = BACK ? 15 - n : n, b = BACK ? m + 1 : m - 1;
                 UNROLL for (int e = 0; e < C; e++) {
                     x[m][e] = gone_on<WRAP>(g[m][e], x[b][e], x[m][e]);
-                    g[m][e] *= g[b][e];
+                    if (!WRAP)
+                        g[m][e] *= g[b][e];
                 }
             }
             store_sums<C>(own, x[BACK ? 0 : 15]);

@@ -1,5 +1,6 @@
 """Calls with PyTorch tensors on the CPU: gradients, layouts, dtypes, layers."""
 import copy
+import gc
 import importlib.util
 import io
 import os
@@ -8,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 from harness import check, close, end, flin, refused, same, shapes
 
@@ -162,6 +164,14 @@ same("expanded", gdn(**wide)[0],
      gdn(**dict(d, beta=wide["beta"].contiguous()))[0])
 none = gdn(**{n: t[:, :0] for n, t in d.items()}, output_final_state=True)
 check("no tokens", none[0].shape == (2, 0, 2, 6) and not none[1].any())
+# A variant that nobody has any more is gone, and what it was compiled to.
+one = flin.load("""local flin = require "flin"
+return flin.stdlib.gated_deltanet:map { q = function (q) return 2 * q end }""")
+one(**d, use_qk_l2norm_in_kernel=True)
+gone = weakref.ref(one)
+del one
+gc.collect()
+check("a variant goes with its last owner", gone() is None)
 
 
 def dual():

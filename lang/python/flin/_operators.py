@@ -8,7 +8,7 @@ from torch import Tensor
 from . import _array, _c
 from ._calls import Request, describe, gradient_strides
 from ._torch import apart, check_device, no_second, run
-from ._variant import VARIANTS
+from ._variant import VARIANTS, held
 
 Tensors = Sequence[Tensor]
 Some = Sequence[Optional[Tensor]]
@@ -17,7 +17,7 @@ Some = Sequence[Optional[Tensor]]
 def call(mode, key, x, s0, given, cu, chunk, scale, norm, **more):
     """s0: the initial states that are given; given: which they are, a bit
     each."""
-    v, states = VARIANTS[key], iter(s0)
+    v, states = held(key), iter(s0)
     s0 = [next(states) if given >> i & 1 else None
           for i in range(len(v.states) if s0 else 0)]
     if mode == _c.BACKWARD:
@@ -71,7 +71,7 @@ def check_devices(v, x, s0, given):
 
 @forward.register_fake
 def _(key, x, s0, given, cu, chunk, scale, norm, final):
-    v = VARIANTS[key]
+    v = held(key)
     check_devices(v, x, s0, given)
     heads = [t.shape[leading(a, t) - 1] for a, t in zip(v.inputs, x)
              if leading(a, t) == (3 if a.timed else 1)]

@@ -6,10 +6,12 @@ import difflib
 import functools
 import html
 import inspect
+import itertools
 import keyword
 import math
 import re
 import textwrap
+import weakref
 from typing import Any
 
 from . import _c, _reports, _state
@@ -39,15 +41,24 @@ def door_of(name, tensor):
 
 
 DOORS = {}
-VARIANTS = {}                   # as loaded, by key: compiled graphs hold keys
+VARIANTS = weakref.WeakValueDictionary()        # as loaded, by key
+HELD = set()                    # those that graphs know by their keys
+numbers = itertools.count()
 
 
 def register(variant, origin):
-    """Gives it a key, and keeps it. origin: what it was loaded from."""
+    """Gives it a key. origin: what it was loaded from."""
     variant.origin = origin
-    variant.key = f"{variant.name}#{len(VARIANTS)}"
+    variant.key = f"{variant.name}#{next(numbers)}"
     VARIANTS[variant.key] = variant
     return variant
+
+
+def held(key):
+    """The variant of a key that a graph has, which lives on with it."""
+    v = VARIANTS[key]
+    HELD.add(v)
+    return v
 
 
 ABOUT = """A variant, called as flash-linear-attention's functions are:

@@ -373,10 +373,13 @@ static void put_inverse(Print *p, const KInst *k)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
-    buf_printf(p->b, "invert(%s, %s, l.lane, %s);\nfence_async();\n}%s\n",
-               to, from, warp, beside ? " else {\nbeside_invert();\n}" : "");
-    if (k->post_full >> v->buffer & 1)
+    buf_printf(p->b, "invert(%s, %s, l.lane, %s);\n}%s\n", to, from, warp,
+               beside ? " else {\nbeside_invert();\n}" : "");
+    p->fence_due = true;
+    if (k->post_full >> v->buffer & 1) {
+        put_fence(p);
         put_post(p, v->buffer, v->turn, false);
+    }
 }
 
 /* ---- roles ---- */
@@ -403,6 +406,8 @@ static void put_inst(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
         each_bit(p, k, k->wait_full, false, put_wait);
+    if (k->op == K_PRODUCT || k->op == K_SYNC)
+        put_fence(p);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
     case K_STORE:   (has_matrices(k->role) ? put_share : put_store)(p, k);
@@ -432,6 +437,7 @@ static void put_inst(Print *p, const KInst *k)
     case NKOPS:     break;
     }
     if (posts(k)) {
+        put_fence(p);
         each_bit(p, k, k->post_full, false, put_post);
         each_bit(p, k, k->post_empty, true, put_post);
     }
@@ -466,6 +472,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
+    put_fence(p);
 }
 
 /* The first output of which heads leave shares, if a block may have these heads

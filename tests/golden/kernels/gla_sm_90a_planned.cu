@@ -168,8 +168,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f16 + 0, l, x.n);
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -183,7 +183,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f6 + 16, l, 64);
                         write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
-                    fence_async();
                     float c11[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
@@ -198,6 +197,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f6[e] = x15;
                     }
                 }
+                fence_async();
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -396,7 +396,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f20 + 0, l, x.n);
                     write_columns<4>(base + 200704 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 217152 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -411,6 +410,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 const int strict[] = { 0 };
                 decayed_scores<128, 16>(sum, row, col, decays, strict, base + 164384, col0(32), l);
             }
+            fence_async();
             arrive(base + 217136 + it % 2 * 8);
             arrive(base + 217168 + it % 2 * 8);
             matrix_sync<2>();
@@ -420,7 +420,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f24 + 0, l, x.n);
                     write_columns<2>(base + 163840 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 217200, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -429,6 +428,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             wait(base + 217184, parity(it, 1));
+            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f21, base + 200704, 64, 0, base + 98304, 128, col0(64) + 0);
             matrix_sync<2>();
@@ -447,8 +447,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f21 + 0, l, x.n);
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 217216);
             it++;
         }
@@ -612,8 +612,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f20 + 0, l, x.n);
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -627,7 +627,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f7 + 16, l, 64);
                         write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
-                    fence_async();
                     float c11[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
@@ -642,6 +641,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f7[e] = x47;
                     }
                 }
+                fence_async();
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -885,8 +885,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f30 + 0, l, x.n);
                     write_columns<2>(base + 184320 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
+            fence_async();
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 148000, base + 217088, col0(64), l);
             wait(base + 218176, parity(it, 1));
@@ -924,7 +924,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f16 + 0, l, x.n);
                     write_columns<4>(base + 192512 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 218192, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -945,7 +944,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f24 + 0, l, x.n);
                     write_columns<2>(base + 208896 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             {
                 float *const sum[] = { f33 };
@@ -956,6 +954,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 decayed_sums<128, 32, 0, 0x4440>(sum, Terms<1> { { base + 184320 }, { base + 49152 }, { base + 148000 }, { 0 }, { 1.f }, { 1.f } }, base + 148000, base + 148000, col0(64), l);
             }
             wait(base + 218208, parity(it, 1));
+            fence_async();
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f37, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
             wait(base + 218224, parity(it, 1));

@@ -159,8 +159,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f24 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 91216 + it % 2 * 8);
                 {
                     wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -169,7 +169,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f8 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s22 = parts_sum<1>(base + 90624 + it % 2 * 528, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -181,6 +180,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f8[e] = x23;
                     }
                 }
+                fence_async();
                 arrive(base + 91232 + it % 2 * 8);
                 arrive(base + 91184 + it % 2 * 8);
                 wait(base + 91264 + it % 2 * 8, parity(it, 2));
@@ -361,7 +361,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f18 + 0, l, x.n);
                     write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 222816 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -375,6 +374,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
+            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
@@ -384,10 +384,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = parts_sum<1>(base + 221456 + it % 2 * 784, 64, l.row + 8 * h);
+                    r17[h] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -395,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const float x32 = (row >= col ? exp2_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
                 }
@@ -404,9 +404,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f34 + 0, l, x.n);
                     write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 222880 + it % 2 * 8, parity(it, 2));
+            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f28, base + 32768 + it % 2 * 16384, 64, 0, base + 98304 + it % 2 * 32768, 128, col0(64) + 0);
             matrix_sync<2>();
@@ -443,8 +443,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f39 + 0, l, x.n);
                     write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 222912 + it % 2 * 8);
             arrive(base + 222768 + it % 2 * 8);
             arrive(base + 222800 + it % 2 * 8);
@@ -599,8 +599,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f59 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -609,7 +609,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f9 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s22 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -621,6 +620,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f9[e] = x74;
                     }
                 }
+                fence_async();
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
@@ -929,7 +929,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f18 + 0, l, x.n);
                     write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 230752 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -943,6 +942,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
+            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
@@ -952,10 +952,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
+                    r17[h] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -963,7 +963,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const float x32 = (row >= col ? exp2_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
                     f32[e] = x32;
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
@@ -973,7 +973,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f34 + 0, l, x.n);
                     write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 230816, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -981,6 +980,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f44, base + 98304, 64, 0, base + 196608, 64, col0(32) + 0);
@@ -1014,8 +1014,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f48 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
+            fence_async();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f45, base + 212992, 64, 0, base + 98304, 64, col0(64) + 0);
             wait(base + 230864, parity(it, 1));

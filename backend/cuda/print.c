@@ -373,8 +373,8 @@ static void put_inverse(Print *p, const KInst *k)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
-    buf_printf(p->b, "invert(%s, %s, l.lane, %s);\n}%s\n", to, from, warp,
-               beside ? " else {\nbeside_invert();\n}" : "");
+    buf_printf(p->b, "invert_own(%s, %s, l.lane, %s);\n}%s\n", to, from,
+               warp, beside ? " else {\nbeside_invert_own();\n}" : "");
     p->fence_due = true;
     if (k->post_full >> v->buffer & 1) {
         put_fence(p);
@@ -406,7 +406,7 @@ static void put_inst(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
         each_bit(p, k, k->wait_full, false, put_wait);
-    if (k->op == K_PRODUCT || k->op == K_SYNC)
+    if (k->op == K_SYNC)
         put_fence(p);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
@@ -437,7 +437,8 @@ static void put_inst(Print *p, const KInst *k)
     case NKOPS:     break;
     }
     if (posts(k)) {
-        put_fence(p);
+        if (k->post_full)
+            put_fence(p);
         each_bit(p, k, k->post_full, false, put_post);
         each_bit(p, k, k->post_empty, true, put_post);
     }
@@ -613,11 +614,12 @@ static void put_matrix_role(Print *p, KRole role, int regs)
         buf_printf(p->b, "%s_registers<%d>();\n",
                    regs > launched ? "more" : "fewer", regs);
     bool turns = takes_chunks_in_turn(s, role);
+    int first = 32 * first_warp(s, role);
     buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
-               " (int)threadIdx.x - %d%s, group = uniform(%s >> 7);\n",
-               32 * first_warp(s, role), turns ? " & 127" : "", turns
-               ? ctx_format(p->c, "(int)threadIdx.x - %d",
-                            32 * first_warp(s, role)) : "thread");
+               " (int)threadIdx.x - %d%s, group = %s;\n", first,
+               turns ? " & 127" : "", turns
+               ? ctx_format(p->c, "uniform((int)threadIdx.x - %d >> 7)", first)
+               : warpgroups_of(s, role) > 1 ? "uniform(thread >> 7)" : "0");
     if (deals_rows(s, role))
         buf_printf(p->b, "const int row0 = 64 * group;\n");
     buf_printf(p->b, "auto col0 = [&](int share) { return %s; };\n",

@@ -48,16 +48,45 @@ static const char *exponent_text(Print *p, const KInst *k, Ref o)
                       element_of(p, k, o));
 }
 
+/* Decays are computed above the diagonal, too, where some are no numbers, but
+ * taken on one side of it. Which side an element is on is one comparison with
+ * what a lane has of all. */
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
 {
     const char *at = n->flags & STRICT ? ">" : ">=";
+    const char *side = p->s->g->rows ? "token(row) %s token(col)"
+                                     : "over %s past";
     const char *y = n->a[0] ? ctx_format(p->c, "%s(%s - %s)",
                                          has_powers(p, k) ? "exp2_" : "exp_",
                                          exponent_text(p, k, n->a[0]),
                                          exponent_text(p, k, n->a[1])) : "1.f";
-    return ctx_format(p->c, p->s->g->rows
-                      ? "(token(row) %s token(col) ? %s : 0.f)"
-                      : "(row %s col ? %s : 0.f)", at, y);
+    side = ctx_format(p->c, side, at);
+    return ctx_format(p->c, "kept_(%s, %s)", side, y);
+}
+
+static bool has_masks(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nnodes; i++)
+        any |= p->s->g->n[k->node[i]].op == OP_dmask;
+    return any && !p->s->g->rows;
+}
+
+/* How far a lane's first row is behind its first column; in the loop, how far
+ * the element's column is behind those. */
+static void put_over(Print *p, const KInst *k)
+{
+    if (has_masks(p, k))
+        buf_printf(p->b, "const int over = l.row - l.col;\n");
+}
+
+static void put_past(Print *p, const KInst *k)
+{
+    int share = map_share(p, k), each = share / 2;
+    if (has_masks(p, k))
+        buf_printf(p->b, "const int past = col0(%d) + e %% %d / 4 * 8 + e %% 2"
+                   " - 8 * h - e / %d * 64%s;\n", share, each, each,
+                   deals_rows(p->s, k->role) ? " - row0" : "");
 }
 
 /* Whether the angle is among sums that a scan has kept within half a turn. */
@@ -419,6 +448,7 @@ static void put_program(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nnodes && pairs; i++)
         last = pair_phase(p, k, k->node[i]) > last
              ? pair_phase(p, k, k->node[i]) : last;
+    put_over(p, k);
     if (pairs)
         put_pairs_begin(p, k, regs);
     for (int phase = 0; phase <= last; phase++) {
@@ -429,6 +459,7 @@ static void put_program(Print *p, const KInst *k, int regs)
                    pairs ? "m" : "0", pairs ? "m + 2"
                    : ctx_format(p->c, "%d", regs), row0_text(p, k), each,
                    share, each);
+        put_past(p, k);
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i])))
                 put_found_columns(p, k, value_at(p, k->in[i]));

@@ -78,6 +78,9 @@ template<int WARPGROUPS> INLINE void matrix_sync()
         warpgroup_sync();
 }
 
+/* x or nothing, whichever x is. */
+INLINE float kept_(bool is, float x) { return is ? x : 0.f; }
+
 /* ---- tiles ---- */
 
 /* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of

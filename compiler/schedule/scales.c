@@ -2,7 +2,8 @@
  * rows of its factor scales the product instead: the factor is then multiplied
  * as it was loaded and needs no tile of its own, nor a rounding. A number that
  * scales products scales factors that are computed instead: what is added to
- * the products is then added as they are made, in the same registers.
+ * the products is then added as they are made, in the same registers. What
+ * scales both terms of a sum scales the sum.
  */
 #include "schedule.h"
 #include "../cost.h"
@@ -107,7 +108,50 @@ static Ref scaled_factors(Graph *g, const Node *n, const int *readers,
     return 0;
 }
 
-static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
+/* r without its factor s, a product that nobody else reads; 0: it has none. */
+static Ref without(Graph *g, const Graph *old, Ref r, Ref s,
+                   const int *readers, const Ref *image)
+{
+    const Node n = old->n[r];
+    if (n.op != OP_mul || readers[r] != 1)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (n.a[i] == s && is_matrix(old, n.a[!i]))
+            return image[n.a[!i]];
+    for (int i = 0; i < 2; i++) {
+        Ref x = is_scale(old, n.a[i]) && is_matrix(old, n.a[!i])
+              ? without(g, old, n.a[!i], s, readers, image) : 0;
+        if (x)
+            return op2(g, OP_mul, image[n.a[i]], x);
+    }
+    return 0;
+}
+
+/* A sum of matrices both of which are scaled by what tokens have, written as
+ * the scaled sum; 0: it is none. */
+static Ref scaled_sum(Graph *g, const Graph *old, const Node *n,
+                      const int *readers, const Ref *image)
+{
+    Ref r = n->a[0];
+    if ((n->op != OP_add && n->op != OP_sub) || !is_matrix(old, r))
+        return 0;
+    while (old->n[r].op == OP_mul) {
+        int at = !is_scale(old, old->n[r].a[0]);
+        Ref s = old->n[r].a[at];
+        if (!is_scale(old, s))
+            return 0;
+        Ref a = without(g, old, n->a[0], s, readers, image);
+        Ref b = without(g, old, n->a[1], s, readers, image);
+        if (old->n[s].axes && a && b)
+            return op2(g, OP_mul, image[s], op2(g, n->op, a, b));
+        r = old->n[r].a[!at];
+    }
+    return 0;
+}
+
+typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_JOINED } Way;
+
+static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
 {
     Graph *g = graph_copy(c, p->g);
     Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
@@ -121,8 +165,9 @@ static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
             a[i] = image[n.a[i]];
             same &= a[i] == n.a[i];
         }
-        Ref now = out ? scaled_product(g, &n, a)
-                      : scaled_factors(g, &n, readers, image);
+        Ref now = way == SCALES_OUT ? scaled_product(g, &n, a)
+                : way == SCALES_IN ? scaled_factors(g, &n, readers, image)
+                : scaled_sum(g, p->g, &n, readers, image);
         any |= now != 0;
         image[r] = now ? now : same ? r : node_copy(g, &n, a);
     }
@@ -135,10 +180,15 @@ static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
 
 const Plan *plan_scales_out(Ctx *c, const Plan *p)
 {
-    return rescaled(c, p, true);
+    return rescaled(c, p, SCALES_OUT);
 }
 
 const Plan *plan_scales_in(Ctx *c, const Plan *p)
 {
-    return rescaled(c, p, false);
+    return rescaled(c, p, SCALES_IN);
+}
+
+const Plan *plan_scales_joined(Ctx *c, const Plan *p)
+{
+    return rescaled(c, p, SCALES_JOINED);
 }

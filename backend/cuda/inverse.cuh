@@ -150,14 +150,47 @@ INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
         if (j != i)
             write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
 }
+/* The same with few registers: a factor at a time. */
+INLINE void invert_row_few(u32 tile, u32 s, const float (&t)[8], int lane,
+                           int i)
+{
+    float x[3][8] = {};
+    u32 top[8], m[8];
+    round_all(top, t);
+    UNROLL for (int k = 0; k < 3; k++) {
+        if (k < i) {
+            float c[8] = {};
+            product_block<0>(c, top, entry(s, 16 * i, 16 * k), lane);
+            round_all(m, c);
+        }
+        warpgroup_sync();
+        if (k < i)
+            UNROLL for (int j = 0; j <= k; j++)
+                product_block<1>(x[j], m, entry(s, 16 * j, 16 * k), lane);
+        if (k < 2 && k + 1 == i)
+            UNROLL for (int j = 0; j <= k; j++)
+                store_block(entry(s, 16 * j, 16 * i), x[j], lane);
+    }
+    UNROLL for (int j = 0; j < 4; j++)
+        if (j != i)
+            write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
+}
 /* The inverse goes to a tile. The warpgroup does it together; each warp i has
- * written its own rows of a, or else all have met since. */
+ * written its own rows of a, or else all have met since. With few registers
+ * they must meet before a is written, too: others may still read T. */
 INLINE void invert_own(u32 tile, u32 s, int lane, int i)
 {
     float t[8];
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     write_block(tile, t, i, i, lane);
     invert_row(tile, s, t, lane, i);
+}
+INLINE void invert_few(u32 tile, u32 s, int lane, int i)
+{
+    float t[8];
+    invert_block(t, entry(s, 16 * i, 16 * i), lane);
+    write_block(tile, t, i, i, lane);
+    invert_row_few(tile, s, t, lane, i);
 }
 INLINE void invert(u32 tile, u32 s, int lane, int i)
 {

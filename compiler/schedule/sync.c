@@ -42,13 +42,13 @@ static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
 /* ---- the matrix role's own order ---- */
 
 /* What a warp finds of scores that are to be inverted it has written itself, if
- * they are one warpgroup's; where the inverse takes of others' it meets them.
- */
+ * they are those of one warpgroup ahead; where the inverse takes of others' it
+ * meets them. */
 static bool is_warps_own(const Schedule *s, int role, int value)
 {
     uint32_t bit = 1u << s->value[value].buffer;
-    return s->value[value].layout == LAY_WIDE && warpgroups_of(s, role) == 1
-        && places_of(s, bit) == bit;
+    return s->value[value].layout == LAY_WIDE && role == KR_AHEAD
+        && s->ahead == 1 && places_of(s, bit) == bit;
 }
 
 static uint32_t matrix_buffers(const Schedule *s, int role,

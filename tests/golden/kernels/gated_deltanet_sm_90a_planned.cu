@@ -208,7 +208,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
                     }
                 }
-                fence_async();
                 arrive(base + 209040 + it % 2 * 8);
                 wgmma_fence();
                 multiply_tiles<0, 0, 8, 0, 0>(f21, base + 65536 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
@@ -226,13 +225,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r4[h] = parts_sum<1>(base + 206848 + it % 2 * 1040, 64, l.row + 8 * h);
                     float f24[16];
+                    const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x20 = (row > col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                        const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                        const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                         const float x22 = r4[h] * f21[e];
                         const float x23 = x20 * x22;
                         const float x24 = -x23;
@@ -240,11 +241,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     write_wide(base + 180224, f24, col0(32), l);
                 }
+                fence_async();
                 matrix_sync<2>();
                 if (group == 0) {
-                    invert(base + 198656, base + 180224, l.lane, l.warp);
+                    invert_few(base + 198656, base + 180224, l.lane, l.warp);
                 } else {
-                    beside_invert();
+                    beside_invert_own();
                 }
                 fence_async();
                 matrix_sync<2>();
@@ -457,13 +459,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c11[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f38[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x38 = x36 * f37[e];
                     f38[e] = x38;
                 }
@@ -480,9 +484,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             wait(base + 205920 + it % 2 * 8, parity(it, 2));
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
@@ -646,13 +650,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 UNROLL for (int h = 0; h < 2; h++)
                     r4[h] = parts_sum<1>(base + 100352 + it % 2 * 512, 64, l.row + 8 * h);
                 float f24[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x20 = (row > col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x22 = r4[h] * f21[e];
                     const float x23 = x20 * x22;
                     const float x24 = -x23;
@@ -663,9 +669,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             matrix_sync<2>();
             wait(base + 101456 + (it * 2 + 0) % 2 * 8, parity((it * 2 + 0), 2) ^ 1);
             if (group == 0) {
-                invert(base + 32768 + (it * 2 + 0) % 2 * 8192, base + 81920, l.lane, l.warp);
+                invert_few(base + 32768 + (it * 2 + 0) % 2 * 8192, base + 81920, l.lane, l.warp);
             } else {
-                beside_invert();
+                beside_invert_own();
             }
             fence_async();
             arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
@@ -690,13 +696,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c11[e] = LOG2E * parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f38[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x38 = x36 * f37[e];
                     f38[e] = x38;
                 }
@@ -971,7 +979,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         write_columns<4>(base + 212992 + 0, p, 64, col0(64), l);
                     }
                 }
-                fence_async();
                 arrive(base + 231040 + it % 2 * 8);
                 wait(base + 231088 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -979,6 +986,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                fence_async();
                 matrix_sync<2>();
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 0, 0>(f75, base + 114688 + it % 2 * 8192, 64, 0, base + 196608, 64, col0(64) + 0);
@@ -1456,15 +1464,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 UNROLL for (int h = 0; h < 2; h++)
                     r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float f82[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x20 = (row > col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     f20[e] = x20;
-                    const float x76 = (row > col ? 1.f : 0.f);
+                    const float x76 = kept_(over > past, 1.f);
                     const float x78 = x76 * f77[e];
                     f78[e] = x78;
                     const float x80 = x20 * x78;
@@ -1489,7 +1499,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
             wgmma_commit();
@@ -1503,13 +1512,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f48[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp2_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     f36[e] = x36;
                     const float x48 = x36 * f44[e];
                     f48[e] = x48;
@@ -1520,7 +1531,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
             }
-            fence_async();
             arrive(base + 227472 + it % 2 * 8);
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0, 64, 0, base + 0, 64, col0(32) + 0);
@@ -1584,6 +1594,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
                 put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);

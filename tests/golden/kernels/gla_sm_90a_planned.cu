@@ -169,7 +169,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -410,9 +409,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 const int strict[] = { 0 };
                 decayed_scores<128, 16>(sum, row, col, decays, strict, base + 164384, col0(32), l);
             }
-            fence_async();
             arrive(base + 217136 + it % 2 * 8);
             arrive(base + 217168 + it % 2 * 8);
+            fence_async();
             matrix_sync<2>();
             {
                 {
@@ -428,9 +427,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             wait(base + 217184, parity(it, 1));
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f21, base + 200704, 64, 0, base + 98304, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             keep(f21);
             wgmma_fence();
@@ -613,7 +612,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -954,7 +952,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 decayed_sums<128, 32, 0, 0x4440>(sum, Terms<1> { { base + 184320 }, { base + 49152 }, { base + 148000 }, { 0 }, { 1.f }, { 1.f } }, base + 148000, base + 148000, col0(64), l);
             }
             wait(base + 218208, parity(it, 1));
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f37, base + 16384, 64, 0, base + 65536, 128, col0(64) + 0);
             wait(base + 218224, parity(it, 1));
@@ -965,6 +962,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             arrive(base + 218152);
             keep(f43);
             keep(f37);
+            fence_async();
             matrix_sync<2>();
             {
                 const Lane l = lane_of(fresh((int)threadIdx.x));

@@ -160,7 +160,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 91216 + it % 2 * 8);
                 {
                     wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -374,7 +373,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
@@ -389,13 +387,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c17[e] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp2_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
                 }
@@ -406,9 +406,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 }
             }
             wait(base + 222880 + it % 2 * 8, parity(it, 2));
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f28, base + 32768 + it % 2 * 16384, 64, 0, base + 98304 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 212992, 64, 0, base + 196608, 64, col0(64) + 0);
@@ -600,7 +600,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -942,7 +941,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
@@ -957,13 +955,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp2_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                     f32[e] = x32;
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
@@ -1015,7 +1015,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
             }
-            fence_async();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f45, base + 212992, 64, 0, base + 98304, 64, col0(64) + 0);
             wait(base + 230864, parity(it, 1));

@@ -151,7 +151,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -342,13 +341,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 UNROLL for (int e = 0; e < 8; e++)
                     c10[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f26[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x24 = (row >= col ? exp2_(r10[h] - c10[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x24 = kept_(over >= past, exp2_(r10[h] - c10[e / 4 * 2 + e % 2]));
                     const float x26 = x24 * f25[e];
                     f26[e] = x26;
                 }
@@ -365,9 +366,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             wait(base + 205920 + it % 2 * 8, parity(it, 2));
-            fence_async();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
@@ -550,7 +551,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
                 }
-                fence_async();
                 arrive(base + 90704 + it % 2 * 8);
                 {
                     wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -871,13 +871,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float s40[8] = { 0 };
                 float f26[16];
                 float f36[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x24 = (row >= col ? exp2_(r10[h] - c10[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x24 = kept_(over >= past, exp2_(r10[h] - c10[e / 4 * 2 + e % 2]));
                     const float x26 = x24 * f25[e];
                     f26[e] = x26;
                     const float x35 = f25[e] * f32[e];
@@ -901,8 +903,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
             }
-            fence_async();
             arrive(base + 220784 + it % 2 * 8);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f33, base + 196608, 64, 0, base + 98304, 64, col0(64) + 0);

@@ -363,7 +363,8 @@ static void put_product(Print *p, const KInst *k)
         buf_printf(p->b, "wgmma_commit();\n");
 }
 
-/* By the first warpgroup; another meets as often. */
+/* By the first warpgroup; another meets as often. Who carries states has few
+ * registers. */
 static void put_inverse(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -373,10 +374,14 @@ static void put_inverse(Print *p, const KInst *k)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
-    buf_printf(p->b, "invert(%s, %s, l.lane, %s);\nfence_async();\n}%s\n",
-               to, from, warp, beside ? " else {\nbeside_invert();\n}" : "");
-    if (k->post_full >> v->buffer & 1)
+    buf_printf(p->b, "invert_%s(%s, %s, l.lane, %s);\n}%s\n",
+               k->role == KR_AHEAD ? "own" : "few", to, from, warp,
+               beside ? " else {\nbeside_invert_own();\n}" : "");
+    p->fence_due = true;
+    if (k->post_full >> v->buffer & 1) {
+        put_fence(p);
         put_post(p, v->buffer, v->turn, false);
+    }
 }
 
 /* ---- roles ---- */
@@ -403,6 +408,8 @@ static void put_inst(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
         each_bit(p, k, k->wait_full, false, put_wait);
+    if (k->op == K_SYNC)
+        put_fence(p);
     switch ((KOp)k->op) {
     case K_LOAD:    put_load(p, k); return;
     case K_STORE:   (has_matrices(k->role) ? put_share : put_store)(p, k);
@@ -432,6 +439,8 @@ static void put_inst(Print *p, const KInst *k)
     case NKOPS:     break;
     }
     if (posts(k)) {
+        if (k->post_full)
+            put_fence(p);
         each_bit(p, k, k->post_full, false, put_post);
         each_bit(p, k, k->post_empty, true, put_post);
     }
@@ -466,6 +475,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
+    put_fence(p);
 }
 
 /* The first output of which heads leave shares, if a block may have these heads
@@ -490,13 +500,14 @@ static int added_share(const Print *p)
     return s->kind == K_TOKEN && s->slices == 1 && !made ? found : NOTHING;
 }
 
-static void put_items(Print *p)
+/* name: of the number of chunks before. */
+static void put_items(Print *p, const char *name)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     int share = added_share(p);
     p->k->adds = share != NOTHING;
-    buf_printf(p->b, "u32 it = 0;\n");
+    buf_printf(p->b, "u32 %s = 0;\n", name);
     if (p->k->adds)
         buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
                    "const i64 item = item_of(turn, a.tensor[%d].group);\n"
@@ -510,12 +521,68 @@ static void put_items(Print *p)
                s->slices);
 }
 
+/* How many chunks later than the ring that is deepest one is filled that has
+ * fewer slots: what waits for a slot of that holds up none of those. */
+static int lag_of(const Schedule *s, const KInst *load)
+{
+    int deepest = 0;
+    for (int i = 0; i < s->nbuffers; i++)
+        if (s->buffer[i].copied && s->buffer[i].depth > deepest)
+            deepest = s->buffer[i].depth;
+    return deepest - s->buffer[s->value[load->out[0]].buffer].depth;
+}
+
+static int most_lag(const Schedule *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op == K_LOAD && s->buffer[s->value[k->out[0]].buffer].uses > 1)
+            return 0;
+        if (k->op == K_LOAD && lag_of(s, k) > most)
+            most = lag_of(s, k);
+    }
+    return s->row_axis ? most : 0;
+}
+
+/* What loads, in a walk. */
+static void put_lagging_loads(Print *p)
+{
+    const Schedule *s = p->s;
+    Buf *b = p->b;
+    int most = most_lag(s);
+    put_items(p, "before");
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks + %d; c++) {\n", most);
+    for (int lag = 0; lag <= most; lag++) {
+        bool any = false;
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            if (k->role != KR_LOAD || lag_of(s, k) != lag)
+                continue;
+            if (!any && !lag)
+                buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, c, x);\n"
+                           "const u32 it = before + c;\n");
+            else if (!any)
+                buf_printf(b, "if (c >= %d) {\nfind_chunk(a.run, c - %d, x);\n"
+                           "const u32 it = before + c - %d;\n", lag, lag, lag);
+            any = true;
+            put_inst(p, k);
+        }
+        buf_printf(b, any ? "}\n" : "");
+    }
+    buf_printf(b, "}\nbefore += chunks;\n}\n");
+}
+
 /* The loop over items, and in a walk that over chunks. */
 static void put_role(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
-    put_items(p);
+    if (role == KR_LOAD && walk && most_lag(s)) {
+        put_lagging_loads(p);
+        return;
+    }
+    put_items(p, "it");
     if (has_matrices(role)) {
         put_fragments(p, role, true);
         if (!s->row_axis)
@@ -549,7 +616,7 @@ static void put_warps(Print *p)
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     if (!walk)
-        put_items(p);
+        put_items(p, "it");
     for (int r = 0; r < KR_MATRIX; r++) {
         if (!s->warps[r])
             continue;
@@ -606,11 +673,12 @@ static void put_matrix_role(Print *p, KRole role, int regs)
         buf_printf(p->b, "%s_registers<%d>();\n",
                    regs > launched ? "more" : "fewer", regs);
     bool turns = takes_chunks_in_turn(s, role);
+    int first = 32 * first_warp(s, role);
     buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
-               " (int)threadIdx.x - %d%s, group = uniform(%s >> 7);\n",
-               32 * first_warp(s, role), turns ? " & 127" : "", turns
-               ? ctx_format(p->c, "(int)threadIdx.x - %d",
-                            32 * first_warp(s, role)) : "thread");
+               " (int)threadIdx.x - %d%s, group = %s;\n", first,
+               turns ? " & 127" : "", turns
+               ? ctx_format(p->c, "uniform((int)threadIdx.x - %d >> 7)", first)
+               : warpgroups_of(s, role) > 1 ? "uniform(thread >> 7)" : "0");
     if (deals_rows(s, role))
         buf_printf(p->b, "const int row0 = 64 * group;\n");
     buf_printf(p->b, "auto col0 = [&](int share) { return %s; };\n",

@@ -5,15 +5,88 @@
 #include "print_parts.h"
 #include "source.h"
 
+/* Whether decays alone read the vector. */
+static bool is_of_decays(const Print *p, const KInst *k, Ref o)
+{
+    const Graph *g = p->s->g;
+    int v = schedule_value(p->s, shown_node(g, o), LAY_VECTOR);
+    bool alone = v != NOTHING && has_value(k->in, k->nin, v)
+              && !is_found_by_steps(p, k, value_at(p, v));
+    for (int i = 0; i < k->nnodes; i++)
+        for (int j = 0; j < 4; j++)
+            alone &= shown_node(g, g->n[k->node[i]].a[j]) != shown_node(g, o)
+                  || g->n[k->node[i]].op == OP_dmask;
+    return alone;
+}
+
+/* Whether the program's decays are powers of 2: the sums that they are of are
+ * taken times log2(e) as they are found, not each difference. */
+static bool has_powers(const Print *p, const KInst *k)
+{
+    bool any = false, all = true;
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *n = &p->s->g->n[k->node[i]];
+        if (n->op != OP_dmask || !n->a[0])
+            continue;
+        any = true;
+        all &= is_of_decays(p, k, n->a[0]) && is_of_decays(p, k, n->a[1]);
+    }
+    return any && all;
+}
+
+static const char *factor_text(const Print *p, const KInst *k, Ref r)
+{
+    return has_powers(p, k) && is_of_decays(p, k, r) ? "LOG2E * " : "";
+}
+
+static const char *exponent_text(Print *p, const KInst *k, Ref o)
+{
+    int v = schedule_value(p->s, shown_node(p->s->g, o), LAY_VECTOR);
+    bool times = has_powers(p, k) && !runs_along_rows(p, k, o)
+              && is_found_by_columns(p, k, value_at(p, v));
+    return ctx_format(p->c, "%s%s", times ? "LOG2E * " : "",
+                      element_of(p, k, o));
+}
+
+/* Decays are computed above the diagonal, too, where some are no numbers, but
+ * taken on one side of it. Which side an element is on is one comparison with
+ * what a lane has of all. */
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
 {
     const char *at = n->flags & STRICT ? ">" : ">=";
-    const char *y = n->a[0] ? ctx_format(p->c, "exp_(%s - %s)",
-                                         element_of(p, k, n->a[0]),
-                                         element_of(p, k, n->a[1])) : "1.f";
-    return ctx_format(p->c, p->s->g->rows
-                      ? "(token(row) %s token(col) ? %s : 0.f)"
-                      : "(row %s col ? %s : 0.f)", at, y);
+    const char *side = p->s->g->rows ? "token(row) %s token(col)"
+                                     : "over %s past";
+    const char *y = n->a[0] ? ctx_format(p->c, "%s(%s - %s)",
+                                         has_powers(p, k) ? "exp2_" : "exp_",
+                                         exponent_text(p, k, n->a[0]),
+                                         exponent_text(p, k, n->a[1])) : "1.f";
+    side = ctx_format(p->c, side, at);
+    return ctx_format(p->c, "kept_(%s, %s)", side, y);
+}
+
+static bool has_masks(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nnodes; i++)
+        any |= p->s->g->n[k->node[i]].op == OP_dmask;
+    return any && !p->s->g->rows;
+}
+
+/* How far a lane's first row is behind its first column; in the loop, how far
+ * the element's column is behind those. */
+static void put_over(Print *p, const KInst *k)
+{
+    if (has_masks(p, k))
+        buf_printf(p->b, "const int over = l.row - l.col;\n");
+}
+
+static void put_past(Print *p, const KInst *k)
+{
+    int share = map_share(p, k), each = share / 2;
+    if (has_masks(p, k))
+        buf_printf(p->b, "const int past = col0(%d) + e %% %d / 4 * 8 + e %% 2"
+                   " - 8 * h - e / %d * 64%s;\n", share, each, each,
+                   deals_rows(p->s, k->role) ? " - row0" : "");
 }
 
 /* Whether the angle is among sums that a scan has kept within half a turn. */
@@ -30,8 +103,97 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
         && has_value(k->in, k->nin, v);
 }
 
+/* ---- x sigmoid(x), of 16 bits ---- */
+
+static bool has_operand(const Graph *g, Ref r, Ref a)
+{
+    bool any = false;
+    for (int i = 0; i < 4; i++)
+        any |= g->n[r].a[i] && shown_node(g, g->n[r].a[i]) == a;
+    return any;
+}
+
+/* Whether it is rounded to 16 bits wherever it goes, and nowhere else. */
+static bool is_rounded(const Print *p, const KInst *k, Ref r)
+{
+    bool rounded = p->s->tile != F32;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        rounded &= v->node != r || v->layout == LAY_TILE
+                || v->layout == LAY_PACKED;
+    }
+    for (int i = 0; i < k->nnodes; i++)
+        rounded &= !has_operand(p->s->g, k->node[i], r);
+    return rounded;
+}
+
+/* The program finds it, of 16 bits, before its loop. */
+static bool is_found_packed(const Print *p, const KInst *k, Ref r)
+{
+    int v = schedule_value(p->s, r, LAY_TILE);
+    return p->s->tile != F32 && v != NOTHING && has_value(k->in, k->nin, v)
+        && !is_found_by_steps(p, k, value_at(p, v))
+        && schedule_value(p->s, r, LAY_FRAGMENT) == NOTHING;
+}
+
+/* The x that r is x sigmoid(x) of, or 0. */
+static Ref swish_of(const Print *p, const KInst *k, Ref r)
+{
+    const Graph *g = p->s->g;
+    for (int i = 0; i < 2 && g->n[r].op == OP_mul; i++) {
+        Ref s = shown_node(g, g->n[r].a[i]), x = shown_node(g, g->n[r].a[!i]);
+        if (g->n[s].op == OP_sigmoid && in_program(k, s)
+            && shown_node(g, g->n[s].a[0]) == x && is_found_packed(p, k, x)
+            && is_rounded(p, k, r))
+            return x;
+    }
+    return 0;
+}
+
+/* Whether such values alone want the sigmoid. */
+static bool is_of_swish(const Print *p, const KInst *k, Ref s)
+{
+    bool alone = p->s->g->n[s].op == OP_sigmoid;
+    for (int i = 0; i < k->nout; i++)
+        alone &= value_at(p, k->out[i])->node != s;
+    for (int i = 0; i < k->nnodes && alone; i++)
+        alone &= !has_operand(p->s->g, k->node[i], s)
+              || swish_of(p, k, k->node[i]);
+    return alone;
+}
+
+/* Of the program's tiles that such values are made of, where one is deep below
+ * zero and how much each half is. False: there are none. */
+static bool put_swish_begin(Print *p, const KInst *k, int regs)
+{
+    const char *deepest = NULL;
+    for (int i = 0; i < k->nnodes; i++) {
+        Ref x = swish_of(p, k, k->node[i]);
+        if (!x)
+            continue;
+        buf_printf(p->b, "u32 half%u[%d];\nhalve(half%u, t%u);\n",
+                   (unsigned)x, regs / 2, (unsigned)x, (unsigned)x);
+        deepest = ctx_format(p->c, deepest ? "deepest(t%u, %s)"
+                             : "deepest(t%u)", (unsigned)x, deepest);
+    }
+    if (deepest)
+        buf_printf(p->b, "const bool deep = __any_sync(~0u, %s != MINUS8);\n",
+                   deepest);
+    return deepest;
+}
+
+static const char *swish_text(Print *p, const KInst *k, Ref x)
+{
+    return ctx_format(p->c, "swish<%d>(%s, e & 1 ? high(half%u[e / 2])"
+                      " : low(half%u[e / 2]))", p->deep, element_of(p, k, x),
+                      (unsigned)x, (unsigned)x);
+}
+
 static void put_map_node(Print *p, const KInst *k, Ref r)
 {
+    Ref swish = swish_of(p, k, r);
+    if (is_of_swish(p, k, r))
+        return;
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
     Buf *b = p->b;
@@ -43,6 +205,8 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
                (unsigned)r);
     if (n->op == OP_dmask)
         buf_printf(b, "%s", mask_text(p, k, n));
+    else if (swish)
+        buf_printf(b, "%s", swish_text(p, k, swish));
     else if (pairs)
         buf_printf(b, "%s", pairs_text(p, k, r));
     else if (n->op == OP_delay)
@@ -83,6 +247,7 @@ static void put_operands(Print *p, const KInst *k, int regs)
                        v->parts, place(p, v));
         } else if (v->layout == LAY_VECTOR) {
             bool rows = false, cols = false;
+            const char *times = factor_text(p, k, v->node);
             for (int n = 0; n < k->nnodes; n++)
                 for (int j = 0; j < 4; j++) {
                     Ref o = p->s->g->n[k->node[n]].a[j];
@@ -94,22 +259,22 @@ static void put_operands(Print *p, const KInst *k, int regs)
                 }
             if (rows && map_rows(p, k) <= TILE_ROWS)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, %sl.row +"
-                           " 8 * h);\n", u, u, v->parts, place(p, v),
+                           " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, %sl.row"
+                           " + 8 * h);\n", u, u, times, v->parts, place(p, v),
                            (int)v->nrow, row0_text(p, k));
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
-                           " h++)\nr%u[h] = parts_sum<%d>(%s, %d, l.row +"
+                           " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, l.row +"
                            " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
-                           rows_held(k), u, v->parts, place(p, v),
+                           rows_held(k), u, times, v->parts, place(p, v),
                            (int)vector_size(v));
             if (cols && is_found_by_columns(p, k, v))
                 buf_printf(b, "float2 d%u = { 0.f, 0.f };\n", u);
             else if (cols)
                 buf_printf(b, "float c%u[%d];\nUNROLL for (int e = 0; e < %d;"
-                           " e++)\nc%u[e] = parts_sum<%d>(%s, %d, col0(%d) +"
-                           " e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
-                           share / 4, u, v->parts, place(p, v),
+                           " e++)\nc%u[e] = %sparts_sum<%d>(%s, %d, col0(%d)"
+                           " + e / 2 * 8 + l.col + e %% 2);\n", u, share / 4,
+                           share / 4, u, times, v->parts, place(p, v),
                            (int)vector_size(v), share);
         }
     }
@@ -196,9 +361,11 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
         if (takes_turns(p, v))
             put_wait(p, v->buffer, v->turn, true);
         put_tile(p, k, v);
-        buf_printf(p->b, "fence_async();\n");
-        if (takes_turns(p, v))
-            put_post(p, v->buffer, v->turn, false);
+        p->fence_due = true;
+        if (!takes_turns(p, v))
+            continue;
+        put_fence(p);
+        put_post(p, v->buffer, v->turn, false);
     }
 }
 
@@ -263,10 +430,12 @@ static void put_what_is_left(Print *p, const KInst *k)
 }
 
 /* Two neighbours, for both rows of a lane. */
-static void put_found_columns(Print *p, const KValue *v)
+static void put_found_columns(Print *p, const KInst *k, const KValue *v)
 {
-    buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (e / 4 * 8 +"
-               " l.col));\n", (unsigned)v->node, place(p, v));
+    int share = map_share(p, k);
+    buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
+               " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
+               share, share / 2);
 }
 
 /* The registers of the program's space, in turn, in phases where they go by
@@ -279,6 +448,7 @@ static void put_program(Print *p, const KInst *k, int regs)
     for (int i = 0; i < k->nnodes && pairs; i++)
         last = pair_phase(p, k, k->node[i]) > last
              ? pair_phase(p, k, k->node[i]) : last;
+    put_over(p, k);
     if (pairs)
         put_pairs_begin(p, k, regs);
     for (int phase = 0; phase <= last; phase++) {
@@ -289,9 +459,10 @@ static void put_program(Print *p, const KInst *k, int regs)
                    pairs ? "m" : "0", pairs ? "m + 2"
                    : ctx_format(p->c, "%d", regs), row0_text(p, k), each,
                    share, each);
+        put_past(p, k);
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i])))
-                put_found_columns(p, value_at(p, k->in[i]));
+                put_found_columns(p, k, value_at(p, k->in[i]));
         if (phase == 0) {
             put_found_sums(p, k);
             put_found_pairs(p, k);
@@ -341,8 +512,18 @@ static void put_columns(Print *p, const KInst *k, int regs)
     put_found_matrices(p, k, regs);
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
+    bool deep = put_swish_begin(p, k, regs);
+    if (deep) {
+        p->deep = true;
+        buf_printf(p->b, "if (deep) {\n");
+        put_program(p, k, regs);
+        buf_printf(p->b, "} else {\n");
+        p->deep = false;
+    }
     if (k->nnodes || leaves_found(p, k))
         put_program(p, k, regs);
+    if (deep)
+        buf_printf(p->b, "}\n");
     put_sums_end(p, k, true);
 }
 
@@ -364,11 +545,14 @@ static void put_parts(Print *p, const KInst *k, int regs)
             put_tile(p, k, value_at(p, k->out[i]));
             tiles = true;
         }
-    buf_printf(b, "}\n%s", tiles ? "fence_async();\n" : "");
+    buf_printf(b, "}\n");
+    p->fence_due |= tiles;
     for (int i = 0; i < k->nout; i++)
-        if (takes_turns(p, value_at(p, k->out[i])))
+        if (takes_turns(p, value_at(p, k->out[i]))) {
+            put_fence(p);
             put_post(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, false);
+        }
 }
 
 void put_map(Print *p, const KInst *k)

@@ -124,6 +124,13 @@ void put_post(Print *p, int buffer, int turn, bool empty)
     buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, turn, empty));
 }
 
+void put_fence(Print *p)
+{
+    if (p->fence_due)
+        buf_printf(p->b, "fence_async();\n");
+    p->fence_due = false;
+}
+
 /* Whose turn it is that the instruction reads from the buffer. */
 static int turn_read(const Print *p, const KInst *k, int buffer)
 {
@@ -293,8 +300,8 @@ static bool is_read_along_columns(const Print *p, const KInst *k,
 
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
-    return deals_rows(p->s, k->role) && v->layout == LAY_VECTOR
-        && v->parts == 1 && is_read_along_columns(p, k, v);
+    return p->s->row_axis && v->layout == LAY_VECTOR && v->parts == 1
+        && is_read_along_columns(p, k, v);
 }
 
 /* Whether a program finds the matrix in 16 bits, a tensor's. */

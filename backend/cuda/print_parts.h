@@ -13,6 +13,8 @@ typedef struct Print {
     CudaKernel *k;
     Ctx *c;
     Buf *b;
+    bool fence_due;                     /* for what is written of tiles */
+    bool deep;                          /* of what is below -8, too */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -95,6 +97,9 @@ int rows_held(const KInst *k);
 const char *barrier(Print *p, int buffer, int turn, bool empty);
 void put_wait(Print *p, int buffer, int turn, bool empty);
 void put_post(Print *p, int buffer, int turn, bool empty);
+/* What is written of tiles so far is there for products and the copy engine of
+ * whoever is told of it next. */
+void put_fence(Print *p);
 /* Of a vector over an axis: what a lane of a vector role has. */
 static inline int lane_entries(int size) { return (size + 31) / 32; }
 

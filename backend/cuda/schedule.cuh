@@ -78,6 +78,9 @@ template<int WARPGROUPS> INLINE void matrix_sync()
         warpgroup_sync();
 }
 
+/* x or nothing, whichever x is. */
+INLINE float kept_(bool is, float x) { return is ? x : 0.f; }
+
 /* ---- tiles ---- */
 
 /* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
@@ -162,13 +165,14 @@ INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
         p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;
     }
 }
-/* Scores as they are, for invert. */
+/* Scores as they are, for invert, which has its own above the diagonal. */
 template<int N>
 INLINE void write_wide(u32 to, const float (&x)[N], int col, const Lane &l)
 {
     UNROLL for (int e = 0; e < N; e += 2)
-        store2(entry(to, l.row + 8 * (e / 2 % 2), col + e / 4 * 8 + l.col),
-               x[e], x[e + 1]);
+        if ((col + e / 4 * 8) / 16 <= l.warp)
+            store2(entry(to, l.row + 8 * (e / 2 % 2), col + e / 4 * 8 + l.col),
+                   x[e], x[e + 1]);
 }
 /* Rows [rows, CHUNK_ROWS) of a tile become zeros, by all of THREADS threads. */
 template<int THREADS>

@@ -670,7 +670,9 @@ static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *printed = plan_as_printed(c, plan);
-    const Plan *whole = o->scheduled ? plan_scales_in(c, printed) : printed;
+    const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
+    if (o->scheduled && !plan_is_joint(whole))  /* gradients want the terms */
+        whole = plan_scales_joined(c, whole);
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 

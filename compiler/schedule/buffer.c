@@ -475,10 +475,14 @@ static void deepen(Schedule *s, KBuffer *b)
 
 /* Software pipelining: what is handed from role to role has two slots where
  * shared memory allows; first what is small, then what is loaded, in the order
- * in which it is wanted. */
+ * in which it is wanted. Of a schedule with a row axis what is small has one
+ * more, or as many as take turns: who is ahead is so by that many chunks. */
 static void choose_depths(Schedule *s)
 {
     for (int i = 0; i < s->nbuffers; i++)
+        if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
+            deepen(s, &s->buffer[i]);
+    for (int i = 0; i < s->nbuffers && s->row_axis; i++)
         if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
             deepen(s, &s->buffer[i]);
     for (int n = 0; n < s->turns || n == 0; n++)

@@ -98,14 +98,29 @@ static int waits_for(const Order *o, int at)
     return last;
 }
 
-/* Products come first, then what waits for none, then what waits least. */
+/* Of a tile the role may have to wait until it is there. */
+static bool finds_tile(const Order *o, int at)
+{
+    const KInst *k = &o->inst[at];
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= o->s->value[k->in[i]].layout == LAY_TILE;
+    return any;
+}
+
+/* Products come first, then what waits for none, then what waits least: of
+ * these what is in registers comes first, so that it is done when others are
+ * waited for. */
 static bool is_better(const Order *o, int a, int b)
 {
     bool product = o->inst[a].op == K_PRODUCT;
     if (product != (o->inst[b].op == K_PRODUCT))
         return product;
     int wa = waits_for(o, a), wb = waits_for(o, b);
-    return wa != wb ? wa < wb : o->height[a] > o->height[b];
+    if (wa != wb)
+        return wa < wb;
+    bool tile = finds_tile(o, a);
+    return tile != finds_tile(o, b) ? !tile : o->height[a] > o->height[b];
 }
 
 static void add_use(KInst *k, int v)

@@ -2,7 +2,9 @@
  * rows of its factor scales the product instead: the factor is then multiplied
  * as it was loaded and needs no tile of its own, nor a rounding. A number that
  * scales products scales factors that are computed instead: what is added to
- * the products is then added as they are made, in the same registers.
+ * the products is then added as they are made, in the same registers. What
+ * scales both terms of a sum scales the sum; what is scaled twice is scaled by
+ * the product.
  */
 #include "schedule.h"
 #include "../cost.h"
@@ -107,7 +109,100 @@ static Ref scaled_factors(Graph *g, const Node *n, const int *readers,
     return 0;
 }
 
-static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
+/* A scale without its factor s, which is left out where it is all of it: 1.
+ * 0: it has none. */
+static Ref scale_without(Graph *g, const Graph *old, Ref r, Ref s,
+                         const Ref *image)
+{
+    const Node n = old->n[r];
+    if (r == s)
+        return num(g, 1);
+    for (int i = 0; i < 2 && n.op == OP_mul; i++) {
+        Ref x = scale_without(g, old, n.a[i], s, image);
+        if (x)
+            return g->n[x].op == OP_num ? image[n.a[!i]]
+                                        : op2(g, OP_mul, x, image[n.a[!i]]);
+    }
+    return 0;
+}
+
+/* r without its factor s, a product that nobody else reads; 0: it has none. */
+static Ref without(Graph *g, const Graph *old, Ref r, Ref s,
+                   const int *readers, const Ref *image)
+{
+    const Node n = old->n[r];
+    if (n.op != OP_mul || readers[r] != 1)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        if (!is_scale(old, n.a[i]) || !is_matrix(old, n.a[!i]))
+            continue;
+        Ref x = scale_without(g, old, n.a[i], s, image);
+        if (x)
+            return g->n[x].op == OP_num ? image[n.a[!i]]
+                                        : op2(g, OP_mul, x, image[n.a[!i]]);
+        x = without(g, old, n.a[!i], s, readers, image);
+        if (x)
+            return op2(g, OP_mul, image[n.a[i]], x);
+    }
+    return 0;
+}
+
+/* The sum n, both terms of which have a factor s, or one of its factors; 0:
+ * they have none that is what tokens have. */
+static Ref sum_without(Graph *g, const Graph *old, const Node *n, Ref s,
+                       const int *readers, const Ref *image)
+{
+    Ref a = old->n[s].axes ? without(g, old, n->a[0], s, readers, image) : 0;
+    Ref b = a ? without(g, old, n->a[1], s, readers, image) : 0;
+    if (b)
+        return op2(g, OP_mul, image[s], op2(g, n->op, a, b));
+    for (int i = 0; i < 2 && old->n[s].op == OP_mul; i++) {
+        Ref x = sum_without(g, old, n, old->n[s].a[i], readers, image);
+        if (x)
+            return x;
+    }
+    return 0;
+}
+
+/* A sum of matrices both of which are scaled by what tokens have, written as
+ * the scaled sum; 0: it is none. */
+static Ref scaled_sum(Graph *g, const Graph *old, const Node *n,
+                      const int *readers, const Ref *image)
+{
+    Ref r = n->a[0];
+    if ((n->op != OP_add && n->op != OP_sub) || !is_matrix(old, r))
+        return 0;
+    while (old->n[r].op == OP_mul) {
+        int at = !is_scale(old, old->n[r].a[0]);
+        if (!is_scale(old, old->n[r].a[at]))
+            return 0;
+        Ref x = sum_without(g, old, n, old->n[r].a[at], readers, image);
+        if (x)
+            return x;
+        r = old->n[r].a[!at];
+    }
+    return 0;
+}
+
+/* A matrix that is scaled twice, scaled by the product; 0: it is none. */
+static Ref scaled_once(Graph *g, const Graph *old, const Node *n,
+                       const int *readers, const Ref *image)
+{
+    for (int i = 0; i < 2 && n->op == OP_mul; i++) {
+        const Node x = old->n[n->a[!i]];
+        for (int j = 0; j < 2 && x.op == OP_mul; j++)
+            if (is_scale(old, n->a[i]) && readers[n->a[!i]] == 1
+                && is_scale(old, x.a[j]) && is_matrix(old, x.a[!j])
+                && old->n[n->a[i]].op != OP_num && old->n[x.a[j]].op != OP_num)
+                return op2(g, OP_mul, op2(g, OP_mul, image[n->a[i]],
+                                          image[x.a[j]]), image[x.a[!j]]);
+    }
+    return 0;
+}
+
+typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_OF_SUMS, SCALES_ONCE } Way;
+
+static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
 {
     Graph *g = graph_copy(c, p->g);
     Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
@@ -121,8 +216,11 @@ static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
             a[i] = image[n.a[i]];
             same &= a[i] == n.a[i];
         }
-        Ref now = out ? scaled_product(g, &n, a)
-                      : scaled_factors(g, &n, readers, image);
+        Ref now = way == SCALES_OUT ? scaled_product(g, &n, a)
+                : way == SCALES_IN ? scaled_factors(g, &n, readers, image)
+                : way == SCALES_OF_SUMS
+                ? scaled_sum(g, p->g, &n, readers, image)
+                : scaled_once(g, p->g, &n, readers, image);
         any |= now != 0;
         image[r] = now ? now : same ? r : node_copy(g, &n, a);
     }
@@ -135,10 +233,15 @@ static const Plan *rescaled(Ctx *c, const Plan *p, bool out)
 
 const Plan *plan_scales_out(Ctx *c, const Plan *p)
 {
-    return rescaled(c, p, true);
+    return rescaled(c, p, SCALES_OUT);
 }
 
 const Plan *plan_scales_in(Ctx *c, const Plan *p)
 {
-    return rescaled(c, p, false);
+    return rescaled(c, p, SCALES_IN);
+}
+
+const Plan *plan_scales_joined(Ctx *c, const Plan *p)
+{
+    return rescaled(c, rescaled(c, p, SCALES_OF_SUMS), SCALES_ONCE);
 }

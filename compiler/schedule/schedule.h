@@ -276,6 +276,10 @@ const Plan *plan_scales_out(Ctx *c, const Plan *p);
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
 
+/* The plan in which what scales both terms of a sum scales the sum, and nothing
+ * is scaled twice. */
+const Plan *plan_scales_joined(Ctx *c, const Plan *p);
+
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
  * rows. */

@@ -41,6 +41,16 @@ static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
 
 /* ---- the matrix role's own order ---- */
 
+/* What a warp finds of scores that are to be inverted it has written itself, if
+ * they are those of one warpgroup ahead; where the inverse takes of others' it
+ * meets them. */
+static bool is_warps_own(const Schedule *s, int role, int value)
+{
+    uint32_t bit = 1u << s->value[value].buffer;
+    return s->value[value].layout == LAY_WIDE && role == KR_AHEAD
+        && s->ahead == 1 && places_of(s, bit) == bit;
+}
+
 static uint32_t matrix_buffers(const Schedule *s, int role,
                                const int16_t *list, int n)
 {
@@ -48,7 +58,8 @@ static uint32_t matrix_buffers(const Schedule *s, int role,
     for (int i = 0; i < n; i++) {
         int b = s->value[list[i]].buffer;
         if (b != NOTHING && s->buffer[b].writer == role
-            && s->buffer[b].readers & 1u << role)
+            && s->buffer[b].readers & 1u << role
+            && !is_warps_own(s, role, list[i]))
             set |= 1u << b;
     }
     return set;

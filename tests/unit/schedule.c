@@ -639,7 +639,8 @@ static void kept_ahead(Schedule *s)
     int b = s->value[by_ahead(s, K_INVERSE)->out[0]].buffer;
     s->buffer[b].readers = 1u << KR_AHEAD;
 }
-static void none_meet_ahead(Schedule *s) { drop(s, by_ahead(s, K_SYNC)); }
+/* Scores that are inverted are then no warp's own. */
+static void none_meet_ahead(Schedule *s) { s->ahead = 2; }
 static void cleared_by_one(Schedule *s)
 {
     const int16_t tile = by_ahead(s, K_CLEAR)->in[0];

@@ -158,8 +158,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         pack_rows(p, f7 + 32, l, 64);
                         write_columns<4>(base + 0 + it % 2 * 32768 + 8192, p, 128, col0(64), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 208960 + it % 2 * 8);
                 wait(base + 208992 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -207,7 +207,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         pack_rows(p, f17 + 0, l, x.n);
                         write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 209040 + it % 2 * 8);
                 wgmma_fence();
@@ -218,21 +217,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 {
                     float r11[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r11[h] = parts_sum<1>(base + 207104 + it % 2 * 1040, 64, l.row + 8 * h);
+                        r11[h] = LOG2E * parts_sum<1>(base + 207104 + it % 2 * 1040, 64, l.row + 8 * h);
                     float c11[8];
                     UNROLL for (int e = 0; e < 8; e++)
-                        c11[e] = parts_sum<1>(base + 207104 + it % 2 * 1040, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                        c11[e] = LOG2E * parts_sum<1>(base + 207104 + it % 2 * 1040, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                     float r4[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r4[h] = parts_sum<1>(base + 206848 + it % 2 * 1040, 64, l.row + 8 * h);
                     float f24[16];
+                    const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                        const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                        const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                         const float x22 = r4[h] * f21[e];
                         const float x23 = x20 * x22;
                         const float x24 = -x23;
@@ -240,13 +241,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     write_wide(base + 180224, f24, col0(32), l);
                 }
+                fence_async();
                 matrix_sync<2>();
                 if (group == 0) {
-                    invert(base + 198656, base + 180224, l.lane, l.warp);
-                    fence_async();
+                    invert_few(base + 198656, base + 180224, l.lane, l.warp);
                 } else {
-                    beside_invert();
+                    beside_invert_own();
                 }
+                fence_async();
                 matrix_sync<2>();
                 wgmma_fence();
                 multiply_tiles<0, 1, 4, 0, 0>(f25, base + 198656, 64, 0, base + 163840, 64, col0(64) + 0);
@@ -261,7 +263,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         pack_rows(p, f25 + 0, l, x.n);
                         write_columns<4>(base + 131072 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     float r28[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r28[h] = parts_sum<1>(base + 207616 + it % 2 * 1040, 64, l.row + 8 * h);
@@ -280,8 +281,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         pack_rows(p, f31 + 0, l, x.n);
                         write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 209056 + it % 2 * 8);
                 {
                     const float s29 = parts_sum<1>(base + 207872 + it % 2 * 1040, 1, 0);
@@ -453,18 +454,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f38[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x38 = x36 * f37[e];
                     f38[e] = x38;
                 }
@@ -473,7 +476,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f38 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 205952 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -484,6 +486,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             wait(base + 205920 + it % 2 * 8, parity(it, 2));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
@@ -514,8 +517,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f41 + 0, l, x.n);
                     write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 205984 + it % 2 * 8);
             arrive(base + 205840 + it % 2 * 8);
             it++;
@@ -639,21 +642,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r4[h] = parts_sum<1>(base + 100352 + it % 2 * 512, 64, l.row + 8 * h);
                 float f24[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x22 = r4[h] * f21[e];
                     const float x23 = x20 * x22;
                     const float x24 = -x23;
@@ -664,11 +669,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             matrix_sync<2>();
             wait(base + 101456 + (it * 2 + 0) % 2 * 8, parity((it * 2 + 0), 2) ^ 1);
             if (group == 0) {
-                invert(base + 32768 + (it * 2 + 0) % 2 * 8192, base + 81920, l.lane, l.warp);
-                fence_async();
+                invert_few(base + 32768 + (it * 2 + 0) % 2 * 8192, base + 81920, l.lane, l.warp);
             } else {
-                beside_invert();
+                beside_invert_own();
             }
+            fence_async();
             arrive(base + 101440 + (it * 2 + 0) % 2 * 8);
             wait(base + 101472 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -686,18 +691,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 100608 + it % 2 * 512, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 100608 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f38[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     const float x38 = x36 * f37[e];
                     f38[e] = x38;
                 }
@@ -898,8 +905,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         pack_rows(p, f8 + 32, l, 64);
                         write_columns<4>(base + 0 + 8192, p, 128, col0(64), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 230976);
                 wait(base + 230992 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -949,7 +956,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         pack_rows(p, f63 + 0, l, x.n);
                         write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                 }
                 {
                     u32 t6[16];
@@ -972,7 +978,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         pack_rows(p, f55 + 0, l, x.n);
                         write_columns<4>(base + 212992 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 231040 + it % 2 * 8);
                 wait(base + 231088 + it % 2 * 8, parity(it, 2));
@@ -981,6 +986,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                fence_async();
                 matrix_sync<2>();
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 0, 0>(f75, base + 114688 + it % 2 * 8192, 64, 0, base + 196608, 64, col0(64) + 0);
@@ -996,7 +1002,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         pack_rows(p, f75 + 0, l, x.n);
                         write_columns<4>(base + 131072 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     float r13[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r13[h] = parts_sum<1>(base + 229632 + it % 2 * 784, 64, l.row + 8 * h);
@@ -1019,8 +1024,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         pack_rows(p, f105 + 0, l, x.n);
                         write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                 }
+                fence_async();
                 arrive(base + 231120 + it % 2 * 8);
                 {
                     const float s29 = parts_sum<1>(base + 230144 + it % 2 * 784, 1, 0);
@@ -1387,7 +1392,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     pack_rows(p, f17 + 0, l, x.n);
                     write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 227568, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -1440,8 +1444,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     pack_rows(p, f25 + 0, l, x.n);
                     write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 172032, 64, col0(32) + 0);
@@ -1452,23 +1456,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
                     r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float f82[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x20 = (row > col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     f20[e] = x20;
-                    const float x76 = (row > col ? 1.f : 0.f);
+                    const float x76 = kept_(over > past, 1.f);
                     const float x78 = x76 * f77[e];
                     f78[e] = x78;
                     const float x80 = x20 * x78;
@@ -1481,13 +1487,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     pack_rows(p, f80 + 0, l, x.n);
                     write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
                 {
                     u32 p[8];
                     pack_rows(p, f82 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 227616, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -1503,18 +1507,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f48[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x36 = (row >= col ? exp_(r11[h] - c11[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
                     f36[e] = x36;
                     const float x48 = x36 * f44[e];
                     f48[e] = x48;
@@ -1524,7 +1530,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     pack_rows(p, f48 + 0, l, x.n);
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             arrive(base + 227472 + it % 2 * 8);
             wgmma_fence();
@@ -1589,6 +1594,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
                 put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);

@@ -168,7 +168,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f16 + 0, l, x.n);
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 109872 + it % 2 * 8);
                 {
@@ -183,7 +182,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f6 + 16, l, 64);
                         write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
-                    fence_async();
                     float c11[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
@@ -198,6 +196,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f6[e] = x15;
                     }
                 }
+                fence_async();
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -396,7 +395,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f20 + 0, l, x.n);
                     write_columns<4>(base + 200704 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 217152 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -413,6 +411,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             }
             arrive(base + 217136 + it % 2 * 8);
             arrive(base + 217168 + it % 2 * 8);
+            fence_async();
             matrix_sync<2>();
             {
                 {
@@ -420,7 +419,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f24 + 0, l, x.n);
                     write_columns<2>(base + 163840 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 217200, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -431,6 +429,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             wait(base + 217184, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f21, base + 200704, 64, 0, base + 98304, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             keep(f21);
             wgmma_fence();
@@ -447,8 +446,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f21 + 0, l, x.n);
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 217216);
             it++;
         }
@@ -612,7 +611,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f20 + 0, l, x.n);
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 109872 + it % 2 * 8);
                 {
@@ -627,7 +625,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f7 + 16, l, 64);
                         write_columns<2>(base + 32768 + 8192, p, 128, col0(32), l);
                     }
-                    fence_async();
                     float c11[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c11[e] = parts_sum<1>(base + 109568, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
@@ -642,6 +639,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f7[e] = x47;
                     }
                 }
+                fence_async();
                 arrive(base + 109888);
                 wait(base + 109904 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
@@ -885,8 +883,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f30 + 0, l, x.n);
                     write_columns<2>(base + 184320 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
+            fence_async();
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 148000, base + 217088, col0(64), l);
             wait(base + 218176, parity(it, 1));
@@ -924,7 +922,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f16 + 0, l, x.n);
                     write_columns<4>(base + 192512 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 218192, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -945,7 +942,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f24 + 0, l, x.n);
                     write_columns<2>(base + 208896 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             {
                 float *const sum[] = { f33 };
@@ -966,6 +962,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             arrive(base + 218152);
             keep(f43);
             keep(f37);
+            fence_async();
             matrix_sync<2>();
             {
                 const Lane l = lane_of(fresh((int)threadIdx.x));

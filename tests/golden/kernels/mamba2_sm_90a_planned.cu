@@ -159,7 +159,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f24 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 91216 + it % 2 * 8);
                 {
@@ -169,7 +168,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f8 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s22 = parts_sum<1>(base + 90624 + it % 2 * 528, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -181,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f8[e] = x23;
                     }
                 }
+                fence_async();
                 arrive(base + 91232 + it % 2 * 8);
                 arrive(base + 91184 + it % 2 * 8);
                 wait(base + 91264 + it % 2 * 8, parity(it, 2));
@@ -361,7 +360,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f18 + 0, l, x.n);
                     write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 222816 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -384,18 +382,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = parts_sum<1>(base + 221456 + it % 2 * 784, 64, l.row + 8 * h);
+                    r17[h] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
                 }
@@ -404,11 +404,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f34 + 0, l, x.n);
                     write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 222880 + it % 2 * 8, parity(it, 2));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f28, base + 32768 + it % 2 * 16384, 64, 0, base + 98304 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 212992, 64, 0, base + 196608, 64, col0(64) + 0);
@@ -443,8 +443,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f39 + 0, l, x.n);
                     write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 222912 + it % 2 * 8);
             arrive(base + 222768 + it % 2 * 8);
             arrive(base + 222800 + it % 2 * 8);
@@ -599,7 +599,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f59 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 90704 + it % 2 * 8);
                 {
@@ -609,7 +608,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f9 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s22 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -621,6 +619,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f9[e] = x74;
                     }
                 }
+                fence_async();
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
@@ -929,7 +928,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f18 + 0, l, x.n);
                     write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
             wait(base + 230752 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -952,18 +950,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
+                    r17[h] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x32 = (row >= col ? exp_(r17[h] - c17[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                     f32[e] = x32;
                     const float x34 = x32 * f33[e];
                     f34[e] = x34;
@@ -973,7 +973,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f34 + 0, l, x.n);
                     write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 230816, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -981,6 +980,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f44, base + 98304, 64, 0, base + 196608, 64, col0(32) + 0);
@@ -1014,7 +1014,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f48 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f45, base + 212992, 64, 0, base + 98304, 64, col0(64) + 0);

@@ -150,7 +150,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f16 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 90704 + it % 2 * 8);
                 {
@@ -160,7 +159,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         pack_rows(p, f6 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s14 = parts_sum<1>(base + 90368 + it % 2 * 272, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -172,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         f6[e] = x15;
                     }
                 }
+                fence_async();
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
@@ -337,18 +336,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             {
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r10[h] = parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
+                    r10[h] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
                 float c10[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c10[e] = parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c10[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f26[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x24 = (row >= col ? exp_(r10[h] - c10[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x24 = kept_(over >= past, exp2_(r10[h] - c10[e / 4 * 2 + e % 2]));
                     const float x26 = x24 * f25[e];
                     f26[e] = x26;
                 }
@@ -357,7 +358,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f26 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             wait(base + 205952 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
@@ -368,6 +368,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             wait(base + 205920 + it % 2 * 8, parity(it, 2));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
@@ -398,8 +399,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     pack_rows(p, f29 + 0, l, x.n);
                     write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                 }
-                fence_async();
             }
+            fence_async();
             arrive(base + 205984 + it % 2 * 8);
             arrive(base + 205840 + it % 2 * 8);
             it++;
@@ -549,7 +550,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f47 + 0, l, x.n);
                         write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                     }
-                    fence_async();
                 }
                 arrive(base + 90704 + it % 2 * 8);
                 {
@@ -559,7 +559,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         pack_rows(p, f7 + 0, l, 64);
                         write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
                     }
-                    fence_async();
                     const float s14 = parts_sum<1>(base + 90112 + it % 2 * 272, 1, 0);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -571,6 +570,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         f7[e] = x60;
                     }
                 }
+                fence_async();
                 arrive(base + 90720 + it % 2 * 8);
                 arrive(base + 90672 + it % 2 * 8);
                 wait(base + 90752 + it % 2 * 8, parity(it, 2));
@@ -864,20 +864,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 float s39[2] = { 0 };
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r10[h] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, l.row + 8 * h);
+                    r10[h] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 256, 64, l.row + 8 * h);
                 float c10[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c10[e] = parts_sum<1>(base + 212992 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c10[e] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float s40[8] = { 0 };
                 float f26[16];
                 float f36[16];
+                const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                     const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x24 = (row >= col ? exp_(r10[h] - c10[e / 4 * 2 + e % 2]) : 0.f);
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x24 = kept_(over >= past, exp2_(r10[h] - c10[e / 4 * 2 + e % 2]));
                     const float x26 = x24 * f25[e];
                     f26[e] = x26;
                     const float x35 = f25[e] * f32[e];
@@ -895,15 +897,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     pack_rows(p, f26 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
                 {
                     u32 p[8];
                     pack_rows(p, f36 + 0, l, x.n);
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
-                fence_async();
             }
             arrive(base + 220784 + it % 2 * 8);
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f33, base + 196608, 64, 0, base + 98304, 64, col0(64) + 0);

@@ -90,8 +90,7 @@ static Ref first_input(const Graph *g)
     return g->in[0].node;
 }
 
-/* One that nothing has. */
-static const char *moved_name(const Graph *g, const char *of)
+const char *moved_name(const Graph *g, const char *of)
 {
     const char *name = ctx_format(g->ctx, "%.32s_moved", of);
 

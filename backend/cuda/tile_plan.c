@@ -532,18 +532,27 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
 
 /* ---- walks for their ends ---- */
 
+/* What is known of each node, of a graph with more, of which that is zero. */
+static void *of_more(Ctx *c, const void *known, size_t each, Ref n, Ref more)
+{
+    return known ? memcpy(ctx_alloc(c, more * each), known, n * each) : NULL;
+}
+
 /* Beside the kernels that are prepared, one more each that walks and has a
  * schedule: it keeps nothing, and finds what those keep where they do. */
-static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel)
+static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
+                         const int32_t (*ext)[NAXES])
 {
     const Tiles *known = like->t[0];
-    Tiles *t = tiles_new(known->c, y->p, known->o, y->m, kernel);
+    Ctx *c = known->c;
+    Ref n = like->p->g->len, more = y->p->g->len;
+    Tiles *t = tiles_new(c, y->p, known->o, y->m, kernel);
 
-    t->ext = known->ext;
-    t->stored_at = known->stored_at;
-    t->stored_later = known->stored_later;
-    t->stored_narrow = known->stored_narrow;
-    t->asked = known->asked;
+    t->ext = ext;
+    t->stored_at = of_more(c, known->stored_at, sizeof *t->stored_at, n, more);
+    t->stored_later = of_more(c, known->stored_later, 1, n, more);
+    t->stored_narrow = of_more(c, known->stored_narrow, 1, n, more);
+    t->asked = of_more(c, known->asked, 1, n, more);
     tiles_analyse(t);
     t->out->schedule = find_schedule(t, like->ahead);
     if (t->out->schedule->why)
@@ -571,8 +580,9 @@ static Prepared prepare_ends(Ctx *c, const Prepared *like,
     *y.m = *like->m;
     y.m->kernel = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.m->kernel);
     y.t = ctx_alloc(c, (size_t)n * sizeof *y.t);
+    const int32_t (*ext)[NAXES] = graph_extents(c, y.p->g);
     for (int i = 0; i < n; i++) {
-        y.t[i] = ends_tiles(&y, like, own + i);
+        y.t[i] = ends_tiles(&y, like, own + i, ext);
         y.of[i] = like->of[y.of[i]];
     }
     y.m->kernel += own;

@@ -10,8 +10,8 @@
 #include "run.h"
 
 enum { ALIGN = 256 };
-enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
-       AHEAD = 4 };                     /* carry.cuh's */
+enum { THREADS = 256, COLS = 16, ROWS = 256, STRIP = 32, MORE = 8, PITCH = 36,
+       AHEAD = 3 };                     /* carry.cuh's */
 
 /* ---- whether, and in how many ---- */
 
@@ -262,8 +262,10 @@ static const CudaKernel
 
 static CudaKernel carry_kernel(int rows)
 {
+    int states = 2 * rows * (COLS + MORE);
+    int strips = AHEAD * (rows * PITCH + STRIP * MORE);
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
-                         .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
+                         .shared = 4 * (states + strips) };
 }
 
 static const CudaKernel

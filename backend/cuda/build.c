@@ -66,6 +66,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.units = d->processors;
     cuda_schedule_options(&o);
     o.few = o.scheduled && is_few(call, d->processors);
+    o.cut = o.scheduled && call->ends && !plan_is_joint(all->plan);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -248,7 +249,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
         return NULL;
     o.groups = groups;
     o.split = true;
-    o.scheduled = o.few = false;        /* it knows of neither */
+    o.scheduled = o.few = o.cut = false;        /* it knows of neither */
     Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
 }
@@ -261,7 +262,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = f.few = false;
+    f.scheduled = f.few = f.cut = false;
     f.rows = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -325,7 +326,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->few = false;
+        o->scheduled = o->few = o->cut = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -434,7 +435,7 @@ static const CudaModule *price_hopper(Ctx *c, Builds *all, CudaOptions o,
         return NULL;
     o.groups = groups;
     o.split = true;
-    o.scheduled = o.few = false;
+    o.scheduled = o.few = o.cut = false;
     return price(c, all, &o, true);
 }
 

@@ -60,6 +60,8 @@ typedef struct CudaOptions {
     int without;                        /* but for this one, counted from 1 */
     bool few;                           /* of those: sequences and heads leave
                                            half the multiprocessors idle */
+    bool cut;                           /* of those: they are of a call in
+                                           segments, which goes forward alone */
     bool ends;                          /* cuda_tiles: of a plan from schedules
                                            its walks alone, for what their
                                            states end as, which find what the

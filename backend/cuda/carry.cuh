@@ -75,14 +75,12 @@ INLINE void carry_unit(const Carry &a)
               x == blockIdx.x);
 }
 
-/* A block has CARRY_COLS columns of a head's states, a warp those of SIXTEEN
- * rows, or TURNS times so many, as tensor cores leave them. Transitions come in
- * strips of STRIP columns k, AHEAD at a time. With these pitches no two lanes
- * meet in one bank. */
-enum { SIXTEEN = 16, WARPS = CARRY_THREADS / LANES, HALVES = CARRY_COLS / 8,
-       TURNS = CARRY_ROWS / (SIXTEEN * WARPS),
-       STRIP = 32, PITCH = STRIP + 4, MORE = 8, STATE_PITCH = CARRY_COLS + MORE,
-       AHEAD = 3,
+/* A block has CARRY_COLS columns of a head's states, a thread EIGHT of them in
+ * rows BESIDE apart. Transitions come in strips of STRIP columns k, so many
+ * AHEAD of the one that is added: with a pitch of which neither rows nor
+ * columns of four meet in one bank. */
+enum { BESIDE = CARRY_THREADS / 2, EIGHT = CARRY_COLS / 2,
+       TURNS = CARRY_ROWS / BESIDE, STRIP = 32, PITCH = STRIP + 4, AHEAD = 4,
        ROW_SHIFT = 6, STRIP_SHIFT = 3 };  /* pieces of a line, as powers of 2 */
 
 /* How a transition lies, and how its strip does in shared memory: element (r,
@@ -102,15 +100,6 @@ INLINE Layout layout_of(const Carry &a)
     l.across = l.row < l.col;
     return l;
 }
-INLINE int strip_pitch(const Layout &l)
-{
-    return l.across ? l.rows + MORE : PITCH;
-}
-/* One of the ring's strips, `at` as they are counted. */
-INLINE float *strip_at(const Layout &l, float *ring, int at)
-{
-    return ring + at % AHEAD * (l.rows * PITCH + STRIP * MORE);
-}
 /* Strips of all transitions are counted as they are added: of the second that
  * follows, and so on. */
 INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
@@ -122,8 +111,8 @@ INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
     const float *m = (const float *)a.m.p
                    + place(a.m, segment_at(a, n, i), head);
     const int most = l.rows - from < STRIP ? l.rows - from : STRIP;
-    float *to = strip_at(l, ring, at);
-    const int pitch = strip_pitch(l);
+    float *to = ring + at % AHEAD * l.rows * PITCH;
+    const int pitch = l.across ? l.rows : PITCH;
     const i64 stride = l.across ? l.col : l.row;
     const int width = l.across ? l.rows : most;
     const int lines = l.across ? most : l.rows;
@@ -143,73 +132,63 @@ INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
             copy_ahead((Piece *)(to + y * pitch + at_piece),
                        (const Piece *)(m + y * stride + at_piece));
 }
-/* A thread's entries of a block's columns: four each, of two rows. */
-struct Own { float at[TURNS][HALVES][4]; };
+/* A thread's entries of some columns. */
+struct Own { float at[TURNS][EIGHT]; };
 
-INLINE int own_row(int j, int e)
+INLINE int own_row(int j) { return threadIdx.x % BESIDE + j * BESIDE; }
+INLINE int own_col(int col) { return col + threadIdx.x / BESIDE * EIGHT; }
+
+/* Are a row's columns one piece of memory after another? */
+INLINE bool in_pieces(const Edge &t, int cols)
 {
-    return SIXTEEN * (threadIdx.x / LANES + WARPS * j)
-         + threadIdx.x % LANES / 4 + e / 2 * 8;
+    return t.sc == 1 && t.sr % 4 == 0 && cols % EIGHT == 0;
 }
-INLINE int own_col(int h, int e) { return 8 * h + threadIdx.x % 4 * 2 + e % 2; }
-
 INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
 {
     const float *from = (const float *)a.own.p + place(a.own, s, head);
-    UNROLL for (int j = 0; j < TURNS; j++)
-        UNROLL for (int x = 0; x < 4 * HALVES; x++) {
-            const int r = own_row(j, x % 4), c = col + own_col(x / 4, x % 4);
-            o.at[j][x / 4][x % 4] = r < a.rows && c < a.cols
-                                  ? from[r * a.own.sr + c * a.own.sc] : 0.f;
-        }
+    const bool pieces = in_pieces(a.own, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (pieces && r < a.rows && col < a.cols)
+            UNROLL for (int c = 0; c < EIGHT; c += 4) {
+                const Piece p = *(const Piece *)(from + r * a.own.sr + col + c);
+                UNROLL for (int i = 0; i < 4; i++)
+                    o.at[j][c + i] = bits(p.x[i]);
+            }
+        else UNROLL for (int c = 0; c < EIGHT; c++)
+            o.at[j][c] = r < a.rows && col + c < a.cols
+                       ? from[r * a.own.sr + (col + c) * a.own.sc] : 0.f;
+    }
 }
 /* What the first begins from. */
 INLINE void fetch_whole(Own &o, const Carry &a, i64 n, int head, int col)
 {
-    UNROLL for (int j = 0; j < TURNS; j++)
-        UNROLL for (int x = 0; x < 4 * HALVES; x++) {
-            const int r = own_row(j, x % 4), c = col + own_col(x / 4, x % 4);
-            o.at[j][x / 4][x % 4] = r < a.rows && c < a.cols
-                                  ? whole_entry(a, n, head, r, c) : 0.f;
-        }
-}
-/* x as the sum of two numbers of tf32; of an infinity the second is nothing. */
-INLINE void as_two(u32 &high, u32 &low, float x)
-{
-    high = to_tf32(x);
-    const float rest = x - bits(high);
-    low = to_tf32(rest == rest ? rest : 0.f);
-}
-/* A lane's part of eight rows of the state, from row k on, of which n follow;
- * as good as in float32. */
-struct StatePart { u32 high[HALVES][2], low[HALVES][2]; };
-
-INLINE void load_state(StatePart &b, const float *state, int k, int n)
-{
-    const int lane = threadIdx.x % LANES;
-    UNROLL for (int h = 0; h < HALVES; h++)
-        UNROLL for (int q = 0; q < 2; q++) {
-            const int r = lane % 4 + 4 * q;
-            const float x = r < n ? state[(k + r) * STATE_PITCH + 8 * h
-                                          + lane / 4] : 0.f;
-            as_two(b.high[h][q], b.low[h][q], x);
-        }
-}
-/* Adds these rows times as many columns of the transition, from k on. */
-INLINE void add_rows(float sum[HALVES][4], const Layout &l, const float *strip,
-                     int j, int k, int n, const StatePart &b)
-{
-    const int row = l.across ? 1 : PITCH, col = l.across ? strip_pitch(l) : 1;
-    u32 high[4], low[4];
-    UNROLL for (int e = 0; e < 4; e++) {
-        const int r = own_row(j, e % 2 * 2), c = threadIdx.x % 4 + e / 2 * 4;
-        const bool is = r < l.rows && c < n;
-        as_two(high[e], low[e], is ? strip[r * row + (k + c) * col] : 0.f);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        UNROLL for (int c = 0; c < EIGHT; c++)
+            o.at[j][c] = r < a.rows && col + c < a.cols
+                       ? whole_entry(a, n, head, r, col + c) : 0.f;
     }
-    UNROLL for (int h = 0; h < HALVES; h++) {
-        mma_tf32(sum[h], low, b.high[h][0], b.high[h][1]);
-        mma_tf32(sum[h], high, b.low[h][0], b.low[h][1]);
-        mma_tf32(sum[h], high, b.high[h][0], b.high[h][1]);
+}
+/* Four of a row of a strip, from column k on. */
+INLINE void four_of(float x[4], const Layout &l, const float *strip, int r,
+                    int k)
+{
+    if (l.across) {
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = strip[(k + i) * l.rows + r];
+    } else {
+        const Piece p = *(const Piece *)(strip + r * PITCH + k);
+        UNROLL for (int i = 0; i < 4; i++)
+            x[i] = bits(p.x[i]);
+    }
+}
+INLINE void add_row(float sum[EIGHT], float x, const float *state)
+{
+    UNROLL for (int half = 0; half < EIGHT; half += 4) {
+        const Piece four = *(const Piece *)(state + half);
+        UNROLL for (int c = 0; c < 4; c++)
+            sum[half + c] = fmaf(x, bits(four.x[c]), sum[half + c]);
     }
 }
 /* Adds a strip's columns of the transition times the state's rows. */
@@ -217,14 +196,22 @@ INLINE void add_strip(Own &sum, const float *strip, const Layout &l,
                       const float *state, int from)
 {
     const int n = l.rows - from < STRIP ? l.rows - from : STRIP;
-    UNROLL_TWICE for (int k = 0; k < n; k += 8) {
-        StatePart b;
-        load_state(b, state, from + k, n - k);
-        UNROLL for (int j = 0; j < TURNS; j++) {
-            if (SIXTEEN * (threadIdx.x / LANES + WARPS * j) >= l.rows)
-                break;
-            add_rows(sum.at[j], l, strip, j, k, n - k, b);
+    state += from * CARRY_COLS + own_col(0);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (r >= l.rows)
+            break;
+        int k = 0;
+        UNROLL_TWICE for (; k + 4 <= n; k += 4) {
+            float x[4];
+            four_of(x, l, strip, r, k);
+            UNROLL for (int i = 0; i < 4; i++)
+                add_row(sum.at[j], x[i], state + (k + i) * CARRY_COLS);
         }
+        for (; k < n; k++)
+            add_row(sum.at[j], l.across ? strip[k * l.rows + r]
+                                        : strip[r * PITCH + k],
+                    state + k * CARRY_COLS);
     }
 }
 /* What a segment begins from: to memory, and for the one that follows. */
@@ -232,26 +219,33 @@ INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col,
                   float *state)
 {
     float *to = (float *)a.start.p + place(a.start, s, head);
-    UNROLL for (int j = 0; j < TURNS; j++)
-        UNROLL for (int x = 0; x < 4 * HALVES; x++) {
-            const int r = own_row(j, x % 4), c = own_col(x / 4, x % 4);
-            const float y = sum.at[j][x / 4][x % 4];
-            if (r >= a.rows)
-                continue;
-            state[r * STATE_PITCH + c] = y;
-            if (col + c < a.cols)
-                to[r * a.start.sr + (col + c) * a.start.sc] = y;
+    const bool pieces = in_pieces(a.start, a.cols);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j);
+        if (r >= a.rows)
+            break;
+        UNROLL for (int c = 0; c < EIGHT; c += 4) {
+            Piece p;
+            UNROLL for (int i = 0; i < 4; i++)
+                p.x[i] = bits_of(sum.at[j][c + i]);
+            *(Piece *)(state + r * CARRY_COLS + own_col(0) + c) = p;
+            if (pieces && col < a.cols)
+                *(Piece *)(to + r * a.start.sr + col + c) = p;
         }
+        UNROLL for (int c = 0; c < EIGHT; c++)
+            if (!pieces && col + c < a.cols)
+                to[r * a.start.sr + (col + c) * a.start.sc] = sum.at[j][c];
+    }
 }
 /* A block has some columns of a head's states, from segment to segment. */
 INLINE void carry_on(const Carry &a)
 {
     const int blocks = (a.cols + CARRY_COLS - 1) / CARRY_COLS;
-    const int col = blockIdx.x % blocks * CARRY_COLS;
+    const int col = own_col(blockIdx.x % blocks * CARRY_COLS);
     const int head = blockIdx.x / blocks % a.heads;
     const i64 n = blockIdx.x / blocks / a.heads;
     const Layout l = layout_of(a);
-    float *state = (float *)arena, *ring = state + 2 * a.rows * STATE_PITCH;
+    float *state = (float *)arena, *ring = state + 2 * a.rows * CARRY_COLS;
     int at = 0;
     Own next, sum;
     for (; at < AHEAD - 1; at++) {
@@ -261,8 +255,8 @@ INLINE void carry_on(const Carry &a)
     fetch_whole(next, a, n, head, col);
     for (int i = 0; i < a.segments; i++) {
         const i64 s = segment_at(a, n, i);
-        float *was = state + i % 2 * a.rows * STATE_PITCH;
-        float *is = state + (i + 1) % 2 * a.rows * STATE_PITCH;
+        float *was = state + i % 2 * a.rows * CARRY_COLS;
+        float *is = state + (i + 1) % 2 * a.rows * CARRY_COLS;
         sum = next;
         if (i + 1 < a.segments)
             fetch_own(next, a, s, head, col);
@@ -271,7 +265,8 @@ INLINE void carry_on(const Carry &a)
             __syncthreads();
             fetch_strip(a, l, n, head, at, ring);
             copy_commit();
-            add_strip(sum, strip_at(l, ring, at + 1), l, was, k);
+            add_strip(sum, ring + (at + 1) % AHEAD * l.rows * PITCH, l, was,
+                      k);
         }
         leave(sum, a, s, head, col, is);
     }

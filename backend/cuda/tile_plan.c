@@ -515,10 +515,13 @@ static double price_in_segments(Ctx *c, const Prepared *y, const CudaOptions *o)
 }
 
 /* Forward alone, in segments: with scores that what states become needs made
- * ahead, once for all walks, or without. */
+ * ahead, once for all walks, or without. By 16 heads of 32768 tokens on an H100
+ * KDA then takes 0.81 of the time, as prices say, the gated delta rule 1.0 and
+ * the delta rule 1.06 where they say 0.91 and 0.89. */
 static Prepared prepare_segments(Search *search, const Plan *whole,
                                  Prepared best)
 {
+    const double worth = 0.85;
     Split how = { .ahead = true, .forward = true, .ends = true };
     Prepared y = prepare(search, whole, how);
 
@@ -526,7 +529,7 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
         return best;
     return !is_scheduled(&best, 0)
         || price_in_segments(search->c, &y, search->o)
-           < price_in_segments(search->c, &best, search->o) ? y : best;
+           < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
 /* The ways to cut the plan's kernels, of which the cheapest is taken: none,

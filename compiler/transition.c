@@ -330,6 +330,16 @@ static Ref factor_of(const Finding *f, Graph *g, Ref r, bool *told)
     }
 }
 
+const char *moved_name(const Graph *g, const char *of)
+{
+    const char *name = ctx_format(g->ctx, "%.32s_moved", of);
+
+    for (int i = 1; graph_find_state(g, name) >= 0
+                    || graph_find_input(g, name) >= 0; i++)
+        name = ctx_format(g->ctx, "%.32s_moved_%d", of, i);
+    return name;
+}
+
 static State *new_moved(Graph *g, const Transition *t)
 {
     const State *of = &g->st[t->state];

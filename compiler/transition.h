@@ -67,13 +67,13 @@ const char *moved_name(const Graph *g, const char *of);
 /* The plan of what states end as, without results: of a plan that goes forward,
  * or of a joint one's way forward. Inputs and states have the same numbers.
  * Where M is a diagonal and not 1, one more state, the last, has it
- * (State.moved_of), of a vector M along nu: less one, so that it starts as zero.
- */
+ * (State.moved_of), of a vector M along nu: less one, so that it starts as
+ * zero. */
 Plan *plan_ends(Ctx *c, const Plan *p);
 /* That state; -1: there is none. */
 int moved_state(const Graph *g);
-/* The plan as it is, of a graph that has that state, too, if there is one, which
- * no kernel makes. */
+/* The plan as it is, of a graph that has that state, too, if there is one,
+ * which no kernel makes. */
 Plan *plan_moved(Ctx *c, const Plan *p);
 
 /* The plan with a kernel more, behind its own, for each that walks matrices,

@@ -54,12 +54,13 @@ typedef struct Segments {
 } Segments;
 
 /* What is cut: states of so many rows, by a plan that goes both ways or not.
- * lean: there are walks for ends alone. diagonal: no walk is for transitions. */
+ * lean: there are walks for ends alone. diagonal: none is for transitions. */
 typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;
 
 /* How many segments each of the call's sequences is best cut in: 1 where that
  * costs more than it saves; or what FLIN_SEGMENTS says. */
-int segments_count(const Call *call, int chunk, const Cuts *k, int processors);
+int segments_count(const Call *call, int chunk, const Cuts *k,
+                   int processors);
 
 /* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
  * what cutting takes. */

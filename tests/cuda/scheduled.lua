@@ -5,7 +5,7 @@
 --   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
 --   flin tests/cuda/scheduled.lua forward [NAME ...]   all variants, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
---   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of some chunks more
+--   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
 -- typed=1: gates and constants in float32, gradients from what forward saved;
 -- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two

@@ -59,8 +59,9 @@ typedef struct Call {
     void *kept;
 
     /* On a GPU, else all zero. */
-    int segments;                       /* that each sequence there was has been
-                                           cut in; 0: none has been */
+    int ends;                           /* of sequences that are segments: walks
+                                           that come first, for what these end
+                                           as; else 0 */
     bool on_device;                     /* the views hold its addresses */
     bool staged;                        /* of copies that begin with the first
                                            token of a sequence in hand: a view

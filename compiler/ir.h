@@ -160,6 +160,9 @@ typedef struct State {
     int16_t lost_of;                    /* what that state, a sum, + 1, has
                                            lost in rounding: nobody's end; or
                                            0 */
+    int16_t moved_of;                   /* what a run of tokens multiplies each
+                                           row of that state, + 1, by, less
+                                           one; or 0 */
     bool sum;                           /* of a step: a sum, without bounds */
     int16_t of_state, of_input;         /* whose adjoint it is (of an input
                                            without t), + 1; or 0 */

@@ -90,17 +90,6 @@ static Ref first_input(const Graph *g)
     return g->in[0].node;
 }
 
-/* One that nothing has. */
-static const char *moved_name(const Graph *g, const char *of)
-{
-    const char *name = ctx_format(g->ctx, "%.32s_moved", of);
-
-    for (int i = 1; graph_find_state(g, name) >= 0
-                    || graph_find_input(g, name) >= 0; i++)
-        name = ctx_format(g->ctx, "%.32s_moved_%d", of, i);
-    return name;
-}
-
 static void add_moved(Graph *to, int s)
 {
     CarriedBy carry;

@@ -3,6 +3,7 @@
  */
 #include "transition.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Of a node: free of the state and of all inputs along nu; made of such inputs
@@ -18,6 +19,8 @@ typedef struct Finding {
     bool *mixed;                        /* of the state, and contracted over
                                            kappa */
     bool *varied;                       /* multiplied by what has kappa */
+    bool *moved;                        /* of the state, and more than added to
+                                           what is written */
 } Finding;
 
 static bool is_kind(const Finding *f, Ref r, Kind kind)
@@ -138,6 +141,16 @@ static bool varies(const Finding *f, Ref r)
     return varied;
 }
 
+static bool moves(const Finding *f, Ref r)
+{
+    const Node *n = &f->g->n[r];
+    bool moved = n->op != OP_state && n->op != OP_add;
+    for (int i = 0; i < 4; i++)
+        moved |= n->a[i] && f->moved[n->a[i]];
+    return is_kind(f, r, LINEAR) && (moved || (is_kind(f, n->a[0], LINEAR)
+                                        && is_kind(f, n->a[1], LINEAR)));
+}
+
 /* Do other states come out the same without what is written along nu, or as
  * zero? */
 static bool others_hold(const Finding *f)
@@ -165,13 +178,16 @@ static bool holds(Finding *f)
         f->kind[r] = (uint8_t)kind_of(f, &f->g->n[r]);
         f->mixed[r] = mixes(f, r);
         f->varied[r] = varies(f, r);
+        f->moved[r] = moves(f, r);
     }
     f->t->mixes = f->t->n > 1;
     f->t->varies = false;
+    f->t->stays = f->t->n == 1;
     for (StateSet of = f->t->of; of; of &= of - 1) {
         Ref next = f->g->st[__builtin_ctzll(of)].next;
         f->t->mixes |= f->mixed[next];
         f->t->varies |= f->varied[next];
+        f->t->stays &= !f->moved[next];
         holds &= f->kind[next] == LINEAR && has_nu(f, next);
     }
     f->t->carry = f->t->mixes ? CARRY_MATRIX : CARRY_ROWS;
@@ -239,7 +255,8 @@ static Finding finding(Ctx *c, const Graph *g, StateSet of, Transition *t)
                        .state = __builtin_ctzll(of), .moved = -1 };
     return (Finding){ .g = g, .t = t, .kind = ctx_alloc(c, g->len),
                       .mixed = ctx_alloc(c, g->len * sizeof(bool)),
-                      .varied = ctx_alloc(c, g->len * sizeof(bool)) };
+                      .varied = ctx_alloc(c, g->len * sizeof(bool)),
+                      .moved = ctx_alloc(c, g->len * sizeof(bool)) };
 }
 
 static const char *not_linear(Ctx *c, const Finding *f)
@@ -283,12 +300,110 @@ const char *transition_of_rows(Ctx *c, const Graph *g, Transition *t)
     return holds_along(&f, -1, g->st[s].order[0]) ? NULL : not_linear(c, &f);
 }
 
+/* ---- walks for what states end as ---- */
+
+/* What r multiplies each entry of the state by; 0, where the state is not in
+ * r: *told is false where that is not seen. */
+static Ref factor_of(const Finding *f, Graph *g, Ref r, bool *told)
+{
+    const Node n = g->n[r];
+    int i = is_kind(f, n.a[0], LINEAR) ? 0 : 1;
+    Ref x, y;
+
+    if (!is_kind(f, r, LINEAR))
+        return 0;
+    switch (n.op) {
+    case OP_state:
+        return num(g, 1);
+    case OP_neg:
+        return op1(g, OP_neg, factor_of(f, g, n.a[0], told));
+    case OP_mul: case OP_div:
+        x = factor_of(f, g, n.a[i], told);
+        return *told ? op2(g, n.op, x, n.a[1 - i]) : 0;
+    case OP_add: case OP_sub:
+        x = factor_of(f, g, n.a[0], told);
+        y = factor_of(f, g, n.a[1], told);
+        return *told ? op2(g, n.op, x ? x : num(g, 0), y ? y : num(g, 0)) : 0;
+    default:
+        *told = false;
+        return 0;
+    }
+}
+
+const char *moved_name(const Graph *g, const char *of)
+{
+    const char *name = ctx_format(g->ctx, "%.32s_moved", of);
+
+    for (int i = 1; graph_find_state(g, name) >= 0
+                    || graph_find_input(g, name) >= 0; i++)
+        name = ctx_format(g->ctx, "%.32s_moved_%d", of, i);
+    return name;
+}
+
+static State *new_moved(Graph *g, const Transition *t)
+{
+    const State *of = &g->st[t->state];
+    State *s = &g->st[g->nst];
+
+    *s = (State){ .rank = 1, .moved_of = (int16_t)(t->state + 1) };
+    snprintf(s->name, sizeof s->name, "%s", moved_name(g, of->name));
+    s->order[0] = (uint8_t)(t->kappa < 0 ? t->nu : t->kappa);
+    s->axes = AXIS(s->order[0]);
+    s->node = node_new(g, (Node){ .op = OP_state,
+                                  .index = (uint16_t)g->nst++ });
+    return s;
+}
+
+/* Where the state that is carried is one of these and its M is a diagonal, and
+ * not 1, the state that shows it. */
+static void add_moved(Ctx *c, Graph *g, StateSet of)
+{
+    Transition t;
+    bool told = true;
+
+    if (transition_of_rows(c, g, &t) || t.mixes || t.stays || !(t.of & of)
+        || g->nst == MAX_STATES)
+        return;
+    Transition own = t;
+    Finding f = finding(c, g, t.of, &own);
+    own.kappa = t.kappa;
+    own.nu = t.nu;
+    if (!holds(&f))
+        return;
+    Ref by = factor_of(&f, g, g->st[t.state].next, &told);
+    if (!told)
+        return;
+    State *s = new_moved(g, &t);
+    s->next = op2(g, OP_sub, op2(g, OP_mul, by,
+                                 op2(g, OP_add, s->node, num(g, 1))),
+                  num(g, 1));
+}
+
+int moved_state(const Graph *g)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].moved_of)
+            return i;
+    return -1;
+}
+
+Plan *plan_moved(Ctx *c, const Plan *p)
+{
+    Plan *to = ctx_alloc(c, sizeof *to);
+
+    *to = *p;
+    to->g = graph_copy(c, p->g);
+    add_moved(c, to->g, ~(StateSet)0);
+    return to;
+}
+
 Plan *plan_ends(Ctx *c, const Plan *p)
 {
     Graph *g = graph_copy(c, p->g);
     g->nout = 0;
     while (g->nst && g->st[g->nst - 1].reverse)
         g->nst--;
+    add_moved(c, g, ~(StateSet)0);
     return plan_simple(g);
 }
 
@@ -312,19 +427,24 @@ static bool walks_matrices(const Graph *g, const Kernel *k)
     return any && k->kind != K_TOKEN;
 }
 
-static Kernel ends_of(const Graph *g, const Kernel *k)
+/* g: k's own graph, and behind its `known` nodes more. */
+static Kernel ends_of(const Graph *g, Ref known, const Kernel *k)
 {
     Kernel to = { .kind = k->kind, .back = k->back };
     uint8_t *has = ctx_alloc(g->ctx, g->len);
     uint8_t *set = ctx_alloc(g->ctx, g->len);
+    int moved = moved_state(g);
 
     memcpy(to.name, k->name, sizeof to.name);
-    to.node = ctx_alloc(g->ctx, (size_t)k->nnodes * sizeof *to.node);
     for (int i = 0; i < k->nnodes; i++)
         has[k->node[i]] = 1;
+    memset(has + known, 1, g->len - known);
     for (int s = 0; s < g->nst; s++)
         if (k->states & STATE(s))
             mark_needed(g, has, set, g->st[s].next);
+    if (moved >= 0 && k->states & STATE(g->st[moved].moved_of - 1))
+        mark_needed(g, has, set, g->st[moved].next);
+    to.node = ctx_alloc(g->ctx, g->len * sizeof *to.node);
     for (Ref r = 1; r < g->len; r++)
         if (set[r])
             to.node[to.nnodes++] = r;
@@ -336,18 +456,23 @@ Plan *plan_walks_ends(const Plan *p, int first, int **of)
     Ctx *c = p->g->ctx;
     Plan *to = ctx_alloc(c, sizeof *to);
     size_t n = 2 * (size_t)p->nkernels;
+    Graph *g = graph_copy(c, p->g);
+    StateSet walked = 0;
 
-    *to = (Plan){ .g = p->g, .nkernels = p->nkernels };
+    for (int i = first; i < p->nkernels; i++)
+        walked |= walks_matrices(g, &p->kernel[i]) ? p->kernel[i].states : 0;
+    add_moved(c, g, walked);
+    *to = (Plan){ .g = g, .nkernels = p->nkernels };
     to->kernel = ctx_alloc(c, n * sizeof *to->kernel);
     *of = ctx_alloc(c, (size_t)p->nkernels * sizeof **of);
     memcpy(to->kernel, p->kernel, (size_t)p->nkernels * sizeof *p->kernel);
     for (int i = first; i < p->nkernels; i++)
-        if (walks_matrices(p->g, &p->kernel[i])) {
+        if (walks_matrices(g, &p->kernel[i])) {
             (*of)[to->nkernels - p->nkernels] = i;
-            to->kernel[to->nkernels++] = ends_of(p->g, &p->kernel[i]);
+            to->kernel[to->nkernels++] = ends_of(g, p->g->len, &p->kernel[i]);
         }
     plan_finish(to);
-    to->split = p->split;
+    to->split = p->split < p->nkernels ? p->split : to->nkernels;
     return to;
 }
 

@@ -34,6 +34,7 @@ typedef struct Transition {
                                            else -1 */
     bool mixes;                         /* M is no diagonal: erasing writes */
     bool varies;                        /* it is not one number for all rows */
+    bool stays;                         /* it is 1: tokens add alone */
     bool writes[MAX_INPUTS];            /* inputs that have nu */
 } Transition;
 
@@ -60,13 +61,25 @@ const char *stages_find(Ctx *c, const Graph *g, Stages *out);
  * that alone. */
 void stage_step(const Graph *g, const Stages *all, int i, Graph *to);
 
+/* A name that no state or input has, of what that one is multiplied by. */
+const char *moved_name(const Graph *g, const char *of);
+
 /* The plan of what states end as, without results: of a plan that goes forward,
- * or of a joint one's way forward. Inputs and states have the same numbers. */
+ * or of a joint one's way forward. Inputs and states have the same numbers.
+ * Where M is a diagonal and not 1, one more state, the last, has it
+ * (State.moved_of), of a vector M along nu: less one, so that it starts as
+ * zero. */
 Plan *plan_ends(Ctx *c, const Plan *p);
+/* That state; -1: there is none. */
+int moved_state(const Graph *g);
+/* The plan as it is, of a graph that has that state, too, if there is one,
+ * which no kernel makes. */
+Plan *plan_moved(Ctx *c, const Plan *p);
 
 /* The plan with a kernel more, behind its own, for each that walks matrices,
  * from kernel `first` on: what the states of that end as, from what others keep
- * for it, without results and with nothing kept. of: which walk's each is. */
+ * for it, without results and with nothing kept; forward with the state that
+ * plan_ends adds. of: which walk's each is. */
 Plan *plan_walks_ends(const Plan *p, int first, int **of);
 
 #endif

@@ -170,6 +170,7 @@ cuda() {
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/scheduled.lua forward" \
+        "flin tests/cuda/scheduled.lua cut" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
@@ -246,8 +247,9 @@ cuda() {
             more="FLIN_SCHEDULE=1 FAKE_ARCH=8 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/some FAKE_COUNTED=schedule.cuh"
             ;;
-        *"scheduled.lua forward")
+        *"scheduled.lua forward"|*"scheduled.lua cut")
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            [ "${test##* }" = forward ] || more="$more FLIN_SEGMENTS=3"
             more="$more FAKE_SOURCES=$tmp/forward FAKE_COUNTED=schedule.cuh"
             ;;
         *scheduled*)

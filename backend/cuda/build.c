@@ -66,6 +66,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.units = d->processors;
     cuda_schedule_options(&o);
     o.few = o.scheduled && is_few(call, d->processors);
+    o.cut = o.scheduled && call->ends && !plan_is_joint(all->plan);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -248,7 +249,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
         return NULL;
     o.groups = groups;
     o.split = true;
-    o.scheduled = o.few = false;        /* it knows of neither */
+    o.scheduled = o.few = o.cut = false;        /* it knows of neither */
     Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
 }
@@ -261,7 +262,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = f.few = false;
+    f.scheduled = f.few = f.cut = false;
     f.rows = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -278,7 +279,6 @@ typedef struct Trying {
     const Builds *all;
     const CudaOptions *o;
     int rows;
-    bool shared;
 } Trying;
 
 static void try_forward(Ctx *c, void *ud)
@@ -297,7 +297,7 @@ static void try_forward(Ctx *c, void *ud)
 static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
 {
     int8_t *rows = &all->rows[o->tile];
-    Trying t = { all, o, -1, false };
+    Trying t = { all, o, -1 };
     if (*rows || !plan_is_joint(all->plan))
         return *rows;
     Ctx *own = ctx_like(c);
@@ -326,7 +326,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->few = false;
+        o->scheduled = o->few = o->cut = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -340,7 +340,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
 const Build *build_ends(Ctx *c, Builds *all, const Build *b)
 {
     CudaOptions o = b->o;
-    if (!b->m || !o.scheduled || !plan_is_joint(all->plan))
+    if (!b->m || !o.scheduled)
         return NULL;
     o.ends = true;
     const Build *ends = find_build(c, all, &o, false, b, NULL);
@@ -349,8 +349,7 @@ const Build *build_ends(Ctx *c, Builds *all, const Build *b)
 
 bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call)
 {
-    return plan_is_joint(all->plan)
-        && options_of(all, call, gpu_enter(c, all->gpu)).scheduled;
+    return options_of(all, call, gpu_enter(c, all->gpu)).scheduled;
 }
 
 static const Build *forward_build(Ctx *c, Builds *all, const CudaOptions *o,
@@ -436,7 +435,7 @@ static const CudaModule *price_hopper(Ctx *c, Builds *all, CudaOptions o,
         return NULL;
     o.groups = groups;
     o.split = true;
-    o.scheduled = o.few = false;
+    o.scheduled = o.few = o.cut = false;
     return price(c, all, &o, true);
 }
 
@@ -465,7 +464,9 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
         return false;
     const CudaModule *rest = joint ? price(c, all, o, false) : NULL;
     f.kept = rest ? rest->kept : f.kept;
+    own.ends = call->ends > 0;
     return cuda_takes_schedules(all->plan, m,
+                                own.ends ? price(c, all, &own, false) : NULL,
                                 price_hopper(c, all, f,
                                              groups_for(call, d->processors)),
                                 rest, o->arch, d->processors, call);
@@ -486,6 +487,10 @@ bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to)
         f.kept = to->back->kept;
         to->forward = price_hopper(c, all, f,
                                    groups_for(call, d->processors));
+    } else if (to->back && !takes && !plan_is_joint(all->plan)) {
+        const CudaModule *m = price_hopper(c, all, o,
+                                           groups_for(call, d->processors));
+        to->forward = m ? m : to->back;
     }
     o.ends = true;
     to->ends = o.scheduled ? price(c, all, &o, false) : NULL;
@@ -602,33 +607,6 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     const Build *tiles = tiles_build(c, all, &o, call, 2);
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
-}
-
-static void try_shared(Ctx *c, void *ud)
-{
-    Trying *t = ud;
-    CudaOptions f = plan_is_joint(t->all->plan)
-                  ? forward_options(t->all, t->o) : *t->o;
-    f.groups = 1;
-    f.split = true;
-    const CudaModule *m = suits_hopper(t->all, &f)
-                        ? cuda_emit(c, t->all->plan, &f) : NULL;
-    for (int i = 0; m && i < m->nkernels; i++)
-        t->shared |= m->kernel[i].split;
-}
-
-bool build_shares(Ctx *c, Builds *all, const Call *call)
-{
-    CudaOptions o = options_of(all, call, gpu_enter(c, all->gpu));
-    int8_t *shared = &all->shared[o.tile];
-    Trying t = { .all = all, .o = &o };
-    Ctx *own = *shared ? NULL : ctx_like(c);
-    if (own) {
-        ctx_protect(own, try_shared, &t);
-        *shared = t.shared ? 1 : -1;
-    }
-    ctx_free(own);
-    return *shared > 0;
 }
 
 static void enter(Ctx *c, void *ud)

@@ -54,7 +54,6 @@ typedef struct Builds {
     bool said;                          /* that others stand in for some */
     int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
                                            0, and that is known */
-    int8_t shared[NDTYPES];             /* build_shares, by o.tile; -1: no */
 } Builds;
 
 /* The kernels for the call, compiled if they are new. Those before the loss
@@ -78,10 +77,6 @@ bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to);
 
 /* Compiles all that calls of these types may need, whatever their shapes. */
 void build_all(Ctx *c, Builds *all, const Call *call);
-
-/* Do blocks of the way forward share a sequence, where those are long and few?
- */
-bool build_shares(Ctx *c, Builds *all, const Call *call);
 
 void builds_free(Builds *all);
 

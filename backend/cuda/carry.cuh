@@ -14,8 +14,9 @@ struct Edge {
     i64 ss, sh, sr, sc;
     int group, type;
 };
-/* start, own, m: of segments, in float32. whole: of the call's sequences; its p
- * may be null. rows, cols: entries of kappa, of nu. */
+/* start, own, m: of segments, in float32; of a diagonal m has its entries, less
+ * one, or, its p null, is 1. whole: of the call's sequences; its p may be null.
+ * rows, cols: entries of kappa, of nu. */
 struct Carry {
     Edge start, own, m, whole;
     i64 nseq;
@@ -268,5 +269,54 @@ INLINE void carry_on(const Carry &a)
                       k);
         }
         leave(sum, a, s, head, col, is);
+    }
+}
+
+/* ---- where a transition is a diagonal ---- */
+
+/* So many segments' numbers are under way at a time. */
+enum { SIDE_BY_SIDE = 4 };
+
+INLINE float own_entry(const Carry &a, i64 s, int head, int r, int c)
+{
+    return *((const float *)a.own.p + place(a.own, s, head) + r * a.own.sr
+             + c * a.own.sc);
+}
+/* It comes less one, and is read of those alone that follow some; or is 1. */
+INLINE float moved_entry(const Carry &a, i64 s, int head, int r, int c)
+{
+    return !a.m.p ? 1.f
+         : 1.f + *((const float *)a.m.p + place(a.m, s, head) + r * a.m.sr
+                   + c * a.m.sc);
+}
+/* A thread has an entry of a head's states, from segment to segment. */
+INLINE void carry_rows(const Carry &a)
+{
+    const int entries = a.rows * a.cols;
+    const int blocks = (entries + CARRY_THREADS - 1) / CARRY_THREADS;
+    const int x = blockIdx.x % blocks * CARRY_THREADS + threadIdx.x;
+    const int head = blockIdx.x / blocks % a.heads;
+    const i64 n = blockIdx.x / blocks / a.heads;
+    const int r = x / a.cols, c = x % a.cols;
+    if (x >= entries)
+        return;
+    float state = whole_entry(a, n, head, r, c);
+    for (int from = 0; from < a.segments; from += SIDE_BY_SIDE) {
+        float own[SIDE_BY_SIDE], moved[SIDE_BY_SIDE];
+        UNROLL for (int j = 0; j < SIDE_BY_SIDE; j++) {
+            const int i = from + j;
+            const i64 s = segment_at(a, n, i);
+            own[j] = i + 1 < a.segments ? own_entry(a, s, head, r, c) : 0.f;
+            moved[j] = i && i + 1 < a.segments
+                     ? moved_entry(a, s, head, r, c) : 0.f;
+        }
+        UNROLL for (int j = 0; j < SIDE_BY_SIDE; j++) {
+            if (from + j >= a.segments)
+                break;
+            *((float *)a.start.p + place(a.start, segment_at(a, n, from + j),
+                                         head)
+              + r * a.start.sr + c * a.start.sc) = state;
+            state = fmaf(moved[j], state, own[j]);
+        }
     }
 }

@@ -60,6 +60,8 @@ typedef struct CudaOptions {
     int without;                        /* but for this one, counted from 1 */
     bool few;                           /* of those: sequences and heads leave
                                            half the multiprocessors idle */
+    bool cut;                           /* of those: they are of a call in
+                                           segments, which goes forward alone */
     bool ends;                          /* cuda_tiles: of a plan from schedules
                                            its walks alone, for what their
                                            states end as, which find what the
@@ -263,10 +265,12 @@ bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
 
 /* Whether the call's way forward is cuda_tiles', where all that comes from
  * schedules, or cuda_emit's (NULL: it has refused the plan), with `rest` behind
- * the loss. Of a call whose parts run apart, each has the same answer. */
+ * the loss. ends: of a call in segments, cuda_tiles' walks for what those end
+ * as, or NULL. Of a call whose parts run apart, each has the same answer. */
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
-                          const CudaModule *hopper, const CudaModule *rest,
-                          int arch, int units, const Call *call);
+                          const CudaModule *ends, const CudaModule *hopper,
+                          const CudaModule *rest, int arch, int units,
+                          const Call *call);
 
 /* Blocks that share a sequence, of a kernel of cuda_emit's. */
 int cuda_parts(const CudaKernel *k, int units, const Call *call);

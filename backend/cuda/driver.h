@@ -86,6 +86,7 @@ typedef struct Launch {
     const CudaKernel *k;
     unsigned char *args;
     unsigned grid;
+    bool apart;                         /* its states are not the call's */
 } Launch;
 
 /* The views of the call hold device addresses. `seq`: the sequences on the

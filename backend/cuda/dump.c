@@ -80,8 +80,8 @@ static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
     for (int h = m->units / 2 + 1; h <= MOST_HEADS + 1; h++) {
         Call call = usual_call(h);
         bool takes = h <= MOST_HEADS
-                  && cuda_takes_schedules(p, y->own, y->forward, rest_of(p, y),
-                                          arch, m->units, &call);
+                  && cuda_takes_schedules(p, y->own, NULL, y->forward,
+                                          rest_of(p, y), arch, m->units, &call);
         if (takes && !from)
             from = h;
         if (!takes && from) {
@@ -102,8 +102,8 @@ static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
     if (!y->forward || !cuda_forward_scheduled(p, y->own))
         return;
     const CudaModule *rest = rest_of(p, y);
-    bool takes = cuda_takes_schedules(p, y->own, y->forward, rest, arch,
-                                      m->units, &call);
+    bool takes = cuda_takes_schedules(p, y->own, NULL, y->forward, rest,
+                                      arch, m->units, &call);
     double own = cuda_way_seconds(p, y->own, false, arch, m->units, &call);
     double not = cuda_way_seconds(p, y->forward, false, arch, m->units, &call);
     if (rest) {

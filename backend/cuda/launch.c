@@ -53,7 +53,9 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
         return;
     for (int i = 0; i < k->nmaps + k->ntensors; i++) {
         CudaArg a = i < k->nmaps ? k->map[i] : k->tensor[i - k->nmaps];
-        if (a.kind != ARG_STORED && (!empty || !has_rows(g, a)))
+        bool own = a.kind == ARG_STORED
+                || (l->apart && (a.kind == ARG_STATE || a.kind == ARG_NEXT));
+        if (!own && (!empty || !has_rows(g, a)))
             check_place(c, d, name_of(g, a), view_of(call, a)->data);
     }
     check_place(c, d, "cu_seqlens", call->device_cu);

@@ -132,33 +132,38 @@ static Call evenly(const Call *call)
 }
 
 /* Of a call in segments, what these leave by themselves and their transitions
- * are made first: by walks from schedules that do no more, or by cuda_emit's
- * kernel of the states alone. */
-static double ends_seconds(const Plan *p, const CudaModule *m, int arch,
-                           int units, const Call *call)
+ * are made first: by walks from schedules that do no more (NULL: none), or by
+ * cuda_emit's kernel of the states alone. */
+static double ends_seconds(const Plan *p, const CudaModule *m,
+                           const CudaModule *ends, int arch, int units,
+                           const Call *call)
 {
     const double walk = 0.65, emitted = 0.8;
     double all = 0;
 
-    for (int i = 0; i < m->nkernels && call->segments; i++) {
+    if (ends)
+        return call->ends * cuda_way_seconds(p, ends, false, arch, units, call);
+    for (int i = 0; i < m->nkernels && call->ends; i++) {
         const CudaKernel *k = &m->kernel[i];
         if (goes_forward(p, k) && k->walk != CUDA_SCHEDULED)
-            all += 2 * (k->walk == CUDA_HOPPER ? emitted : walk)
+            all += call->ends * (k->walk == CUDA_HOPPER ? emitted : walk)
                  * cuda_kernel_seconds(k, arch, units, call);
     }
     return all;
 }
 
-static double forward_seconds(const Plan *p, const CudaModule *m, int arch,
-                              int units, const Call *call)
+static double forward_seconds(const Plan *p, const CudaModule *m,
+                              const CudaModule *ends, int arch, int units,
+                              const Call *call)
 {
     return cuda_way_seconds(p, m, false, arch, units, call)
-         + ends_seconds(p, m, arch, units, call);
+         + ends_seconds(p, m, ends, arch, units, call);
 }
 
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
-                          const CudaModule *hopper, const CudaModule *rest,
-                          int arch, int units, const Call *call)
+                          const CudaModule *ends, const CudaModule *hopper,
+                          const CudaModule *rest, int arch, int units,
+                          const Call *call)
 {
     CudaRoad asked = cuda_road_asked();
     Call even = rest ? evenly(call) : *call;
@@ -172,6 +177,6 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
         less = cuda_way_seconds(p, rest, true, arch, units, &even)
              - cuda_way_seconds(p, tiles, true, arch, units, &even);
     return asked != ROAD_EMITTED
-        && forward_seconds(p, tiles, arch, units, &even) - less
-           <= forward_seconds(p, hopper, arch, units, &even);
+        && forward_seconds(p, tiles, ends, arch, units, &even) - less
+           <= forward_seconds(p, hopper, NULL, arch, units, &even);
 }

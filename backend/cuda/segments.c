@@ -36,18 +36,19 @@ static double walk_time(int64_t heads, int64_t chunks, int rows,
     return (double)chunks * (halves ? halved : (double)waves);
 }
 
-/* Walks of a call in segments, those for ends alone included. */
-static double walks_of(bool joint, bool lean)
+/* Walks of a call in segments, those for ends alone included, and those for
+ * transitions that are no diagonals. */
+static double walks_of(const Cuts *k)
 {
-    const double ends = lean ? 0.65 : 1;
-    return 1 + 2 * ends + (joint ? 1 + ends : 0);
+    const double ends = k->lean ? 0.65 : 1;
+    return 1 + (k->diagonal ? 1 : 2) * ends + (k->joint ? 1 + ends : 0);
 }
 
-static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
-                          bool lean, int processors)
+static int cheapest_count(int64_t heads, int64_t chunks, const Cuts *k,
+                          int processors)
 {
-    int ways = joint ? 2 : 1, found = 1;
-    double walks = walks_of(joint, lean);
+    int ways = k->joint ? 2 : 1, rows = k->rows, found = 1;
+    double walks = walks_of(k);
     double least = worth * ways * walk_time(heads, chunks, rows,
                                               processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
@@ -62,8 +63,7 @@ static int cheapest_count(int64_t heads, int64_t chunks, int rows, bool joint,
     return found;
 }
 
-int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   bool lean, int processors)
+int segments_count(const Call *call, int chunk, const Cuts *k, int processors)
 {
     const char *asked = getenv(COUNT_VARIABLE);
     int64_t tokens = 0;
@@ -73,8 +73,13 @@ int segments_count(const Call *call, int chunk, int rows, bool joint,
     long n = asked ? strtol(asked, NULL, 10) : 0;
     if (n > 0)
         return (int)(n < chunks ? n : chunks > 1 ? chunks : 1);
-    return cheapest_count(call->nseq * call->heads, chunks, rows, joint,
-                          lean, processors);
+    return cheapest_count(call->nseq * call->heads, chunks, k, processors);
+}
+
+/* Whether each entry of a state goes on by itself. */
+static bool is_diagonal(const Cutting *cut)
+{
+    return cut->moved >= 0 || cut->t.stays;
 }
 
 static int rows_of(const Graph *g, const Transition *t)
@@ -91,8 +96,10 @@ static const char *find_fault(Ctx *c, const Plan *p, Cutting *to)
         return "it goes token by token";
     if (why)
         return why;
+    to->ends.plan = plan_ends(c, p);
+    to->moved = moved_state(to->ends.plan->g);
     int rows = rows_of(g, &to->t), cols = g->axis[to->t.nu].size;
-    if (to->t.kappa >= 0 && (rows != cols || rows > ROWS))
+    if (!is_diagonal(to) && to->t.kappa >= 0 && (rows != cols || rows > ROWS))
         return ctx_format(c, "its state is %d x %d: the kernels that walk it"
                           " make transitions of %d x %d", rows, cols, rows,
                           rows);
@@ -113,7 +120,7 @@ void cutting_find(Ctx *c, const Plan *p, Cutting *to)
         return;
     if (plan_is_joint(p))
         to->adjoint = adjoint_of_state(p->g, to->t.state);
-    to->ends.plan = plan_ends(c, p);
+    to->walked = plan_moved(c, p);
 }
 
 static void unload(Ctx *c, void *ud)
@@ -166,6 +173,20 @@ static View view_at(const Segments *s, void *data)
     return v;
 }
 
+/* Of a diagonal its entries, [segment, head, row]; else as a state. */
+static View transitions_view(const Segments *s, void *data)
+{
+    const Graph *g = s->p->g;
+    const Transition *t = &s->cut->t;
+    View v = view_at(s, data);
+    if (!is_diagonal(s->cut))
+        return v;
+    v.sd[0] = 1;
+    v.sh = g->axis[t->kappa < 0 ? t->nu : t->kappa].size;
+    v.sb = v.sh * v.heads;
+    return v;
+}
+
 /* For types and sums: what is to have a place is not NULL, nor where another
  * is. */
 static void bind_states(Segments *s)
@@ -196,7 +217,7 @@ static Call ends_call(const Segments *s)
 {
     const Graph *g = s->p->g;
     Call call = s->call;
-    call.from = call.to = 0;
+    call.from = call.to = call.ends = 0;
     if (s->ends)
         call.kept = NULL;               /* its own are in the workspace */
     memset(call.out, 0, sizeof call.out);
@@ -207,6 +228,12 @@ static Call ends_call(const Segments *s)
         if (i != s->cut->t.state)
             call.s0[i] = call.s1[i] = (View){ .data = NULL };
     return call;
+}
+
+/* The state that shows transitions, of the plan that walks are made from. */
+static int moved_of(const Segments *s)
+{
+    return moved_state(s->ends ? s->cut->ends.plan->g : s->cut->walked->g);
 }
 
 static const char source[] =
@@ -223,7 +250,10 @@ static const char source[] =
     "{\n    carry_unit(a);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_carry(const __grid_constant__ Carry a)\n"
-    "{\n    carry_on(a);\n}\n";
+    "{\n    carry_on(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_carry_rows(const __grid_constant__ Carry a)\n"
+    "{\n    carry_rows(a);\n}\n";
 
 static const CudaKernel
     begin_kernel = { .name = "flin_begin", .threads = THREADS },
@@ -235,6 +265,9 @@ static CudaKernel carry_kernel(int rows)
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
                          .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
 }
+
+static const CudaKernel
+    rows_kernel = { .name = "flin_carry_rows", .threads = THREADS };
 
 static bool walks_state(const CudaKernel *k, int state)
 {
@@ -268,7 +301,8 @@ static void compile(Ctx *c, void *ud)
         cut->begin = module_function(c, d, m, begin_kernel.name, 0);
         cut->end = module_function(c, d, m, end_kernel.name, 0);
         cut->unit = module_function(c, d, m, unit_kernel.name, 0);
-        cut->carrying = carry_kernel(rows_of(k->s->p->g, &cut->t));
+        cut->carrying = is_diagonal(cut) ? rows_kernel
+                      : carry_kernel(rows_of(k->s->p->g, &cut->t));
         cut->carry = module_function(c, d, m, cut->carrying.name,
                                      cut->carrying.shared);
     }
@@ -290,7 +324,13 @@ int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)
 /* With two segments what the first leaves is what the second begins from. */
 static bool has_transitions(const Segments *s)
 {
-    return s->n > 2;
+    return s->n > 2 && !s->cut->t.stays;
+}
+
+/* They come from a walk of their own. */
+static bool walks_transitions(const Segments *s)
+{
+    return has_transitions(s) && s->cut->moved < 0;
 }
 
 /* ---- what it costs ---- */
@@ -320,9 +360,21 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
     return all;
 }
 
+/* What carries: by matrices a step waits for that before it (an H200's, of 128
+ * rows); of diagonals all entries are under way at once (an H100's, of 16 heads
+ * in 8 segments). */
+static double carry_seconds(const Segments *s)
+{
+    const double step = 5.5e-6, began = 8e-6, each = 0.5e-6;
+    int ways = goes_forward(s) + goes_back(s);
+
+    return is_diagonal(s->cut) ? ways * (began + each * s->n)
+                               : ways * step * s->n;
+}
+
 static double call_seconds(Ctx *c, Builds *all, const Segments *s)
 {
-    const double step = 5.5e-6, others = 8e-6;
+    const double others = 8e-6;
     const Driver *d = gpu_enter(c, all->gpu);
     Modelled m;
     if (!build_modelled(c, all, &s->call, &m))
@@ -336,10 +388,10 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
     const CudaModule *back = m.ends ? m.ends : m.back;
     sum += walks_seconds(c, s, own, state, arch, units, OF_OWN)
          + walks_seconds(c, s, back, s->cut->adjoint, arch, units, OF_BACK);
-    if (has_transitions(s))
+    if (walks_transitions(s))
         sum += others + walks_seconds(c, s, own, state, arch, units,
                                       OF_TRANSITIONS);
-    return sum + 2 * step * s->n;
+    return sum + carry_seconds(s);
 }
 
 /* In n segments; or as it is, where sums keep it from that. */
@@ -441,7 +493,7 @@ static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
         return whole_of(p, cut, call);
     s.n = n;
     s.call.nseq *= n;
-    s.call.segments = n;
+    s.call.ends = 1 + walks_transitions(&s);
     s.call.seq = cut_sequences(c, call, n, p->g->chunk);
     bind_states(&s);
     return s;
@@ -452,16 +504,14 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
     const Plan *p = all->plan;
     if (cut->why || !call->seq)
         return whole_of(p, cut, call);
-    int n = segments_count(call, p->g->chunk, rows_of(p->g, &cut->t),
-                           plan_is_joint(p), build_may_have_ends(c, all, call),
+    Cuts k = { rows_of(p->g, &cut->t), plan_is_joint(p),
+               build_may_have_ends(c, all, call), is_diagonal(cut) };
+    int n = segments_count(call, p->g->chunk, &k,
                            gpu_enter(c, all->gpu)->processors);
-    if (n > 1 && !cut->t.varies && !getenv(COUNT_VARIABLE)
-        && build_shares(c, all, call))
-        n = 1;
     Segments s = segments_in(c, p, cut, call,
                              count_well(c, all, cut, call, n));
-    Compiling k = { &s, all };
-    if (s.n == 1 || ctx_protect(c, compile, &k))
+    Compiling wish = { &s, all };
+    if (s.n == 1 || ctx_protect(c, compile, &wish))
         return s;
     if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
         ctx_rethrow(c);
@@ -482,9 +532,15 @@ static int64_t states_bytes(const Segments *s)
     return aligned(4 * v.sb * s->call.nseq);
 }
 
+static int64_t transitions_bytes(const Segments *s)
+{
+    View v = transitions_view(s, NULL);
+    return has_transitions(s) ? aligned(4 * v.sb * s->call.nseq) : 0;
+}
+
 int64_t segments_kept(const Segments *s)
 {
-    return has_transitions(s) ? states_bytes(s) : 0;
+    return transitions_bytes(s);
 }
 
 static int64_t zeros_bytes(const Segments *s)
@@ -509,8 +565,8 @@ static Places places_of(const Segments *s)
     p.back = p.own + states;
     p.back_own = p.back + back;
     p.m = p.back_own + back;
-    bool makes = has_transitions(s);
-    p.unit = p.m + (makes && !s->whole->kept ? states : 0);
+    bool makes = walks_transitions(s);
+    p.unit = p.m + (s->whole->kept ? 0 : transitions_bytes(s));
     p.zeros = p.unit + (makes ? aligned(4 * v.sh) : 0);
     p.end = p.zeros + (makes && goes_forward(s) ? zeros_bytes(s) : 0);
     return p;
@@ -558,7 +614,7 @@ void segments_place(Segments *s, Steps *to)
         s->call.s0[back].data = pointer(to->at, p.back);
         s->call.s1[back].data = pointer(to->at, p.back_own);
     }
-    if (has_transitions(s) && goes_forward(s)) {
+    if (walks_transitions(s) && goes_forward(s)) {
         to->zeros.to = to->at + (DevicePtr)p.zeros;
         to->zeros.width = (size_t)(p.end - p.zeros);
     }
@@ -587,15 +643,27 @@ static Part part_of(const Segments *s, const View *v)
                    v->heads ? s->whole->heads / v->heads : 1, v->dtype };
 }
 
+/* A diagonal's entries lie along rows, a vector's along its own. */
+static Part transitions_part(const Segments *s, const Steps *to)
+{
+    View m = transitions_view(s, transitions_at(s, to));
+    bool rows = s->cut->t.kappa >= 0;
+    if (s->cut->t.stays)
+        return (Part){ 0 };
+    if (s->cut->moved < 0)
+        return part_of(s, &m);
+    return (Part){ (uint64_t)(uintptr_t)m.data, m.sb, m.sh, rows, !rows, 1,
+                   F32 };
+}
+
 static Carry carry_of(const Segments *s, const Steps *to, bool back)
 {
     int state = back ? s->cut->adjoint : s->cut->t.state;
-    View m = view_at(s, transitions_at(s, to));
     Carry a = { .nseq = s->whole->nseq, .segments = s->n,
                 .heads = s->whole->heads, .back = back };
     a.start = part_of(s, &s->call.s0[state]);
     a.own = part_of(s, &s->call.s1[state]);
-    a.m = part_of(s, &m);
+    a.m = transitions_part(s, to);
     a.whole = part_of(s, &s->whole->s0[state]);
     a.rows = rows_of(s->p->g, &s->cut->t);
     a.cols = s->p->g->axis[s->cut->t.nu].size;
@@ -628,7 +696,9 @@ static void add_begin(const Segments *s, Steps *to, bool back, Call *call)
 static void add_carry(const Segments *s, Steps *to, bool back)
 {
     Carry a = carry_of(s, to, back);
-    int64_t blocks = (a.cols + COLS - 1) / COLS;
+    int64_t blocks = is_diagonal(s->cut)
+        ? ((int64_t)a.rows * a.cols + THREADS - 1) / THREADS
+        : (a.cols + COLS - 1) / COLS;
     add_step(to, s->cut->carry, &s->cut->carrying,
              a.nseq * a.heads * blocks, &a);
 }
@@ -638,29 +708,35 @@ static DevicePtr table_at(const Segments *s, const Steps *to, SegmentTable t)
     return to->seq + (DevicePtr)(t * s->call.nseq) * sizeof(HostSequence);
 }
 
+/* With states in the workspace. */
+static void add_apart(Ctx *c, const Segments *s, Steps *to, const Build *b,
+                      int kernel, const Plan *p, const Call *call,
+                      SegmentTable t, DevicePtr workspace)
+{
+    Launch *l = launch_new(c, to->d, b->f[kernel], b->m, &b->m->kernel[kernel],
+                           p, call, table_at(s, to, t), workspace);
+    l->apart = true;
+    to->launch[to->n++] = l;
+}
+
 static void add_walk(Ctx *c, const Segments *s, Steps *to, int state,
                      const Call *call, SegmentTable t)
 {
-    const CudaKernel *k = ends_walk(s, state);
     const Build *b = s->walks;
-    to->launch[to->n++] = launch_new(c, to->d, b->f[k - b->m->kernel], b->m, k,
-                                     s->p, call, table_at(s, to, t),
-                                     to->workspace);
+    add_apart(c, s, to, b, (int)(ends_walk(s, state) - b->m->kernel),
+              s->cut->walked, call, t, to->workspace);
 }
 
 static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call,
                      SegmentTable t)
 {
+    DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
     if (!s->ends) {
         add_walk(c, s, to, s->cut->t.state, call, t);
         return;
     }
-    const CudaModule *m = s->ends->m;
-    DevicePtr workspace = to->at + (DevicePtr)places_of(s).end;
-    for (int i = 0; i < m->nkernels; i++)
-        to->launch[to->n++] = launch_new(c, to->d, s->ends->f[i], m,
-            &m->kernel[i], s->cut->ends.plan, call, table_at(s, to, t),
-            workspace);
+    for (int i = 0; i < s->ends->m->nkernels; i++)
+        add_apart(c, s, to, s->ends, i, s->cut->ends.plan, call, t, workspace);
 }
 
 /* From the unit matrix, with nothing written. */
@@ -686,8 +762,10 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
 static void add_forward(Ctx *c, const Segments *s, Steps *to)
 {
     Call call = ends_call(s);
-    if (has_transitions(s))
+    if (walks_transitions(s))
         add_transitions(c, s, to);
+    else if (has_transitions(s))
+        call.s1[moved_of(s)] = transitions_view(s, transitions_at(s, to));
     add_begin(s, to, false, &call);
     add_ends(c, s, to, &call, OF_OWN);
     add_carry(s, to, false);

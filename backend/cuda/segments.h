@@ -24,6 +24,9 @@ typedef struct Cutting {
     Transition t;
     int adjoint;                        /* the state's; -1: the plan is not
                                            joint */
+    int moved;                          /* the state that shows the transition
+                                           (plan_ends); -1: none does */
+    const Plan *walked;                 /* plan_moved, of walks for ends */
     Builds ends;                        /* of plan_ends */
     uint64_t counted;                   /* the call that was counted last, */
     int count;                          /* and its segments */
@@ -50,16 +53,16 @@ typedef struct Segments {
                                            has */
 } Segments;
 
-/* How many segments each of the call's sequences is best cut in, of states of
- * so many rows: 1 where that costs more than it saves; or what FLIN_SEGMENTS
- * says. lean: there are walks for ends alone. */
-int segments_count(const Call *call, int chunk, int rows, bool joint,
-                   bool lean, int processors);
+/* What is cut: states of so many rows, by a plan that goes both ways or not.
+ * lean: there are walks for ends alone. diagonal: none is for transitions. */
+typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;
 
-/* Cuts the call, or says that it is as it was (n == 1, call the same): so, too,
- * where decays are one number for all keys, the blocks of the way forward share
- * a sequence by themselves, and nobody asked (on an H200 simple GLA trains no
- * faster in segments; GLA, whose blocks do so too, 1.2 times as fast). Compiles
+/* How many segments each of the call's sequences is best cut in: 1 where that
+ * costs more than it saves; or what FLIN_SEGMENTS says. */
+int segments_count(const Call *call, int chunk, const Cuts *k,
+                   int processors);
+
+/* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
  * what cutting takes. */
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 

@@ -580,22 +580,47 @@ static void add_early(Plan *to, Cut *u)
         add_kernel(to, u, u->k->kind, walk);
 }
 
+/* What carried states become, and what that needs. */
+static uint8_t *find_next(const Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *next = new_set(u);
+
+    for (int s = 0; s < g->nst; s++)
+        if (u->k->states & STATE(s))
+            mark(u, next, NULL, g->st[s].next);
+    return next;
+}
+
+/* Whether some of these need scores. */
+static bool need_scores(const Cut *u, const uint8_t *nodes)
+{
+    const Graph *g = u->p->g;
+    const uint8_t *scores = find_scores(u);
+    bool any = false;
+
+    for (Ref r = 1; r < g->len; r++)
+        any |= scores[r] && nodes[r];
+    return any;
+}
+
 /* A walk forward is left whole, but for the scores that it needs, and for
  * factors that are made of scans for those, as for its own products. */
-static bool cut_forward(Plan *to, Cut *u, bool solved)
+static bool cut_forward(Plan *to, Cut *u, Split how)
 {
     const Graph *g = u->p->g;
     uint8_t *walk = new_set(u);
+    const uint8_t *needing = how.ends ? find_next(u) : u->has;
 
     u->early = find_early(u);
-    if (!memchr(find_scores(u), 1, g->len)) {
+    if (!need_scores(u, needing)) {
         u->early = 0;
         return false;
     }
     find_needs(u);                      /* early states are no more carried */
     find_factors(u);
     add_early(to, u);
-    find_ahead(u, u->has, false);
+    find_ahead(u, needing, false);
     add_kernel(to, u, K_TOKEN, u->ahead);
     for (Ref r = 1; r < g->len; r++)
         u->found[r] |= u->ahead[r] && u->factor[r];
@@ -604,7 +629,7 @@ static bool cut_forward(Plan *to, Cut *u, bool solved)
         walk[r] = u->scan[r] | u->rest[r] | u->sums[r];
     add_kernel(to, u, u->k->kind, walk);
     for (Ref r = 1; r < g->len; r++)
-        u->found[r] |= solved && walk[r] && g->n[r].op == OP_solve;
+        u->found[r] |= how.solved && walk[r] && g->n[r].op == OP_solve;
     return true;
 }
 
@@ -627,7 +652,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     if (late)
         find_factors(&u);
     if (how.forward && k->kind == K_FORWARD
-        && cut_forward(to, &u, how.solved)) {
+        && cut_forward(to, &u, how)) {
         memcpy(found, u.found, g->len);
         return;
     }
@@ -665,7 +690,7 @@ const Plan *tile_split(const Plan *p, Split how, int **of)
     *of = ctx_alloc(c, PARTS * (size_t)p->nkernels * sizeof **of);
     for (int i = 0; i < p->nkernels; i++)
         (*of)[i] = i;
-    if (how.none || !p->g->chunk || !walks_back(p))
+    if (how.none || !p->g->chunk || !(walks_back(p) || how.forward))
         return p;
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;

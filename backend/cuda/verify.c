@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "../../compiler/domain.h"
+#include "../../compiler/transition.h"
 #include "run.h"
 
 /* Two sequences, neither a multiple of a chunk; of the heads, one without
@@ -546,6 +547,8 @@ static void trial(Ctx *c, void *ud)
 const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
+    if (of->ends && moved_state(of->ends->m->plan->g) >= 0)
+        p = plan_moved(c, p);
     *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = of->b,
                   .forward = of->forward, .ends = of->ends,
                   .p = p, .g = p->g, .seed = 20 };

@@ -5,6 +5,7 @@
 --   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
 --   flin tests/cuda/scheduled.lua forward [NAME ...]   all variants, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
+--   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
 -- typed=1: gates and constants in float32, gradients from what forward saved;
 -- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two
@@ -145,6 +146,9 @@ local long <const> = {
   "lightning,B=1,T=400,H=1,K=32,V=32,states=1",
   "comba,B=1,T=390,H=1,K=32,V=32,dtype=float32",
   "mimo_deltanet,B=1,T=400,H=1,K=32,V=32,typed=1",
+  -- entries that go on by themselves
+  "gla,B=1,T=400,H=1,K=32,V=64,typed=1",
+  "linear,B=1,T=400,H=1,K=64,V=32,cu=0/5/5/390/400",
   -- not square: not cut
   "gated_deltanet,B=1,T=400,H=1,K=32,V=64,typed=1",
 }
@@ -244,13 +248,14 @@ local function check(text)
   end
 end
 
--- Forward from states in float32, in a chunk and a half, and less.
-local function check_forward(name)
+-- Forward from states in float32: the last of three sequences ends behind T
+-- tokens.
+local function check_forward(name, T)
   local v = flin.stdlib[name]
-  local at = { B = 1, T = 130, H = 2, K = 64, V = 64, seed = 3,
+  local at = { B = 1, T = T, H = 2, K = 64, V = 64, seed = 3,
                dtype = "bfloat16" }
   local x = v:random(at)
-  x.cu_seqlens = { 0, 3, 33, 130 }
+  x.cu_seqlens = { 0, 3, 33, T }
   x.initial_state = {}
   for state, left in pairs(select(2, v:reference(x))) do
     x.initial_state[state] = left:to "float32"
@@ -353,7 +358,8 @@ local function some()
 end
 
 local are_long <const> = ... == "long"
-local forward <const> = ... == "forward"
+local cut <const> = ... == "cut"
+local forward <const> = cut or ... == "forward"
 local sweeps <const> = ... == "sweep"
 for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
                       or ... == "some" and some()
@@ -361,7 +367,8 @@ for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
                                       or flin.stdlib_names)
                       or ... and { ... } or cases) do
   local before = programs()
-  local ok, why_not = pcall(forward and check_forward or check, text)
+  local ok, why_not = pcall(forward and check_forward or check, text,
+                            cut and 330 or 130)
   expect(ok, "%s: %s", text, why_not)
   expect(sweeps or programs() > before or not os.getenv "FAKE_SOURCES"
          or text == "mamba3_mimo", "%s: no kernel came from a schedule", text)

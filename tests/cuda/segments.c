@@ -13,7 +13,8 @@ static int count_of(int64_t sequences, int heads, int64_t tokens, int rows,
     for (int64_t i = 0; i < sequences; i++)
         seq[i] = (Seq){ 0, i * tokens, tokens };
     Call call = { .nseq = sequences, .heads = heads, .seq = seq };
-    return segments_count(&call, CHUNK, rows, joint, lean, PROCESSORS);
+    Cuts k = { rows, joint, lean, false };
+    return segments_count(&call, CHUNK, &k, PROCESSORS);
 }
 
 static int count_rows(int64_t sequences, int heads, int64_t tokens, int rows,

@@ -158,7 +158,7 @@ suite.ERASES = {
   deltanet = true, gated_deltanet = true, kda = true, gdn2 = true,
   comba = true, deltaproduct = true, rwkv7 = true, precond_gdn = true,
   precond_kda = true, deltanet_rope = true, mimo_deltanet = true,
-  momentum_deltanet = true,
+  momentum_deltanet = true, iplr = true,
 }
 
 return suite

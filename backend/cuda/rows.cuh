@@ -107,10 +107,12 @@ INLINE void store(char *p, i64 at, i64 step, int left, const float *x)
         for (int i = 0; i < LEN; i++)
             if (TYPE == F32)
                 y.x[i * SIZE / 4] = bits_of(x[j + i]);
-            else
-                y.x[i * SIZE / 4] |= (TYPE == F16
-                    ? (u32)float_to_half(x[j + i])
-                    : pack({ x[j + i], 0 }) & 0xffff) << 16 * (i % 2);
+            else if (TYPE == F16)
+                y.x[i * SIZE / 4] |= (u32)float_to_half(x[j + i])
+                                   << 16 * (i % 2);
+            else if (i % 2 == 0)
+                y.x[i * SIZE / 4] = pack({ x[j + i], LEN > 1 ? x[j + i + 1]
+                                                             : 0.f });
         if (left > 0)
             *(Bytes<BYTES> *)(p + (at + j) * SIZE) = y;
     }

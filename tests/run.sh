@@ -185,6 +185,7 @@ cuda() {
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/odd.lua 12 1 cuda" \
         "flin tests/lua/mask_random.lua 7 9 cuda" \
+        "flin tests/lua/odd.lua 4 1 cuda large" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \

@@ -261,7 +261,7 @@ static void put_operands(Print *p, const KInst *k, int regs)
                 buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
                            " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, %sl.row"
                            " + 8 * h);\n", u, u, times, v->parts, place(p, v),
-                           (int)v->nrow, row0_text(p, k));
+                           (int)vector_size(v), row0_text(p, k));
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, l.row +"

@@ -448,6 +448,7 @@ local function trial(seed, named)
   local random = generator(seed)
   local text, d = program(random, named)
   local o = sizes(random)
+  o.chunk = named and named.chunk or o.chunk
   title = ("%d, %s; %s"):format(seed, text, describe(o))
   d.n = nil
   local v = flin.variant(d)
@@ -580,10 +581,12 @@ end
 
 for seed = first, first + programs - 1 do try(seed) end
 -- Normalised by what cancels: their traces were refused, beside numbers so huge
--- that rounding decides. And a token before that only the call's end has.
+-- that rounding decides. And a token before that only the call's end has; and
+-- sums of half a tile's rows.
 local NAMED <const> = { { "constant", "delta of keys", "before it" },
                         { "constant", "positive", "bonus" },
-                        { "reset of keys", "what nothing reads", "plain" } }
+                        { "reset of keys", "what nothing reads", "plain" },
+                        { "token", "plain", "mean", chunk = 32 } }
 for seed, named in ipairs(arg[2] and first > 1 and {} or NAMED) do
   try(seed, named)
 end

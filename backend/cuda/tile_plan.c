@@ -667,6 +667,17 @@ static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
     y->m->nkernels = n;
 }
 
+static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
+{
+    CudaOptions *own = ctx_alloc(c, sizeof *own);
+
+    *own = *o;
+    own->scheduled = own->few = false;
+    return own;
+}
+
+/* Tiles of float32 are for plans of which all kernels have room: the cuts that
+ * schedules want are not what others are fast with. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *printed = plan_as_printed(c, plan);
@@ -676,6 +687,9 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
+    if (o->scheduled && o->tile == F32 && !o->without
+        && count_lacking(&y, true))
+        return cuda_tiles(c, plan, without_schedules(c, o));
     find_shares(&own);
     if (o->ends)
         y = prepare_ends(c, &own, o);
@@ -701,8 +715,7 @@ void cuda_schedule_options(CudaOptions *o)
     enum { AMPERE = 80 };
     const char *s = getenv("FLIN_SCHEDULE");
 
-    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0)
-                && (o->tile != F32 || (s && !strcmp(s, "1")));
+    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0);
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 

@@ -292,8 +292,11 @@ void find_slice(Tiles *t);
  * apart: those that sums under decays take behind it, in a kernel before that
  * of the sums, as is what scans of scores on the way back do without; forward:
  * scores are made before walks forward, too, for all; solved: what those solve
- * is kept for the way back; none: kernels are left as they are. */
-typedef struct Split { bool late, ahead, apart, forward, solved, none; } Split;
+ * is kept for the way back; none: kernels are left as they are; walks: states
+ * that do not need one another have walks of their own. */
+typedef struct Split {
+    bool late, ahead, apart, forward, solved, none, walks;
+} Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in
  * `of`, for each of its kernels, which of p's it is of. */

@@ -8,6 +8,7 @@
 #include "../../compiler/eval.h"
 #include "../../compiler/transition.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -428,6 +429,18 @@ static Prepared prepare_parts(Search *search, const Plan *whole, Split how)
     return y;
 }
 
+/* Kernels that are to be printed without a schedule; of a joint plan, those of
+ * the way back. */
+static int count_lacking(const Prepared *y, bool all)
+{
+    int n = 0;
+
+    all |= !plan_is_joint(y->p);
+    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
+        n += lacks_schedule(y, i);
+    return n;
+}
+
 /* The ways to cut the plan's kernels, of which the cheapest is taken: none,
  * where there is but a walk back of blocks enough; with scores made ahead of
  * the walk back, or without; then sums under decays apart from the scores they
@@ -460,8 +473,8 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
         if (anew && i % 2)
             p = plan_join_back(p);
         for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
-            Split how = { true, true, n / ways, n % ways, n % ways > 1,
-                          false };
+            Split how = { .late = true, .ahead = true, .apart = n / ways,
+                          .forward = n % ways, .solved = n % ways > 1 };
             Prepared y = prepare(&search, p, how);
             if (may_be_ahead(&y, how))
                 take_cheaper(&y, o, alone ? LATE : 0, &best, &least);
@@ -469,27 +482,20 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     }
     if (is_scheduled(&best, best.p->split))
         return best;
-    least = INFINITY;                   /* what has none takes longer than its
+    int lacking = INT_MAX;              /* what has none takes longer than its
                                            price */
-    for (int apart = sums; apart >= 0; apart--) {
-        Split how = { .late = true, .ahead = true, .apart = apart };
+    for (int i = 0; i < (sums ? 4 : 2); i++) {
+        Split how = { .late = true, .ahead = true, .walks = i % 2,
+                      .apart = i > 1 };
         Prepared y = prepare_parts(&search, whole, how);
-        if (may_be_ahead(&y, how))
-            take_cheaper(&y, o, 0, &best, &least);
+        int n = count_lacking(&y, false);
+        if (!may_be_ahead(&y, how) || n > lacking)
+            continue;
+        least = n < lacking ? INFINITY : least;
+        lacking = n;
+        take_cheaper(&y, o, 0, &best, &least);
     }
     return best;
-}
-
-/* Kernels that are to be printed without a schedule; of a joint plan, those of
- * the way back. */
-static int count_lacking(const Prepared *y, bool all)
-{
-    int n = 0;
-
-    all |= !plan_is_joint(y->p);
-    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
-        n += lacks_schedule(y, i);
-    return n;
 }
 
 /* Schedules know no ranks. Where that helps them the plan is one without, and

@@ -484,9 +484,10 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
         return best;
     int lacking = INT_MAX;              /* what has none takes longer than its
                                            price */
-    for (int i = 0; i < (sums ? 4 : 2); i++) {
-        Split how = { .late = true, .ahead = true, .walks = i % 2,
-                      .apart = i > 1 };
+    int all = sums ? 4 : 2;
+    for (int i = 0; i < all && (lacking || i < all / 2); i++) {
+        Split how = { .late = true, .ahead = true, .walks = i >= all / 2,
+                      .apart = sums && i % 2 == 0 };
         Prepared y = prepare_parts(&search, whole, how);
         int n = count_lacking(&y, false);
         if (!may_be_ahead(&y, how) || n > lacking)

@@ -241,8 +241,7 @@ typedef struct CudaPrograms {
 int cuda_rank(const Graph *g);
 
 /* scheduled, without: FLIN_SCHEDULE=0 wants none, -2 all but the second kernel,
- * to compare; 1 those of float32, too, which have not been timed. Requires tile
- * and arch. */
+ * to compare. Requires arch. */
 void cuda_schedule_options(CudaOptions *o);
 
 /* ---- roads.c: who prints the way forward ---- */

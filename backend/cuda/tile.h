@@ -293,9 +293,10 @@ void find_slice(Tiles *t);
  * of the sums, as is what scans of scores on the way back do without; forward:
  * scores are made before walks forward, too, for all; ends: those alone that
  * what states become needs; solved: what those solve is kept for the way back;
- * none: kernels are left as they are. */
+ * none: kernels are left as they are; walks: states that do not need one
+ * another have walks of their own. */
 typedef struct Split {
-    bool late, ahead, apart, forward, ends, solved, none;
+    bool late, ahead, apart, forward, ends, solved, none, walks;
 } Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in

@@ -8,6 +8,7 @@
 #include "../../compiler/eval.h"
 #include "../../compiler/transition.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -532,6 +533,18 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
            < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
+/* Kernels that are to be printed without a schedule; of a joint plan, those of
+ * the way back. */
+static int count_lacking(const Prepared *y, bool all)
+{
+    int n = 0;
+
+    all |= !plan_is_joint(y->p);
+    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
+        n += lacks_schedule(y, i);
+    return n;
+}
+
 /* The ways to cut the plan's kernels, of which the cheapest is taken: none,
  * where there is but a walk back of blocks enough; with scores made ahead of
  * the walk back, or without; then sums under decays apart from the scores they
@@ -575,27 +588,21 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     }
     if (is_scheduled(&best, best.p->split))
         return best;
-    least = INFINITY;                   /* what has none takes longer than its
+    int lacking = INT_MAX;              /* what has none takes longer than its
                                            price */
-    for (int apart = sums; apart >= 0; apart--) {
-        Split how = { .late = true, .ahead = true, .apart = apart };
+    int all = sums ? 4 : 2;
+    for (int i = 0; i < all && (lacking || i < all / 2); i++) {
+        Split how = { .late = true, .ahead = true, .walks = i >= all / 2,
+                      .apart = sums && i % 2 == 0 };
         Prepared y = prepare_parts(&search, whole, how);
-        if (may_be_ahead(&y, how))
-            take_cheaper(&y, o, 0, &best, &least);
+        int n = count_lacking(&y, false);
+        if (!may_be_ahead(&y, how) || n > lacking)
+            continue;
+        least = n < lacking ? INFINITY : least;
+        lacking = n;
+        take_cheaper(&y, o, 0, &best, &least);
     }
     return best;
-}
-
-/* Kernels that are to be printed without a schedule; of a joint plan, those of
- * the way back. */
-static int count_lacking(const Prepared *y, bool all)
-{
-    int n = 0;
-
-    all |= !plan_is_joint(y->p);
-    for (int i = all ? 0 : y->p->split; i < y->p->nkernels; i++)
-        n += lacks_schedule(y, i);
-    return n;
 }
 
 /* Schedules know no ranks. Where that helps them the plan is one without, and
@@ -724,6 +731,17 @@ static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
     y->m->nkernels = n;
 }
 
+static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
+{
+    CudaOptions *own = ctx_alloc(c, sizeof *own);
+
+    *own = *o;
+    own->scheduled = own->few = false;
+    return own;
+}
+
+/* Tiles of float32 are for plans of which all kernels have room: the cuts that
+ * schedules want are not what others are fast with. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 {
     const Plan *printed = plan_as_printed(c, plan);
@@ -733,6 +751,9 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
+    if (o->scheduled && o->tile == F32 && !o->without
+        && count_lacking(&y, true))
+        return cuda_tiles(c, plan, without_schedules(c, o));
     find_shares(&own);
     if (o->ends) {
         y = prepare_ends(c, &own, o);
@@ -760,8 +781,7 @@ void cuda_schedule_options(CudaOptions *o)
     enum { AMPERE = 80 };
     const char *s = getenv("FLIN_SCHEDULE");
 
-    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0)
-                && (o->tile != F32 || (s && !strcmp(s, "1")));
+    o->scheduled = o->arch >= AMPERE && (!s || strcmp(s, "0") != 0);
     o->without = s && *s == '-' ? atoi(s + 1) : 0;
 }
 

@@ -633,6 +633,42 @@ static bool cut_forward(Plan *to, Cut *u, Split how)
     return true;
 }
 
+/* What the walk needs for these states alone; false: others go into them. */
+static bool mark_walk(const Cut *u, StateSet states, uint8_t *walk)
+{
+    const Graph *g = u->p->g;
+    bool alone = true;
+
+    for (int s = 0; s < g->nst; s++)
+        if (states & STATE(s)) {
+            mark(u, walk, NULL, g->st[s].node);
+            mark(u, walk, NULL, g->st[s].next);
+        }
+    for (int s = 0; s < g->nst; s++)
+        alone &= !walk[g->st[s].node] || states & STATE(s)
+              || !(u->k->states & STATE(s));
+    return alone;
+}
+
+/* The scan, or a walk of its own for each of its states, where none needs
+ * another. */
+static void add_walks(Plan *to, const Cut *u, bool apart)
+{
+    const Graph *g = u->p->g;
+    uint8_t *walk[MAX_STATES];
+    int n = 0;
+
+    for (int s = 0; s < g->nst && apart; s++)
+        if (is_carried(u, s) && u->scan[g->st[s].node]) {
+            walk[n] = new_set(u);
+            apart = mark_walk(u, STATE(s), walk[n++]);
+        }
+    for (int i = 0; i < n && apart; i++)
+        add_kernel(to, u, u->k->kind, walk[i]);
+    if (!apart || !n)
+        add_kernel(to, u, u->k->kind, u->scan);
+}
+
 /* found: what kernels before it keep for it; and it for those behind. */
 static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
                        uint8_t *found)
@@ -670,7 +706,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         add_kernel(to, &u, K_TOKEN, u.ahead);
         mark_parts(&u, late, sink);
     }
-    add_kernel(to, &u, k->kind, u.scan);
+    add_walks(to, &u, how.walks);
     if (how.apart && k->kind == K_REVERSE && find_first(&u))
         add_kernel(to, &u, K_TOKEN, u.first);
     add_kernel(to, &u, K_TOKEN, u.rest);
@@ -682,7 +718,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
 
 const Plan *tile_split(const Plan *p, Split how, int **of)
 {
-    enum { PARTS = 6 };
+    enum { PARTS = 6 + MAX_STATES };
     Ctx *c = p->g->ctx;
     int n = 0;
     uint8_t *found = ctx_alloc(c, p->g->len);

@@ -10,6 +10,8 @@
 
 #include "../cost.h"
 
+enum { FITTED = 90 };                   /* the H200 */
+
 /* A walk of a call that goes forward alone makes its scores itself: programs
  * wait for the one before, whatever they compute. Cycles of each of them, of an
  * instruction of the machine. Fitted to 24 such walks, of which 23 are within a
@@ -153,11 +155,35 @@ static double walk_cycles(const Schedule *s)
          + inverse * count_of(s, K_INVERSE) + waited_for(s);
 }
 
+static double product_flops(const Schedule *s)
+{
+    double all = 0;
+
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_PRODUCT)
+            continue;
+        const KValue *a = &s->value[k->in[0]];
+        all += 2.0 * k->ncol * a->nrow * a->ncol;
+    }
+    return all;
+}
+
+/* What products take longer than those that these prices were fitted to. */
+static double slower_products(const Schedule *s)
+{
+    const double here = s->target->form[FORM_PRODUCT]->times
+                      / s->target->flops;
+
+    return product_flops(s) * fmax(0, here - 1 / machine_flops(FITTED));
+}
+
 double schedule_cycles(const Schedule *s)
 {
-    return s->kind == K_TOKEN ? token_cycles(s)
-         : s->kind == K_FORWARD && !plan_is_joint(s->p) ? forward_cycles(s)
-         : walk_cycles(s);
+    double all = s->kind == K_TOKEN ? token_cycles(s)
+               : s->kind == K_FORWARD && !plan_is_joint(s->p)
+                 ? forward_cycles(s) : walk_cycles(s);
+    return all + slower_products(s);
 }
 
 /* Of an element of a node, and of a token of it. */

@@ -12,6 +12,12 @@ static const KForm forms[] = {
 };
 #undef FORM
 
+double machine_flops(int arch)
+{
+    const Machine *m = machine_of_arch(arch);
+    return m->matrix / (m->units * m->clock);
+}
+
 const Target *target_of(Ctx *c, int arch, int rows, DType tile)
 {
     enum { ALL = sizeof forms / sizeof *forms };
@@ -19,7 +25,8 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile)
 
     *t = (Target){ .arch = arch, .warp = 32, .group = 4, .regs = 65536,
                    .reg_step = 8, .most_regs = 248, .maps = KERNEL_MAPS,
-                   .shared = (int)machine_of_arch(arch)->shared };
+                   .shared = (int)machine_of_arch(arch)->shared,
+                   .flops = machine_flops(arch) };
     t->name = ctx_format(c, "sm_%d%s", arch, arch < 90 ? "" : "a");
     for (const KForm *f = forms + ALL; f-- > forms;)
         if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows

@@ -47,6 +47,7 @@ typedef struct KForm {
     int element;                        /* bytes, of tiles; 0: any */
     bool waited;                        /* goes on until it is waited for */
     bool packed;                        /* takes factors from registers */
+    int times;                          /* a product of 16 bits */
     const char *header;
 } KForm;
 
@@ -59,8 +60,11 @@ typedef struct Target {
     int most_regs;                      /* of a thread */
     int shared;                         /* bytes a block may have */
     int maps;                           /* of what its copy engine moves */
+    double flops;                       /* in products of 16 bits, a cycle of a
+                                           multiprocessor */
     const KForm *form[NFORMS];
 } Target;
+double machine_flops(int arch);         /* Target.flops */
 /* Of an architecture, 90 being sm_90, for chunks of so many rows and tiles of
  * such elements. */
 const Target *target_of(Ctx *c, int arch, int rows, DType tile);

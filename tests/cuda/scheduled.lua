@@ -124,6 +124,8 @@ local cases <const> = {
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
+  -- two states that do not need one another, and walks of their own
+  "gsa,B=1,T=70,H=1,K=128,V=128",
   -- a vector over an axis of 32: no lane looks behind it
   "kda,B=2,T=70,H=1,K=32,V=32,typed=1",
   -- tiles of float32, products as good

@@ -88,7 +88,7 @@ ENTRY(int, nvrtcDestroyProgram, Program **p)
 
 static int is_hopper(const char *text)
 {
-    return strstr(text, "\"wgmma.cuh\"") || strstr(text, "\"mma.cuh\"");
+    return strstr(text, "\"wgmma.cuh\"") || strstr(text, "\"schedule.cuh\"");
 }
 
 static int wish(void)

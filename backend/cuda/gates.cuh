@@ -20,8 +20,8 @@ template<int N> INLINE u32 deepest(const u32 (&x)[N], u32 m = MINUS8)
 template<int N> INLINE void halve(u32 (&h)[N], const u32 (&x)[N])
 {
     UNROLL for (int i = 0; i < N; i++)
-        asm("mul.rn." ELEMENT "x2 %0, %1, %2;" : "=r"(h[i]) : "r"(x[i]),
-            "r"(HALF));
+        asm("fma.rn." ELEMENT "x2 %0, %1, %2, %3;" : "=r"(h[i]) : "r"(x[i]),
+            "r"(HALF), "r"(0x80008000u));   /* sm_80 has no product */
 }
 /* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8, of half of x. */
 template<bool DEEP> INLINE float swish(float x, float half)

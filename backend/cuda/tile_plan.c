@@ -553,9 +553,8 @@ static int count_lacking(const Prepared *y, bool all)
  * Where the way forward is not cuda_emit's, scores are made ahead of its walks,
  * or not, and what these solve is kept, or computed again; other than those,
  * states alone are kept, or what the plan says. What is computed again then
- * makes late loads dear: with one of them precond_gdn's
- * last kernel over all chunks takes 1.40 ms, as the plan says 1.09, by equal
- * prices. */
+ * makes late loads dear: with one of them precond_gdn's last kernel over all
+ * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */

@@ -228,7 +228,7 @@ static bool is_matrix_of_tokens(const Graph *g, Ref r)
 }
 
 /* Whether the kernel computes such a matrix for a product, which takes it as a
- * tile, of what costs less than that: of nothing hard. */
+ * tile, of what it finds, and of nothing hard, which costs more. */
 static bool is_made_factor(const Graph *g, const Kernel *k, Ref r)
 {
     bool factor = false;
@@ -236,10 +236,13 @@ static bool is_made_factor(const Graph *g, const Kernel *k, Ref r)
     if (!(op_info[g->n[r].op].traits & ELEMENTWISE)
         || !is_matrix_of_tokens(g, r))
         return false;
-    for (int a = 0; a < 4 && g->n[r].a[a]; a++)
+    for (int a = 0; a < 4 && g->n[r].a[a]; a++) {
+        const Node *of = &g->n[g->n[r].a[a]];
+        bool found = node_is_leaf(of) || op_info[of->op].traits & ELEMENTWISE;
         if (is_matrix_of_tokens(g, g->n[r].a[a])
-            && cycles_of(&g->n[g->n[r].a[a]]).each > SIMPLE)
+            && (!found || cycles_of(of).each > SIMPLE))
             return false;
+    }
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &g->n[k->node[i]];
         for (int a = 0; a < 2 && n->op == OP_dot; a++)

@@ -21,6 +21,138 @@
 
 enum { MOST_ENTRIES = 1 << 11 };
 
+/* ---- writes of the token before ----
+ *
+ * Under the trapezoidal rule a token writes c_j k_{j-1} v_{j-1}^T beside its
+ * own d_j k_j v_j^T. A token reads both of all tokens before it under the keys
+ * of the tokens before those alone: one product instead of two,
+ *
+ *     sum over j <= i of (q_i . k_{j-1}) e^{G_i - G_j} w_j v_{j-1}
+ *         + d_i (q_i . k_i) v_i,      w_j = c_j + e^{g_j} d_{j-1}, d_{-1} = 0
+ *
+ * where w_0 leaves out what the state has of the token before the chunk. What
+ * reads the state as a token finds it has j < i, and
+ * d_{i-1} (q_i . k_{i-1}) v_{i-1} for its own.
+ */
+
+enum { MOST_LOOKS = 1 << 10 };
+
+static bool is_by_tokens(const Node *n)
+{
+    const OpInfo *op = &op_info[n->op];
+
+    return op->traits & (ELEMENTWISE | PAIRS | FOLDS)
+        && !(n->over & (ROW_AXES | COL_AXES));
+}
+
+/* Whether x is at each token what y is at the one before. */
+static bool is_delayed(const Graph *g, Ref x, Ref y, int *looks)
+{
+    const Node *a = &g->n[x], *b = &g->n[y];
+
+    if (++*looks > MOST_LOOKS)
+        return false;
+    if (a->op == OP_delay && !a->flags && a->a[0] == y)
+        return true;
+    if (x == y)
+        return !(a->axes & AXIS(AX_I));
+    if (a->op != b->op || !is_by_tokens(a) || a->flags != b->flags
+        || a->over != b->over || a->index != b->index)
+        return false;
+    int turns = op_info[a->op].traits & COMM ? 2 : 1;
+    for (int turn = 0; turn < turns; turn++) {
+        bool all = true;
+        for (int i = 0; i < 4 && all; i++) {
+            Ref other = b->a[turn && i < 2 ? 1 - i : i];
+            all = a->a[i] ? other && is_delayed(g, a->a[i], other, looks)
+                          : !other;
+        }
+        if (all)
+            return true;
+    }
+    return false;
+}
+
+/* A matrix, times a number a token. */
+typedef struct Scaled { Ref matrix, number; } Scaled;
+
+static Scaled scaled_of(Graph *g, Ref x)
+{
+    Factors f = { 0 };
+
+    factors(g, x, &f);
+    return (Scaled){ factors_product(g, &f, DIM_AXES, 0),
+                     factors_product(g, &f, 0, DIM_AXES) };
+}
+
+/* Whether the first of two writes is the second, a token later; then what reads
+ * of both: rows for all tokens before, and a token's own. */
+static bool find_pair(Lift *l, Ref decay, const Rows *late, const Rows *now,
+                      Rows *both, Own *own)
+{
+    Graph *g = l->g;
+    Scaled b0 = scaled_of(g, late->b), v0 = scaled_of(g, late->w);
+    Scaled b = scaled_of(g, now->b), v = scaled_of(g, now->w);
+    int looks = 0;
+
+    if (!b0.matrix || !v0.matrix || !b.matrix || !v.matrix
+        || !is_delayed(g, b0.matrix, b.matrix, &looks)
+        || !is_delayed(g, v0.matrix, v.matrix, &looks))
+        return false;
+    Ref c = mul_opt(g, b0.number, v0.number);
+    Ref d = mul_opt(g, b.number, v.number);
+    c = c ? c : num(g, 1);
+    d = d ? d : num(g, 1);
+    Ref before = op2(g, OP_delay, d, num(g, 0));
+    Ref w = op2(g, OP_add, c, mul_opt(g, decay, before));
+    *both = (Rows){ b0.matrix, mul_opt(g, w, v0.matrix) };
+    *own = (Own){ { b.matrix, mul_opt(g, d, v.matrix) },
+                  { b0.matrix, mul_opt(g, before, v0.matrix) } };
+    return true;
+}
+
+/* Of n writes that read nothing, one each for all that are made again a token
+ * later; returns how many are left. */
+static int merge_delayed(Lift *l, int s, Rows *row, int n)
+{
+    AxisSet axes = 0;
+
+    for (int i = 0; i < n; i++)
+        axes |= l->g->n[row[i].b].axes | l->g->n[row[i].w].axes;
+    if (axes & ROW_AXES & ~AXIS(AX_I)
+        || (l->mat[s].decay && l->g->n[l->mat[s].decay].axes & DIM_AXES))
+        return n;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            Own *own = &l->mat[s].own[l->mat[s].nown];
+            if (i == j || !find_pair(l, l->mat[s].decay, &row[i], &row[j],
+                                     &row[i], own))
+                continue;
+            l->mat[s].nown++;
+            row[j] = row[--n];
+            return merge_delayed(l, s, row, n);
+        }
+    return n;
+}
+
+/* How writes of the token before are read together with its own. */
+static void find_own(Lift *l, int s, const Ref *b, const Ref *v, int n)
+{
+    Rows row[MAX_TERMS];
+    Ref keys[MAX_TERMS], values[MAX_TERMS];
+
+    for (int i = 0; i < n; i++)
+        row[i] = (Rows){ b[i], v[i] };
+    n = merge_delayed(l, s, row, n);
+    for (int i = 0; i < n; i++) {
+        keys[i] = row[i].b;
+        values[i] = row[i].w;
+    }
+    if (l->mat[s].nown)
+        l->mat[s].read = (Rows){ join_rows(l, keys, n, n),
+                                 join_rows(l, values, n, n) };
+}
+
 /* ---- the rows of a matrix state ---- */
 
 /* The writes that read (a != 0) or do not, joined; false if there are none.
@@ -58,6 +190,8 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
             pv[i] = op2(l->g, OP_mul, some, num(l->g, 0));
     if (reads)
         *a = join_rows(l, pa, n, rows);
+    else if (some && l->joint)
+        find_own(l, s, pb, pv, n);
     *b = join_rows(l, pb, n, rows);
     *v = some ? join_rows(l, pv, n, rows) : 0;
     return true;
@@ -82,6 +216,7 @@ static void lift_matrix(Lift *l, int s)
         Ref lg = bounded_gate(g, lift(l, u->log_decay));
         l->mat[s].G = cumsum(g, lg, 0);
         l->mat[s].E = cumsum(g, lg, EXCLUSIVE);
+        l->mat[s].decay = op1(g, OP_exp, lg);
     }
     if (collect(l, s, false, &a, &b, &v, &incl))
         l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, v };
@@ -91,11 +226,8 @@ static void lift_matrix(Lift *l, int s)
     Ref x = carried(l, a, gate, s, u->kappa);
     if (v)
         x = op2(g, OP_add, x, v);
-    if (l->mat[s].nrows) {
-        Rows p = l->mat[s].rows[0];
-        x = op2(g, OP_add, x,
-                weighted(l, scores(l, a, p.b, gate, s, true), p.w));
-    }
+    if (l->mat[s].nrows)
+        x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
     Ref A = scores(l, a, b, gate, s, true);
     Ref w = node_new(g, (Node){ .op = OP_solve, .a = { A, x } });
     l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
@@ -234,10 +366,10 @@ static void derive_into(Ctx *c, void *ud)
 }
 
 static Graph *derive_with(Graph *step, const int32_t size[NAXES], int chunk,
-                          bool slopes)
+                          bool joint, bool slopes)
 {
     Ctx *c = step->ctx;
-    Lift l = { .s = graph_sized(step, size), .slopes = slopes };
+    Lift l = { .s = graph_sized(step, size), .slopes = slopes, .joint = joint };
 
     add_twins(l.s);
     l.g = chunk_graph(l.s, chunk);
@@ -256,10 +388,12 @@ static Graph *derive_with(Graph *step, const int32_t size[NAXES], int chunk,
 
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)
 {
-    return derive_with(step, size, chunk, false);
+    return derive_with(step, size, chunk, false, false);
 }
 
-Graph *derive_sloped(Graph *step, const int32_t size[NAXES], int chunk)
+Graph *derive_joint(Graph *step, const int32_t size[NAXES], int chunk)
 {
-    return derive_with(step, size, chunk, true);
+    Graph *g = derive_with(step, size, chunk, true, false);
+
+    return g && g->sloped ? derive_with(step, size, chunk, true, true) : g;
 }

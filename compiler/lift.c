@@ -94,16 +94,31 @@ Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
                l->g->st[s].node, over);
 }
 
+Ref read_rows(Lift *l, Ref x, int set, Ref gate, int s, bool strict)
+{
+    Graph *g = l->g;
+    bool merged = !set && l->mat[s].nown;
+    Rows r = merged ? l->mat[s].read : l->mat[s].rows[set];
+    Ref y = weighted(l, scores(l, x, r.b, gate, s, strict), r.w);
+
+    for (int i = 0; merged && i < l->mat[s].nown; i++) {
+        Own own = l->mat[s].own[i];
+        Rows o = strict ? own.found : own.left;
+        Ref c = dot(g, x, o.b, l->form[s].kappa);
+        if (strict && gate == l->mat[s].G)
+            c = mul_opt(g, l->mat[s].decay, c);
+        y = op2(g, OP_add, y, op2(g, OP_mul, c, o.w));
+    }
+    return y;
+}
+
 /* p against the state over kappa: rows [i r] . [kappa nu]. */
 static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
     Ref o = carried(l, x, gate, s, l->form[s].kappa);
 
-    for (int i = 0; i < l->mat[s].nrows; i++) {
-        Rows r = l->mat[s].rows[i];
-        o = op2(l->g, OP_add, o,
-                weighted(l, scores(l, x, r.b, gate, s, strict), r.w));
-    }
+    for (int i = 0; i < l->mat[s].nrows; i++)
+        o = op2(l->g, OP_add, o, read_rows(l, x, i, gate, s, strict));
     return o;
 }
 

@@ -8,6 +8,11 @@
  * keys b [i r kappa]. */
 typedef struct Rows { Ref b, w; } Rows;
 
+/* Of writes that are read together with those of the token before
+ * (derive.c), what a token reads of its own apart: of the state that it
+ * leaves, and of the one that it finds. */
+typedef struct Own { Rows left, found; } Own;
+
 /* Of a block, per place: what of its rows w_j is in the state of that place
  * behind token i, spread[i j], and what of the states that the chunk finds,
  * kept[i]. Before the token: one token earlier. */
@@ -28,14 +33,19 @@ typedef struct Lift {
     Graph *s, *g;                       /* step, chunk */
     Ref *map;                           /* per step node */
     uint32_t map_len;
-    bool slopes;                        /* its gradient will be asked for */
+    bool joint;                         /* its gradient will be asked for */
+    bool slopes;                        /* also where decays are zero */
     Universal *form;                    /* per state */
     Block **block;                      /* per state: of which it is, or NULL */
     struct { Ref found, left; } seq[MAX_STATES];   /* scans, per token */
     struct {
         Ref G, E;                       /* cumulative log decay; 0: none */
+        Ref decay;                      /* a token's; 0: none */
         Rows rows[2];
         int nrows;
+        Rows read;                      /* with own, how rows[0] is read */
+        Own own[MAX_TERMS];
+        int nown;
     } mat[MAX_STATES];
     const char *note;
 } Lift;
@@ -57,6 +67,8 @@ _Noreturn void serial(Lift *l, const char *why);
 bool strip_decay(Graph *s, Ref *x, Ref decay);
 /* Scores of rows x against written keys b, weighted by the decay between. */
 Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict);
+/* x against what has been written, weighted: of rows[set]. */
+Ref read_rows(Lift *l, Ref x, int set, Ref gate, int s, bool strict);
 /* x e^gate . S_0 */
 Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over);
 

@@ -42,11 +42,10 @@ static Graph *backwards(const Graph *step, const Graph *g, bool joint)
 Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                  const Machine *m)
 {
-    Graph *g = derive(step, size, chunk);
     bool back = joint || step->transposed;
+    Graph *g = back ? derive_joint(step, size, chunk)
+                    : derive(step, size, chunk);
 
-    if (g && back && g->sloped)
-        g = derive_sloped(step, size, chunk);
     if (g && !m->doubles)
         keep_chunk_sums(g);
     return g && back ? backwards(step, g, joint) : g;

@@ -67,8 +67,9 @@ static inline bool plan_is_joint(const Plan *p)
 /* derive.c: the chunk graph of a step graph for known sizes; or NULL, with
  * step->note saying which term, on which line, breaks the chunk form. */
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk);
-/* The same, whose gradient is right where decays are zero, too. */
-Graph *derive_sloped(Graph *step, const int32_t size[NAXES], int chunk);
+/* The same, of which a gradient is to be made: it is right where decays are
+ * zero, too, and what a write takes of the token before is multiplied once. */
+Graph *derive_joint(Graph *step, const int32_t size[NAXES], int chunk);
 
 /* angle.c: has the states that are declared as angles kept modulo 2 pi; fails,
  * with the line, where the step tells whole turns apart. Called once, when the

@@ -199,7 +199,7 @@ static void dump_joint(Ctx *c, Dump *d, char letter)
     if (letter == 'P')
         plan_print(w->p, &d->out);
     else if (letter == 'K')
-        buf_printf(&d->out, "%s", cuda_schedules(c, w->made, w->m->arch));
+        buf_printf(&d->out, "%s", cuda_schedules(c, w->made, w->m));
     else
         graph_print(w->made->g, &d->out);
 }

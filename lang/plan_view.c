@@ -61,7 +61,7 @@ static void find_launched(Ctx *c, void *ud)
 {
     PlanView *w = ud;
 
-    w->launched = cuda_launches(c, w->made, w->m->arch);
+    w->launched = cuda_launches(c, w->made, w->m);
 }
 
 /* What the kernels that are launched move and take: the plan's prices were of

@@ -155,7 +155,7 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
 /* Whether schedules for that GPU take all of the plan's kernels. */
 static bool cuda_takes(Ctx *c, const Plan *p, const Machine *m)
 {
-    return !memchr(cuda_plain(c, p, m->arch), 1, (size_t)p->nkernels);
+    return !memchr(cuda_plain(c, p, m), 1, (size_t)p->nkernels);
 }
 
 enum { CPU, CUDA };

@@ -63,6 +63,7 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     cuda_call_options(&o, g, call);
     o.tile = tile_type(g, &o);
     o.arch = d->arch;
+    o.machine = d->machine;
     o.units = d->processors;
     cuda_schedule_options(&o);
     o.few = o.scheduled && is_few(call, d->processors);
@@ -469,7 +470,7 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
                                 own.ends ? price(c, all, &own, false) : NULL,
                                 price_hopper(c, all, f,
                                              groups_for(call, d->processors)),
-                                rest, o->arch, d->processors, call);
+                                rest, d->machine, d->processors, call);
 }
 
 bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to)

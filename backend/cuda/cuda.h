@@ -5,6 +5,7 @@
 #ifndef FLIN_CUDA_H
 #define FLIN_CUDA_H
 
+#include "../../compiler/machine.h"
 #include "../../compiler/plan.h"
 
 enum { CUDA_MAPS = KERNEL_MAPS, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
@@ -44,7 +45,9 @@ typedef struct CudaOptions {
     int groups;                         /* 1 or 2 */
     bool split;
     int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
-    int units;                          /* multiprocessors; 0: an H200's */
+    int units;                          /* multiprocessors; 0: the machine's */
+    const Machine *machine;             /* by whose rates kernels are chosen;
+                                           NULL: the architecture's first */
     int room;                           /* under CUDA_ROOMS; 1, 2: more or
                                            other registers for a thread, or
                                            less to keep in them, to be tried
@@ -68,6 +71,12 @@ typedef struct CudaOptions {
                                            plan's own kernels keep */
     CudaKept kept;
 } CudaOptions;
+
+/* What prices are of. */
+static inline const Machine *options_machine(const CudaOptions *o)
+{
+    return o->machine ? o->machine : machine_of_arch(o->arch);
+}
 
 /* ARG_STORED: what a kernel has kept of each chunk, at stored_at. */
 typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT,
@@ -176,7 +185,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 
 /* dump.c: that text for matrices of bfloat16. Fails as cuda_tiles. */
-const char *cuda_schedules(Ctx *c, const Plan *p, int arch);
+const char *cuda_schedules(Ctx *c, const Plan *p, const Machine *m);
 
 /* What a call with such tensors launches, whatever its shape: the way forward
  * by cuda_emit, if that module is not NULL, and of cuda_tiles' kernels those
@@ -221,12 +230,12 @@ typedef struct Launches {
 } Launches;
 
 /* What a call on that GPU launches. Fails as cuda_tiles. */
-const Launches *cuda_launches(Ctx *c, const Plan *p, int arch);
+const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *m);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
  * that such a call launches on that GPU? All are, of a plan that is not
  * printed. */
-uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch);
+uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m);
 
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */
@@ -254,10 +263,10 @@ CudaRoad cuda_road_asked(void);
 /* Seconds of a kernel of the call, of all before the loss, or behind it:
  * predicted by the machine's row of rates, with so many multiprocessors, from
  * the call's sequences, tokens and heads alone. 0: it only adds up. */
-double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
+double cuda_kernel_seconds(const CudaKernel *k, const Machine *m, int units,
                            const Call *call);
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
-                        int arch, int units, const Call *call);
+                        const Machine *machine, int units, const Call *call);
 
 /* Whether all of cuda_tiles' kernels before the loss come from schedules. */
 bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
@@ -268,7 +277,7 @@ bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
  * as, or NULL. Of a call whose parts run apart, each has the same answer. */
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *ends, const CudaModule *hopper,
-                          const CudaModule *rest, int arch, int units,
+                          const CudaModule *rest, const Machine *m, int units,
                           const Call *call);
 
 /* Blocks that share a sequence, of a kernel of cuda_emit's. */

@@ -11,9 +11,10 @@
 enum { HOPPER = 90 };
 
 /* Matrices of bfloat16, all else float32, as training calls have it. */
-static CudaOptions usual_options(const Graph *g, int arch)
+static CudaOptions usual_options(const Graph *g, const Machine *m)
 {
-    CudaOptions o = { .tile = BF16, .arch = arch, .groups = 2, .split = true };
+    CudaOptions o = { .tile = BF16, .arch = m->arch, .machine = m,
+                      .groups = 2, .split = true };
 
     cuda_schedule_options(&o);
 
@@ -70,10 +71,9 @@ static const CudaModule *rest_of(const Plan *p, const Printed *y)
 /* Of so many heads that they do not leave half the machine idle, those for
  * which schedules are taken: "67 to 132 and 199 to 256". */
 static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
-                              int arch)
+                              const Machine *m)
 {
     enum { MOST_HEADS = 256 };
-    const Machine *m = machine_of_arch(arch);
     Buf b = { .ctx = c };
     int from = 0;
 
@@ -81,7 +81,7 @@ static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
         Call call = usual_call(h);
         bool takes = h <= MOST_HEADS
                   && cuda_takes_schedules(p, y->own, NULL, y->forward,
-                                          rest_of(p, y), arch, m->units, &call);
+                                          rest_of(p, y), m, m->units, &call);
         if (takes && !from)
             from = h;
         if (!takes && from) {
@@ -93,9 +93,9 @@ static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
 }
 
 /* Takes the cheaper way forward, and says why. */
-static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
+static void choose_forward(Ctx *c, const Plan *p, const Machine *m,
+                           Printed *y)
 {
-    const Machine *m = machine_of_arch(arch);
     Call call = usual_call(m->walks);
     double each = (double)TOKENS * m->walks * 1e-9;
 
@@ -103,18 +103,18 @@ static void choose_forward(Ctx *c, const Plan *p, int arch, Printed *y)
         return;
     const CudaModule *rest = rest_of(p, y);
     bool takes = cuda_takes_schedules(p, y->own, NULL, y->forward, rest,
-                                      arch, m->units, &call);
-    double own = cuda_way_seconds(p, y->own, false, arch, m->units, &call);
-    double not = cuda_way_seconds(p, y->forward, false, arch, m->units, &call);
+                                      m, m->units, &call);
+    double own = cuda_way_seconds(p, y->own, false, m, m->units, &call);
+    double not = cuda_way_seconds(p, y->forward, false, m, m->units, &call);
     if (rest) {
-        own += cuda_way_seconds(p, y->own, true, arch, m->units, &call);
-        not += cuda_way_seconds(p, rest, true, arch, m->units, &call);
+        own += cuda_way_seconds(p, y->own, true, m, m->units, &call);
+        not += cuda_way_seconds(p, rest, true, m, m->units, &call);
     }
     y->why = ctx_format(c, "%s, predicted %.2f ns a token and head%s from"
         " schedules, %.2f not; from schedules for %s heads x sequences of %d"
         " to 256", takes ? "from schedules" : "not from schedules",
         own / each, rest ? ", both ways," : "", not / each,
-        heads_text(c, p, y, arch), m->units / 2 + 1);
+        heads_text(c, p, y, m), m->units / 2 + 1);
     if (takes) {
         y->forward = NULL;
         y->tiles = y->own;
@@ -140,15 +140,15 @@ static Printed kernels_of(Ctx *c, const Plan *p, const CudaOptions *like)
         y.own = cuda_tiles(c, p, &o);
     }
     if (o.scheduled)
-        choose_forward(c, p, o.arch, &y);
+        choose_forward(c, p, options_machine(&o), &y);
     if (y.tiles == y.own)
         y.o = o;
     return y;
 }
 
-const char *cuda_schedules(Ctx *c, const Plan *p, int arch)
+const char *cuda_schedules(Ctx *c, const Plan *p, const Machine *m)
 {
-    CudaOptions o = usual_options(p->g, arch);
+    CudaOptions o = usual_options(p->g, m);
 
     return kernels_of(c, p, &o).tiles->schedules;
 }
@@ -286,10 +286,10 @@ static const char *cutting_text(Ctx *c, const Plan *p)
                       : ", and back for their own adjoint");
 }
 
-const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
+const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *gpu)
 {
     Launches *l = ctx_alloc(c, sizeof *l);
-    CudaOptions o = usual_options(p->g, arch);
+    CudaOptions o = usual_options(p->g, gpu);
     Printed y = kernels_of(c, p, &o);
     CudaModule *forward = y.forward, *m = y.tiles;
     bool joint = plan_is_joint(p);
@@ -308,7 +308,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",
                  to[i].name);
-        to[i].moves = kernel_moves(l->p, i, machine_of_arch(arch));
+        to[i].moves = kernel_moves(l->p, i, gpu);
     }
     l->chunk = m->chunk;
     l->kernel = to;
@@ -317,12 +317,16 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, int arch)
     return l;
 }
 
-typedef struct Roads { const Plan *p; int arch; uint8_t *plain; } Roads;
+typedef struct Roads {
+    const Plan *p;
+    const Machine *m;
+    uint8_t *plain;
+} Roads;
 
 static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
-    CudaOptions o = usual_options(r->p->g, r->arch);
+    CudaOptions o = usual_options(r->p->g, r->m);
     Printed y = kernels_of(c, r->p, &o);
     CudaModule *m = y.tiles;
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
@@ -336,9 +340,9 @@ static void find_roads(Ctx *c, void *ud)
     }
 }
 
-uint8_t *cuda_plain(Ctx *c, const Plan *p, int arch)
+uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m)
 {
-    Roads r = { p, arch, ctx_alloc(c, (size_t)p->nkernels + 1) };
+    Roads r = { p, m, ctx_alloc(c, (size_t)p->nkernels + 1) };
     Error before = c->err;
 
     memset(r.plain, 1, (size_t)p->nkernels);

@@ -547,7 +547,7 @@ static double kept_bytes(const CudaOptions *o, const Plan *p)
 
     for (int i = 0; i < p->g->nst && o->saves; i++)
         if (o->kept.has[i])
-            bytes += tile_bytes(p->g, machine_of_arch(o->arch),
+            bytes += tile_bytes(p->g, options_machine(o),
                                 p->g->st[i].node);
     return bytes;
 }
@@ -619,7 +619,7 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
         m->kernel[i].tokens = p->g->chunk;
-        m->kernel[i].moves = kernel_moves(p, i, machine_of_arch(o->arch))
+        m->kernel[i].moves = kernel_moves(p, i, options_machine(o))
                            + kept_bytes(o, plan);
     }
     m->source = b.s;

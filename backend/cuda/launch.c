@@ -376,7 +376,7 @@ static void launch_timed(Ctx *c, void *ud)
     for (int i = 0; i < t->n; i++) {
         float ms = event_ms(c, t->d, t->mark[i], t->mark[i + 1]);
         const CudaKernel *k = t->l[i]->k;
-        double all = cuda_kernel_seconds(k, t->d->arch, t->d->processors,
+        double all = cuda_kernel_seconds(k, t->d->machine, t->d->processors,
                                          t->call);
         c->timed(c->timed_ud, &(KernelTime){ t->plan, t->call, k->of, k->name,
                                              1e-3 * (double)ms, 0, all });

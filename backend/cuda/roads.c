@@ -71,10 +71,10 @@ int cuda_parts(const CudaKernel *k, int units, const Call *call)
 
 /* ---- prices ---- */
 
-double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
-                           const Call *call)
+double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
+                           int units, const Call *call)
 {
-    Machine m = *machine_of_arch(arch);
+    Machine m = *machine;
     GpuWork w = { k->cycles, k->moves, k->blocks, k->resident,
                   k->walk != CUDA_CHUNKS && k->walk != CUDA_SCHEDULED };
     int64_t each = k->tokens, longest = 0, all = 0;
@@ -103,13 +103,13 @@ double cuda_kernel_seconds(const CudaKernel *k, int arch, int units,
 }
 
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
-                        int arch, int units, const Call *call)
+                        const Machine *machine, int units, const Call *call)
 {
     double all = 0;
 
     for (int i = 0; i < m->nkernels; i++)
         if (goes_forward(p, &m->kernel[i]) != back)
-            all += cuda_kernel_seconds(&m->kernel[i], arch, units, call);
+            all += cuda_kernel_seconds(&m->kernel[i], machine, units, call);
     return all;
 }
 
@@ -135,34 +135,36 @@ static Call evenly(const Call *call)
  * are made first: by walks from schedules that do no more (NULL: none), or by
  * cuda_emit's kernel of the states alone. */
 static double ends_seconds(const Plan *p, const CudaModule *m,
-                           const CudaModule *ends, int arch, int units,
+                           const CudaModule *ends, const Machine *machine,
+                           int units,
                            const Call *call)
 {
     const double walk = 0.65, emitted = 0.8;
     double all = 0;
 
     if (ends)
-        return call->ends * cuda_way_seconds(p, ends, false, arch, units, call);
+        return call->ends * cuda_way_seconds(p, ends, false, machine, units,
+                                             call);
     for (int i = 0; i < m->nkernels && call->ends; i++) {
         const CudaKernel *k = &m->kernel[i];
         if (goes_forward(p, k) && k->walk != CUDA_SCHEDULED)
             all += call->ends * (k->walk == CUDA_HOPPER ? emitted : walk)
-                 * cuda_kernel_seconds(k, arch, units, call);
+                 * cuda_kernel_seconds(k, machine, units, call);
     }
     return all;
 }
 
 static double forward_seconds(const Plan *p, const CudaModule *m,
-                              const CudaModule *ends, int arch, int units,
-                              const Call *call)
+                              const CudaModule *ends, const Machine *machine,
+                              int units, const Call *call)
 {
-    return cuda_way_seconds(p, m, false, arch, units, call)
-         + ends_seconds(p, m, ends, arch, units, call);
+    return cuda_way_seconds(p, m, false, machine, units, call)
+         + ends_seconds(p, m, ends, machine, units, call);
 }
 
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *ends, const CudaModule *hopper,
-                          const CudaModule *rest, int arch, int units,
+                          const CudaModule *rest, const Machine *m, int units,
                           const Call *call)
 {
     CudaRoad asked = cuda_road_asked();
@@ -174,9 +176,9 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
     if (!hopper || asked == ROAD_SCHEDULES)
         return true;
     if (rest)
-        less = cuda_way_seconds(p, rest, true, arch, units, &even)
-             - cuda_way_seconds(p, tiles, true, arch, units, &even);
+        less = cuda_way_seconds(p, rest, true, m, units, &even)
+             - cuda_way_seconds(p, tiles, true, m, units, &even);
     return asked != ROAD_EMITTED
-        && forward_seconds(p, tiles, ends, arch, units, &even) - less
-           <= forward_seconds(p, hopper, NULL, arch, units, &even);
+        && forward_seconds(p, tiles, ends, m, units, &even) - less
+           <= forward_seconds(p, hopper, NULL, m, units, &even);
 }

@@ -350,13 +350,14 @@ static Call call_of_table(Ctx *c, const Segments *s, SegmentTable t)
 
 /* Of kernels that walk the state; of the way forward where they are whole. */
 static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
-                            int state, int arch, int units, SegmentTable t)
+                            int state, const Driver *d, SegmentTable t)
 {
     Call call = call_of_table(c, s, t);
     double all = 0;
     for (int i = 0; i < m->nkernels; i++)
         if (walks_state(&m->kernel[i], state))
-            all += cuda_kernel_seconds(&m->kernel[i], arch, units, &call);
+            all += cuda_kernel_seconds(&m->kernel[i], d->machine,
+                                       d->processors, &call);
     return all;
 }
 
@@ -379,18 +380,19 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
     Modelled m;
     if (!build_modelled(c, all, &s->call, &m))
         return INFINITY;
-    int arch = d->arch, units = d->processors, state = s->cut->t.state;
-    double sum = cuda_way_seconds(s->p, m.forward, false, arch, units, &s->call)
-               + cuda_way_seconds(s->p, m.back, true, arch, units, &s->call);
+    int units = d->processors, state = s->cut->t.state;
+    double sum = cuda_way_seconds(s->p, m.forward, false, d->machine, units,
+                                  &s->call)
+               + cuda_way_seconds(s->p, m.back, true, d->machine, units,
+                                  &s->call);
     if (s->n == 1)
         return sum;
     const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
     const CudaModule *back = m.ends ? m.ends : m.back;
-    sum += walks_seconds(c, s, own, state, arch, units, OF_OWN)
-         + walks_seconds(c, s, back, s->cut->adjoint, arch, units, OF_BACK);
+    sum += walks_seconds(c, s, own, state, d, OF_OWN)
+         + walks_seconds(c, s, back, s->cut->adjoint, d, OF_BACK);
     if (walks_transitions(s))
-        sum += others + walks_seconds(c, s, own, state, arch, units,
-                                      OF_TRANSITIONS);
+        sum += others + walks_seconds(c, s, own, state, d, OF_TRANSITIONS);
     return sum + carry_seconds(s);
 }
 

@@ -294,9 +294,10 @@ void find_slice(Tiles *t);
  * scores are made before walks forward, too, for all; ends: those alone that
  * what states become needs; solved: what those solve is kept for the way back;
  * none: kernels are left as they are; walks: states that do not need one
- * another have walks of their own. */
+ * another have walks of their own; whole: walks back do all that is not
+ * late. */
 typedef struct Split {
-    bool late, ahead, apart, forward, ends, solved, none, walks;
+    bool late, ahead, apart, forward, ends, solved, none, walks, whole;
 } Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in

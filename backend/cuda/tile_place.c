@@ -63,7 +63,7 @@ static void find_lives(Tiles *t, int early)
 /* Shared memory that a block may have. */
 static int64_t shared_limit(const Tiles *t)
 {
-    return (int64_t)machine_of_arch(t->o->arch)->shared;
+    return (int64_t)options_machine(t->o)->shared;
 }
 
 static bool live_together(const Tiles *t, const Tile *a, const Tile *b)

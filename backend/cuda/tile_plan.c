@@ -240,7 +240,7 @@ static void price(Tiles *t)
     const Schedule *s = t->out->schedule;
     const Kernel *k = &t->p->kernel[t->at];
 
-    t->out->moves = kernel_moves(t->p, t->at, machine_of_arch(t->o->arch));
+    t->out->moves = kernel_moves(t->p, t->at, options_machine(t->o));
     t->out->cycles = s && !s->why ? schedule_cycles(s)
                                   : plain_cycles(t->g, k);
 }
@@ -261,7 +261,7 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
     y.m->chunk = y.p->g->chunk ? y.p->g->chunk : 1;
     y.m->threads = y.m->chunk > 1 ? 512 : 128;
-    y.m->units = o->units ? o->units : machine_of_arch(o->arch)->units;
+    y.m->units = o->units ? o->units : options_machine(o)->units;
     memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
     memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
     for (int i = 0; i < y.p->nkernels; i++) {
@@ -320,7 +320,7 @@ static double kernel_price(const Tiles *t, int late)
         w.resident = s->resident;
         w.cycles += late * count_late(s);
     }
-    return gpu_seconds(machine_of_arch(t->o->arch), &w);
+    return gpu_seconds(options_machine(t->o), &w);
 }
 
 /* Of the kernels that a call launches: where the way forward is to be
@@ -548,13 +548,13 @@ static int count_lacking(const Prepared *y, bool all)
 /* The ways to cut the plan's kernels, of which the cheapest is taken: none,
  * where there is but a walk back of blocks enough; with scores made ahead of
  * the walk back, or without; then sums under decays apart from the scores they
- * take, or not; a way back of several kernels also anew, in a walk and kernels
- * over all chunks. Where the way forward is not cuda_emit's, scores are made
- * ahead of its walks, or not, and what these solve is kept, or computed again;
- * other than those, states alone are kept, or what the plan says. What is
- * computed again then makes late loads dear: with one of them precond_gdn's
- * last kernel over all chunks takes 1.40 ms, as the plan says 1.09, by equal
- * prices. */
+ * take, or not; or all of it in the walk, where there are enough of them; a way
+ * back of several kernels also anew, in a walk and kernels over all chunks.
+ * Where the way forward is not cuda_emit's, scores are made ahead of its walks,
+ * or not, and what these solve is kept, or computed again; other than those,
+ * states alone are kept, or what the plan says. What is computed again then
+ * makes late loads dear: with one of them precond_gdn's last kernel over all
+ * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
@@ -572,18 +572,24 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
             take_cheaper(&y, o, 0, &best, &least);
     }
     bool anew = whole->nkernels > whole->split + 1;
-    bool sums = may_stand_apart(whole->g);
+    bool sums = may_stand_apart(whole->g), walks = !o->few;
     for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
         bool alone = i >= (anew ? 2 : 1);
         const Plan *p = alone ? plan_keep_states(whole) : whole;
         if (anew && i % 2)
             p = plan_join_back(p);
-        for (int n = 0; n < ways * (sums ? 2 : 1); n++) {
-            Split how = { .late = true, .ahead = true, .apart = n / ways,
-                          .forward = n % ways, .solved = n % ways > 1 };
+        for (int n = 0; n < ways * (1 + sums + walks); n++) {
+            bool walk = n / ways > sums;
+            if (walk && !walks)
+                continue;
+            Split how = { .late = true, .ahead = true, .whole = walk,
+                          .apart = !walk && n / ways, .forward = n % ways,
+                          .solved = n % ways > 1 };
             Prepared y = prepare(&search, p, how);
-            if (may_be_ahead(&y, how))
+            bool may = may_be_ahead(&y, how);
+            if (may)
                 take_cheaper(&y, o, alone ? LATE : 0, &best, &least);
+            walks &= !walk || may;      /* one too large is, each time */
         }
     }
     if (is_scheduled(&best, best.p->split))

@@ -223,6 +223,16 @@ static bool find_late(Cut *u, bool sink)
     return any;
 }
 
+/* Whether numbers of tokens are sums of a matrix. */
+static bool sums_matrix(const Graph *g, Ref r)
+{
+    bool any = false;
+
+    for (int i = 0; i < 4 && op_is(g->n[r].op, FOLDS); i++)
+        any |= g->n[r].a[i] && is_matrix(g, g->n[r].a[i]);
+    return any && !is_matrix(g, r);
+}
+
 /* Whether it is better computed again than kept: of what is in memory anyway,
  * of vectors, of no more than one matrix that would be kept instead. */
 static bool is_cheap(const Cut *u, Ref r)
@@ -232,7 +242,7 @@ static bool is_cheap(const Cut *u, Ref r)
     int matrices = 0;
 
     if (!u->dear[r])
-        return true;
+        return !sums_matrix(g, r);
     if (u->delayed[r])
         return false;
     if (n->op == OP_last && u->delayed[n->a[0]])
@@ -706,10 +716,15 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         add_kernel(to, &u, K_TOKEN, u.ahead);
         mark_parts(&u, late, sink);
     }
+    for (Ref r = 1; r < g->len && how.whole && k->kind == K_REVERSE; r++) {
+        u.scan[r] |= u.rest[r];
+        u.rest[r] = 0;
+    }
     add_walks(to, &u, how.walks);
     if (how.apart && k->kind == K_REVERSE && find_first(&u))
         add_kernel(to, &u, K_TOKEN, u.first);
-    add_kernel(to, &u, K_TOKEN, u.rest);
+    if (memchr(u.rest, 1, g->len))
+        add_kernel(to, &u, K_TOKEN, u.rest);
     if (any)
         add_kernel(to, &u, k->kind, u.late);
     if (memchr(u.sums, 1, g->len))

@@ -473,21 +473,56 @@ static void deepen(Schedule *s, KBuffer *b)
     lay_out(s);
 }
 
+/* What the matrix roles do while they have what is loaded, instructions. */
+static int time_held(const Schedule *s, int buffer)
+{
+    int begin = NOTHING, end = NOTHING, n = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            if (s->value[s->inst[i].in[j]].buffer == buffer) {
+                begin = begin == NOTHING ? i : begin;
+                end = i;
+            }
+    for (int i = begin; i != NOTHING && i <= end; i++)
+        n += has_matrices(s->inst[i].role) ? inst_length(s, &s->inst[i]) : 0;
+    return n;
+}
+
+/* Of what is loaded and has one slot the one that a walk waits for the most:
+ * it is held the longest. NOTHING: all have been tried. */
+static int longest_held(const Schedule *s, uint32_t tried)
+{
+    int best = NOTHING, most = -1;
+    for (int i = 0; i < s->nbuffers; i++)
+        if (s->buffer[i].copied && s->buffer[i].depth == 1
+            && !(tried >> i & 1) && time_held(s, i) > most) {
+            best = i;
+            most = time_held(s, i);
+        }
+    return best;
+}
+
 /* Software pipelining: what is handed from role to role has two slots where
  * shared memory allows; first what is small, then what is loaded, in the order
- * in which it is wanted. Of a schedule with a row axis what is small has one
- * more, or as many as take turns: who is ahead is so by that many chunks. */
+ * in which it is wanted; of a walk that goes back, what it holds longest first.
+ * Of a schedule with a row axis what is small has one more, or as many as take
+ * turns: who is ahead is so by that many chunks. */
 static void choose_depths(Schedule *s)
 {
+    uint32_t tried = 0;
     for (int i = 0; i < s->nbuffers; i++)
         if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
             deepen(s, &s->buffer[i]);
     for (int i = 0; i < s->nbuffers && s->row_axis; i++)
         if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
             deepen(s, &s->buffer[i]);
+    for (int i; s->kind == K_REVERSE && (i = longest_held(s, tried)) != NOTHING;
+         tried |= 1u << i)
+        deepen(s, &s->buffer[i]);
     for (int n = 0; n < s->turns || n == 0; n++)
         for (int i = 0; i < s->nbuffers; i++)
-            if (s->buffer[i].copied && (n == 0 || is_in_turn(s, &s->buffer[i])))
+            if (s->buffer[i].copied && s->kind != K_REVERSE
+                && (n == 0 || is_in_turn(s, &s->buffer[i])))
                 deepen(s, &s->buffer[i]);
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)

@@ -143,12 +143,25 @@ static int free_from(const Schedule *s, const KInst *load)
     return v->turn ? last : last - b->depth * s->ninsts;
 }
 
+/* Whether what is loaded comes into a place that is free within the item. */
+static bool loads_late(const Schedule *s)
+{
+    bool late = false;
+
+    for (int b = 0; b < s->nbuffers; b++)
+        late |= s->buffer[b].copied && s->buffer[b].tile
+             && s->buffer[b].depth == 1;
+    return late;
+}
+
 /* The role that loads waits for one place after the other: those that are free
  * first come first, so that what comes late holds up no other. A walk's come as
- * they are read, which was not slower. */
+ * they are read where there are two places for each, which was not slower. */
 static void order_loads(Schedule *s)
 {
-    for (int i = 0; i < s->ninsts && s->kind == K_TOKEN; i++) {
+    bool orders = s->kind == K_TOKEN || (s->kind == K_REVERSE && loads_late(s));
+
+    for (int i = 0; i < s->ninsts && orders; i++) {
         if (s->inst[i].op != K_LOAD)
             continue;
         int least = i;

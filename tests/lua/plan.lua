@@ -136,7 +136,7 @@ end
 do
   local sizes <const> = { K = 64, V = 64 }
   local text = flin.stdlib.simple_gla:dump("K", sizes)
-  for kernel = 0, 3 do
+  for kernel = 0, 2 do
     expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
            "-d K has kernel %d", kernel)
   end

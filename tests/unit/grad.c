@@ -181,7 +181,7 @@ static void check_step(Ctx *c, void *ud)
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
     check_gradients(c, step, grad(step), 1);
-    chunk = derive(step, size, 16);
+    chunk = derive_joint(step, size, 16);
     if (!chunk)
         fail(c, 0, "not derived: %s", step->note);
     check_gradients(c, step, grad(chunk), 2);
@@ -281,7 +281,7 @@ static void check_program(Ctx *c, void *ud)
     got = joint_results(c, joint, in);
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    chunk = seed % 4 ? NULL : derive(step, size, 16);
+    chunk = seed % 4 ? NULL : derive_joint(step, size, 16);
     if (chunk) {
         double e = call_distance(joint, got,
                                  joint_results(c, grad(chunk), in));

@@ -263,9 +263,7 @@ static void trial(Ctx *c, void *ud)
     t->mark = mark_of(c, step);
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    Graph *chunk = derive(step, size, t->chunk), *joint, *alone;
-    if (chunk && chunk->sloped)
-        chunk = derive_sloped(step, size, t->chunk);
+    Graph *chunk = derive_joint(step, size, t->chunk), *joint, *alone;
     truth = grad(graph_sized(step, size));
     double few = t->seed % 2 ? 0.1 : 0;     /* of gates are strong */
     t->features |= few > 0 ? (uint64_t)1 << F_STRONG : 0;

@@ -707,7 +707,8 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         mark_parts(&u, late, sink);
     }
     add_walks(to, &u, how.walks);
-    if (how.apart && k->kind == K_REVERSE && find_first(&u))
+    if (how.apart && k->kind == K_REVERSE && find_first(&u)
+        && memchr(u.first, 1, g->len))
         add_kernel(to, &u, K_TOKEN, u.first);
     add_kernel(to, &u, K_TOKEN, u.rest);
     if (any)

@@ -721,7 +721,8 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         u.rest[r] = 0;
     }
     add_walks(to, &u, how.walks);
-    if (how.apart && k->kind == K_REVERSE && find_first(&u))
+    if (how.apart && k->kind == K_REVERSE && find_first(&u)
+        && memchr(u.first, 1, g->len))
         add_kernel(to, &u, K_TOKEN, u.first);
     if (memchr(u.rest, 1, g->len))
         add_kernel(to, &u, K_TOKEN, u.rest);

@@ -211,6 +211,7 @@ for act, fault in pairs { wrong = "FAKE_IDLE=0",
   os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
   local env = ("FAKE_ARCH=9 FLIN_CACHE=%s FAKE_SOURCES=%s "):format(folder,
                                                                     count)
+  if act == "fewer" then env = env .. "FLIN_SCHEDULE=0 " end
   local text = run(act, env .. fault)
   expect(act == "wrong" or select(2, text:gsub("runs in its place", "")) > 0,
          "%s: nothing is said: %s", act, text)

@@ -75,7 +75,7 @@ static double rows_cycles(const Schedule *s)
     const double beside = 1.31;
 
     return beside * fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
-                         ordered_cycles(s, KR_AHEAD, 600, 2.36, 350, 1526));
+                         ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;

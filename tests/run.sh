@@ -202,6 +202,7 @@ cuda() {
         "tests/cuda/inplace" "tests/cuda/reuse" tests/cuda/moves \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
+        "flin tests/cuda/hopper.lua wide weighted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
         "flin tests/cuda/hopper.lua key_decay state_decay" \
         "flin tests/cuda/hopper.lua wide keyed_state_decay key_decay" \
@@ -219,12 +220,15 @@ cuda() {
         "flin tests/cuda/hopper.lua angles retnet" \
         "flin tests/cuda/first_use.lua 64"; do
         case $test in
-        *turned*) more= ;;
+        *turned*) more=FLIN_SCHEDULE=0 ;;   # whose text is broken
         *launched)  # heads fill the chip; the kernels are nobody else's
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start") more=FAKE_ARCH=9 ;;
+        *"wide weighted")       # rings of three depths
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
+        *"calls both") more=FAKE_IDLE=100 ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\

@@ -563,8 +563,11 @@ static void put_lagging_loads(Print *p)
                 buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, c, x);\n"
                            "const u32 it = before + c;\n");
             else if (!any)
-                buf_printf(b, "if (c >= %d) {\nfind_chunk(a.run, c - %d, x);\n"
-                           "const u32 it = before + c - %d;\n", lag, lag, lag);
+                buf_printf(b, "if (c >= %d%s) {\nfind_chunk(a.run, c - %d, x);"
+                           "\nconst u32 it = before + c - %d;\n", lag,
+                           lag == most ? ""
+                           : ctx_format(p->c, " && c < chunks + %d", lag), lag,
+                           lag);
             any = true;
             put_inst(p, k);
         }

@@ -167,6 +167,7 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *rest, const Machine *m, int units,
                           const Call *call)
 {
+    const double worth = 0.97;          /* what prices tell apart */
     CudaRoad asked = cuda_road_asked();
     Call even = rest ? evenly(call) : *call;
     double less = 0;
@@ -180,5 +181,5 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
              - cuda_way_seconds(p, tiles, true, m, units, &even);
     return asked != ROAD_EMITTED
         && forward_seconds(p, tiles, ends, m, units, &even) - less
-           <= forward_seconds(p, hopper, NULL, m, units, &even);
+           < worth * forward_seconds(p, hopper, NULL, m, units, &even);
 }

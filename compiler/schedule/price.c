@@ -222,45 +222,14 @@ static Cycles cycles_of(const Node *n)
     }
 }
 
-static bool is_matrix_of_tokens(const Graph *g, Ref r)
-{
-    return g->n[r].axes & AXIS(AX_I) && g->n[r].axes & DIM_AXES;
-}
-
-/* Whether the kernel computes such a matrix for a product, which takes it as a
- * tile, of what it finds, and of nothing hard, which costs more. */
-static bool is_made_factor(const Graph *g, const Kernel *k, Ref r)
-{
-    bool factor = false;
-
-    if (!(op_info[g->n[r].op].traits & ELEMENTWISE)
-        || !is_matrix_of_tokens(g, r))
-        return false;
-    for (int a = 0; a < 4 && g->n[r].a[a]; a++) {
-        const Node *of = &g->n[g->n[r].a[a]];
-        bool found = node_is_leaf(of) || op_info[of->op].traits & ELEMENTWISE;
-        if (is_matrix_of_tokens(g, g->n[r].a[a])
-            && (!found || cycles_of(of).each > SIMPLE))
-            return false;
-    }
-    for (int i = 0; i < k->nnodes; i++) {
-        const Node *n = &g->n[k->node[i]];
-        for (int a = 0; a < 2 && n->op == OP_dot; a++)
-            factor |= shown_node(g, n->a[a]) == r;
-    }
-    return factor;
-}
-
 double nodes_cycles(const Graph *g, const Kernel *k)
 {
-    const double begin = 981, made = 0.13;
+    const double begin = 981;
     double all = begin, tokens = g->chunk ? g->chunk : 1;
 
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &g->n[k->node[i]];
         Cycles c = cycles_of(n);
-        if (is_made_factor(g, k, k->node[i]) && c.each < made)
-            c.each = made;
         all += c.token * tokens
              + c.each * (double)axes_size(g, n->axes | n->over);
     }

@@ -268,12 +268,12 @@ static void copies(const char *p, unsigned bytes, unsigned each, bool write)
     for (unsigned i = 0; looks && i < bytes; i += each)
         access(p + i, each, 1, write, __builtin_return_address(0));
 }
-void copy16(unsigned to, const void *from, int bytes)
+void copy_elements(unsigned to, const void *from, int bytes, unsigned each)
 {
     uint4 x = { 0, 0, 0, 0 };
     if ((size_t)from % 16)
         fault("16 bytes that are not aligned");
-    copies((const char *)from, (unsigned)bytes, 2, false);
+    copies((const char *)from, (unsigned)bytes, each, false);
     memcpy(&x, from, (size_t)bytes);
     store(to, x);
 }

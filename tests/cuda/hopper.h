@@ -82,7 +82,9 @@ PLAIN inline void copy4(unsigned to, const void *from)
     store1(to, *(const float *)from);
 }
 /* Done when they are asked for. */
-void copy16(unsigned to, const void *from, int bytes);
+void copy_elements(unsigned to, const void *from, int bytes, unsigned each);
+#define copy16(to, from, bytes) \
+    copy_elements(to, from, bytes, sizeof(Element))
 PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
 PLAIN inline void add_pair(float *p, float x, float y)
 {

@@ -120,7 +120,7 @@ end
 local function limit_of(name)
   local seed, wild = seed_of(name)
   local erases = suite.ERASES[name]
-    or (own[name] and name ~= "weighted" and not name:find "_decay")
+    or (own[name] and not name:find "_decay")
   return (erases or seed or wild) and 6e-3 or 4e-3
 end
 

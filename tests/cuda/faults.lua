@@ -34,6 +34,16 @@ function acts.wrong()
   expect(y:maxabs() > 0, "the CPU still works")
 end
 
+-- Decays are wrong here, of which a head that forgets nothing, and whose sums
+-- are far larger, shows nothing.
+function acts.forgetful()
+  local x = inputs(20)
+  for name, t in pairs(x) do
+    x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
+  end
+  refused("gets y wrong", v.forward, v, x)
+end
+
 -- Hopper's kernels do nothing here: those for any GPU run instead.
 function acts.aside()
   local x = inputs(80)
@@ -172,6 +182,7 @@ local function compiled(file)
 end
 
 run("wrong", "FLIN_CACHE=off FAKE_IDLE=0")
+run("forgetful", "FLIN_CACHE=off 'FAKE_SPOILT=a * LOG2E=>a * 1.6f'")
 run("broken", "FLIN_CACHE=" .. folder .. " FAKE_BROKEN=3")
 run("full", "FLIN_CACHE=" .. folder .. " FAKE_MEMORY=4000000")
 run("absent", "-u LD_PRELOAD")

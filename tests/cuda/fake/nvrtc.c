@@ -3,7 +3,8 @@
  * FAKE_CXX is the compiler ("g++"), FAKE_SOURCES counts what it has
  * compiled, a byte each, in that file, or of that what has FAKE_COUNTED in
  * it; with FAKE_CHECKED each access to memory is looked at; kernels of
- * sources that have FAKE_WRONG in them do nothing; sources that have
+ * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
+ * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
  * that a process compiles; those that could read anew
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
@@ -159,16 +160,34 @@ static void write_plain(FILE *f, const char *s)
     }
 }
 
+/* A copy in which FAKE_SPOILT, "OLD=>NEW", holds: OLD, wherever it stands. */
+static char *spoilt(const char *text)
+{
+    const char *edit = getenv("FAKE_SPOILT");
+    const char *new = edit ? strstr(edit, "=>") : NULL;
+    size_t len = new ? (size_t)(new - edit) : 0, size;
+    char *old = new ? strndup(edit, len) : NULL, *copy = NULL;
+    FILE *f = open_memstream(&copy, &size);
+    for (const char *at; old && (at = strstr(text, old)); text = at + len)
+        fprintf(f, "%.*s%s", (int)(at - text), text, new + 2);
+    fputs(text, f);
+    fclose(f);
+    free(old);
+    return copy;
+}
+
 enum { SOURCE, HEADER, HEADER_OF_HOPPER };
 
-static int write_file(const char *dir, const char *name, const char *text,
+static int write_file(const char *dir, const char *name, const char *as,
                       int kind)
 {
-    char path[256];
+    char path[256], *text = spoilt(as);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "w");
-    if (!f)
+    if (!f) {
+        free(text);
         return 0;
+    }
     int hopper = is_hopper(text);
     const char *wrong = getenv("FAKE_WRONG");
     if (kind == SOURCE)
@@ -191,6 +210,7 @@ static int write_file(const char *dir, const char *name, const char *text,
         write_wrapper(f, name_at, hopper, wrong && strstr(text, wrong),
                       first);
     }
+    free(text);
     return fclose(f) == 0;
 }
 

@@ -17,8 +17,8 @@ import training
 IGNORED = training.IGNORED
 POINTS = 50                     # of a curve
 # What a run was made of, beside its task, rule, rate and seed.
-# keep: what the bias of log decays begins with; at 4 a token takes a 900th of
-# a state, at 0 a 23rd.
+# keep: what the bias of log decays begins with, and less a rate's; at 4 a token
+# takes a 900th of a state, at 0 a 23rd, and rates are as variants begin them.
 SIZES = ("width", "heads", "blocks", "taps", "steps", "batch_size", "length",
          "keep")
 

@@ -133,9 +133,8 @@ test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
 
 test-nccl: build
-	@for t in ddp mesh context; do \
-	    FLIN_LIB=$(abspath $(BUILD))/libflin.so $(PYTHON) tests/python/torch_$$t.py \
-	        --nccl || exit 1; done
+	@FLIN_LIB=$(abspath $(BUILD))/libflin.so PYTHON=$(PYTHON) \
+	    sh tests/python/nccl.sh
 
 asan:
 	@$(MAKE) --no-print-directory test $(ASAN)

@@ -376,11 +376,41 @@ static void set_note(flin_Saved *s, Note note)
     s->place = note.place;
 }
 
+/* Of a call that has begun: of the same, whatever it starts from, but no other
+ * than of one that has ended. */
+static Note note_begun(Ctx *c, Variant *v, const HostCall *h, const void *at)
+{
+    const uint64_t begun = 2;
+    Bound b = h->bound;
+
+    memset(b.call.s0, 0, sizeof b.call.s0);
+    Note note = note_saved(c, v, &h->args, &b, at);
+    note.call ^= begun;
+    return note;
+}
+
+static void check_begun(Ctx *c, Variant *v, const HostCall *h, Stored room)
+{
+    const flin_Saved *s = h->call.saved;
+
+    if (!s || !s->plan)
+        fail_help(c, 0, "flin_summary with the same flin_Saved", "forward: "
+                  "begun: nothing has been begun in `saved`");
+    Note now = note_begun(c, v, h, room.at);
+    if (s->plan != now.plan || s->call != now.call
+        || (s->place && s->place != now.place))
+        fail(c, 0, "forward: begun: what has been begun in `saved` is another "
+             "call");
+}
+
 /* By the plan of both passes. An interrupted run has left nothing. */
 static void run_first(Ctx *c, Variant *v, HostCall *h)
 {
     Stored room = host_room(h);
 
+    room.begun = h->call.begun;
+    if (room.begun)
+        check_begun(c, v, h, room);
     set_note(h->call.saved, (Note){ 0 });
     if (room.at)
         room.note = note_saved(c, v, &h->args, &h->bound, room.at);
@@ -392,6 +422,9 @@ void host_run(Ctx *c, Variant *v, HostCall *h)
 {
     Mode mode = h->args.mode;
 
+    if (h->call.begun && (!h->call.saved || runs_backwards(mode)))
+        fail(c, 0, "%s: begun: that is for a forward call that saves",
+             mode_name[mode]);
     if (h->joint
         || (mode == M_FORWARD && host_stored(c, v, h).bytes > 0)) {
         run_first(c, v, h);
@@ -462,12 +495,16 @@ static void summarize(Ctx *c, const Single *s, HostCall *h)
         int rank = transition_shape(g, &t, &h->bound, shape);
         check_shape(c, "summary", "transition", &to[i], rank, shape);
     }
-    bool any = h->call.saved;
     for (int o = 0; o < g->nout; o++)
-        any = any || h->bound.call.out[o].data;
-    if (any)
-        fail(c, 0, "summary: there is no y, and nothing is saved");
-    run_summary(c, s->v->v, &h->args, &h->bound, to);
+        if (h->bound.call.out[o].data)
+            fail(c, 0, "summary: there is no y");
+    Stored room = host_room(h);
+    set_note(h->call.saved, (Note){ 0 });
+    if (!h->call.saved
+        || !run_beginning(c, s->v->v, &h->args, &h->bound, to, room))
+        run_summary(c, s->v->v, &h->args, &h->bound, to);
+    else
+        set_note(h->call.saved, note_begun(c, s->v->v, h, room.at));
 }
 
 /* Where a host finds that state. */

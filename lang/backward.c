@@ -619,6 +619,13 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
 /* ---- without running ---- */
 
+/* Row-major: a stride of 0 would say that rows are added up. */
+static void lay_out(Given *t)
+{
+    for (int64_t i = t->rank, each = 1; i-- > 0; each *= t->shape[i])
+        t->stride[i] = each;
+}
+
 Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
                        const Bound *b)
 {
@@ -629,8 +636,7 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
         Given *dy = &d->dy[o];
         *dy = (Given){ .given = true, .dtype = y_dtype(step, b) };
         dy->rank = result_shape(step, b, o, dy->shape);
-        for (int64_t i = dy->rank, each = 1; i-- > 0; each *= dy->shape[i])
-            dy->stride[i] = each;
+        lay_out(dy);
     }
     for (int i = 0; i < step->nin; i++) {
         if (step->in[i].index_of)
@@ -642,6 +648,7 @@ Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
         d->ds[i] = (Given){ .given = true, .data = some,
                             .dtype = b->state_dtype };
         d->ds[i].rank = state_shape(step, b, i, d->ds[i].shape);
+        lay_out(&d->ds[i]);
         d->dstate[i] = d->ds[i];
     }
     return d;

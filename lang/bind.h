@@ -149,6 +149,8 @@ struct Backend {
     int64_t (*kept)(Ctx *c, void *program, const Plan *p, const Call *call);
     /* What stands for how it is kept; NULL: always alike. */
     uint64_t (*layout)(Ctx *c, void *program, const Call *call);
+    /* Whether such a call may run in two parts (Call.part); NULL: none may. */
+    bool (*may_begin)(Ctx *c, void *program, const Call *call);
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
@@ -227,7 +229,7 @@ typedef struct Note { uint64_t plan, call, place; } Note;
 typedef struct Stored {
     void *at;
     int64_t bytes;
-    bool device;
+    bool device, begun;
     Note note;
 } Stored;
 
@@ -239,6 +241,13 @@ typedef struct Stored {
 int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b);
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room);
+/* Begins that call, of which the starts are not yet known: its first kernels,
+ * then what they tell of it, as run_summary has it: its final states, `own`,
+ * and the transition, a state's next value. False: it cannot, or the room has
+ * too few bytes, and nothing has run. What has been begun goes on by
+ * run_saved, where room.begun. */
+bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                 Stored room, int state, View moves);
 /* Bytes of workspace of run_saved. */
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);
@@ -296,6 +305,10 @@ int transition_shape(const Graph *step, const Transition *t, const Bound *b,
  * leaves the transitions, one for each of them, where they are to be. */
 void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,
                  const Given *transition);
+/* The same as the beginning of a call that saves; false: that cannot be, and
+ * nothing has run. */
+bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                   const Given *transition, Stored room);
 
 /* ---- layers (layer_run.c) ---- */
 

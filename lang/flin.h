@@ -361,6 +361,9 @@ typedef struct flin_Call {
                                    are the same either may be the one that is
                                    kept. Of flin_verify: [N, T + 1]. Not for
                                    gradients, nor with `validate` */
+    int begun;                  /* 1, of a forward call that saves: flin_summary
+                                   has begun it, with the same `saved`, whose
+                                   `plan` it has left other than 0 */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -391,6 +394,11 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
  * along. y must not be given, nor an initial state. An error, with the reason,
  * where the state is not one matrix that each token changes by a matrix of its
  * own: then there may be stages.
+ *
+ * With `saved`, on a GPU, it may begin the call that saves, whose start is not
+ * yet known: then saved->plan is not 0, and flin_forward or flin_run with
+ * `begun` goes on from there, with the same inputs, and takes less time than
+ * the whole call. Else it is 0, and `begun` is refused.
  *
  * A gradient goes the same way, from the last part to the first: at a part's
  * start it is M transposed times that at its end, plus what flin_backward says

@@ -112,6 +112,11 @@ static uint64_t cuda_lay(Ctx *c, void *program, const Call *call)
     return cuda_layout(c, program, call);
 }
 
+static bool cuda_begins(Ctx *c, void *program, const Call *call)
+{
+    return cuda_may_begin(c, program, call);
+}
+
 static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
                        int64_t bytes)
 {
@@ -168,7 +173,7 @@ static const Backend backends[] = {
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
-      .layout = cuda_lay, .keep = cuda_keep, .clear = cuda_clear,
+      .layout = cuda_lay, .may_begin = cuda_begins, .keep = cuda_keep, .clear = cuda_clear,
       .put = cuda_put, .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = cpu_machine, .run = interpret },

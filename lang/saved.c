@@ -94,9 +94,36 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     ctx_doing(c, mode_name[a->mode], v->step->name);
     call.to = e->plan->split;
     call.kept = room.at;
+    call.part = room.begun ? CALL_REST : CALL_WHOLE;
     e->backend->run(c, e->program, e->plan, &call);
     validate_call(c, v, a, b, e, before);
     return bytes;
+}
+
+bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                 Stored room, int state, View moves)
+{
+    PlanEntry *e = v->runs || on_device_pairs(v, a, b) ? NULL
+                 : saving_plan(c, v, a, b);
+
+    if (!e || !b->call.on_device || !e->backend->may_begin)
+        return false;
+    Call call = saving_call(c, v, a, b);
+    for (int i = 0; i < v->step->nst; i++)
+        if (i != state)
+            call.s1[i].data = NULL;
+    for (int o = 0; o < v->step->nout; o++)
+        call.out[o] = (View){ .dtype = y_dtype(v->step, b) };
+    call.to = e->plan->split;
+    call.kept = room.at;
+    if (e->backend->kept(c, e->program, e->plan, &call) > room.bytes
+        || !e->backend->may_begin(c, e->program, &call))
+        return false;
+    ctx_doing(c, "summary", v->step->name);
+    call.part = CALL_BEGUN;
+    call.moves = moves;
+    e->backend->run(c, e->program, e->plan, &call);
+    return true;
 }
 
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,

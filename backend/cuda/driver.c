@@ -139,11 +139,26 @@ DevicePtr device_alloc(Ctx *c, const Driver *d, size_t bytes)
     return p;
 }
 
+/* A stream that somebody records, of any thread, must not see what comes
+ * between two of these: else the recording ends as invalid. What a host lets go
+ * is let go whenever its collector runs. */
+static void exchange_mode(const Driver *d, int *mode)
+{
+    CALL(d, CAPTURE_MODE, exchange);
+    exchange(mode);
+}
+
+enum { RELAXED = 2 };
+
 void device_free(const Driver *d, DevicePtr p)
 {
+    int mode = RELAXED;
     CALL(d, FREE, release);
-    if (p)
-        release(p);
+    if (!p)
+        return;
+    exchange_mode(d, &mode);
+    release(p);
+    exchange_mode(d, &mode);
 }
 
 void device_put(Ctx *c, const Driver *d, DevicePtr to, const void *from,
@@ -251,9 +266,13 @@ Module *module_load(Ctx *c, const Driver *d, const void *cubin)
 
 void module_unload(const Driver *d, Module *m)
 {
+    int mode = RELAXED;
     CALL(d, UNLOAD, unload);
-    if (m)
-        unload(m);
+    if (!m)
+        return;
+    exchange_mode(d, &mode);
+    unload(m);
+    exchange_mode(d, &mode);
 }
 
 Function *module_function(Ctx *c, const Driver *d, Module *m,

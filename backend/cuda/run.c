@@ -220,8 +220,9 @@ static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
         (int64_t)(uintptr_t)call->device_cu, call->from, call->to,
         (int64_t)(uintptr_t)call->kept,
         (int64_t)(uintptr_t)call->pages.at, call->pages.dtype, call->pages.sn,
-        call->pages.sc, call->pages.states, call->each };
+        call->pages.sc, call->pages.states, call->each, call->part };
     add(&k, head, sizeof head);
+    add_view(&k, &call->moves, 2);
     for (int i = 0; i < g->nin; i++)
         add_view(&k, &call->in[i], g->in[i].rank);
     for (int i = 0; i < g->nout; i++)
@@ -409,7 +410,8 @@ static void add_launches(Ctx *c, Making *k, const Build *b, int from, int to)
 {
     Steps *t = &k->steps;
     for (int i = 0; i < b->m->nkernels; i++) {
-        if (!is_between(&b->m->kernel[i], from, to))
+        if (!is_between(&b->m->kernel[i], from, to)
+            || !segments_have(k->s, b, i))
             continue;
         segments_before(c, k->s, t, b, i);
         t->launch[t->n++] = launch_of(c, k, b, i);
@@ -432,6 +434,8 @@ static void make_launches(Ctx *c, void *ud)
     if (forward)
         add_launches(c, k, forward, from, call->to);
     add_launches(c, k, b, forward ? split : from, call->to);
+    if (call->part == CALL_BEGUN)
+        segments_begin(c, k->s, t);
     segments_after(k->s, t);
     k->r->nlaunches = t->n;
     k->r->zeros = t->zeros;
@@ -466,6 +470,10 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     Call own = apart ? pools_apart(g, call) : *call;
     Segments s = segments_of(c, &p->builds, &p->cutting, &own);
     const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
+    if (call->part != CALL_WHOLE
+        && (forward || !segments_may_begin(c, &p->builds, &s, b)))
+        fail_code(c, ERR_INTERNAL, "a call of %s does not run in two parts",
+                  g->name);
     Ready *r = calloc(1, sizeof *r);
     const Running running = { p->builds.plan, b, forward };
     if (call->pages.at && !apart && inplace_bytes(&running, call)) {
@@ -679,6 +687,33 @@ uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call)
     Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
     with_program(c, p, count_kept, &k);
     return k.layout;
+}
+
+typedef struct Beginning {
+    CudaProgram *p;
+    const Call *call;
+    bool may;
+} Beginning;
+
+static void find_beginning(Ctx *c, void *ud)
+{
+    Beginning *k = ud;
+    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
+    const Build *forward = NULL, *b;
+    if (s.n > 1)
+        return;
+    b = build_for(c, &k->p->builds, &s.call, &forward);
+    k->may = !forward && segments_may_begin(c, &k->p->builds, &s, b);
+}
+
+bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Beginning k = { .p = p,
+                    .call = call_twins(c, p->builds.plan->g, call, true) };
+    gpu_enter(c, p->builds.gpu);
+    if (call->on_device && call->kept)
+        with_program(c, p, find_beginning, &k);
+    return k.may;
 }
 
 /* Of one build's kernels. */

@@ -36,6 +36,10 @@ int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call);
  * another call has kept must have the same. */
 uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call);
 
+/* Whether the call may run in two parts (Call.part): it compiles what that
+ * takes. */
+bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call);
+
 /* Queues the call on its stream. Where the call's tensors are not on the
  * device, copies what it reads there, waits, and copies the results back. Any
  * thread, several at a time. */

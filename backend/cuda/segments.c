@@ -218,6 +218,7 @@ static Call ends_call(const Segments *s)
     const Graph *g = s->p->g;
     Call call = s->call;
     call.from = call.to = call.ends = 0;
+    call.part = CALL_WHOLE;
     if (s->ends)
         call.kept = NULL;               /* its own are in the workspace */
     memset(call.out, 0, sizeof call.out);
@@ -287,30 +288,92 @@ static const CudaKernel *ends_walk(const Segments *s, int state)
     return NULL;
 }
 
-typedef struct Compiling { Segments *s; Builds *all; } Compiling;
+typedef struct Compiling {
+    Segments *s;
+    Builds *all;
+    const Build *b;                     /* of a call that begins */
+} Compiling;
+
+static void compile_own(Ctx *c, const Compiling *k)
+{
+    Cutting *cut = k->s->cut;
+    const Driver *d = gpu_enter(c, k->all->gpu);
+    if (cut->module)
+        return;
+    Module *m = cut->module = build_module(c, k->all->gpu, source);
+    cut->begin = module_function(c, d, m, begin_kernel.name, 0);
+    cut->end = module_function(c, d, m, end_kernel.name, 0);
+    cut->unit = module_function(c, d, m, unit_kernel.name, 0);
+    cut->carrying = is_diagonal(cut) ? rows_kernel
+                  : carry_kernel(rows_of(k->s->p->g, &cut->t));
+    cut->carry = module_function(c, d, m, cut->carrying.name,
+                                 cut->carrying.shared);
+}
 
 static void compile(Ctx *c, void *ud)
 {
     Compiling *k = ud;
     Cutting *cut = k->s->cut;
     const Build *forward;
-    const Driver *d = gpu_enter(c, k->all->gpu);
     Call call = ends_call(k->s);
-    if (!cut->module) {
-        Module *m = cut->module = build_module(c, k->all->gpu, source);
-        cut->begin = module_function(c, d, m, begin_kernel.name, 0);
-        cut->end = module_function(c, d, m, end_kernel.name, 0);
-        cut->unit = module_function(c, d, m, unit_kernel.name, 0);
-        cut->carrying = is_diagonal(cut) ? rows_kernel
-                      : carry_kernel(rows_of(k->s->p->g, &cut->t));
-        cut->carry = module_function(c, d, m, cut->carrying.name,
-                                     cut->carrying.shared);
-    }
+    compile_own(c, k);
     cut->ends.gpu = k->all->gpu;
     k->s->walks = build_ends(c, k->all, build_for(c, k->all, &k->s->call,
                                                   &forward));
     if (!ends_walk(k->s, k->s->cut->t.state))
         k->s->ends = build_for(c, &cut->ends, &call, &forward);
+}
+
+static void compile_begin(Ctx *c, void *ud)
+{
+    Compiling *k = ud;
+    compile_own(c, k);
+    k->s->walks = build_ends(c, k->all, k->b);
+}
+
+/* What the kernels before that walk leave for the others lies in Call.kept. */
+static bool leaves_nothing_else(const CudaModule *m, int walk)
+{
+    bool none = true;
+    for (int i = 0; i < walk; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        for (int n = 0; n < k->nmaps; n++)
+            none = none && !(k->map[n].kind == ARG_STORED
+                             && k->stored_later[n]);
+        for (int n = 0; n < k->ntensors; n++)
+            none = none && k->tensor[n].kind != ARG_OUTPUT
+                        && k->tensor[n].kind != ARG_NEXT;
+    }
+    return none;
+}
+
+bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
+{
+    const Cutting *cut = s->cut;
+    int state = cut->t.state, first = 0;
+    Compiling wish = { s, all, b };
+    if (cut->why || s->n > 1 || !s->call.seq || cut->moved >= 0
+        || !cut->t.mixes || s->call.pages.at || !b->o.scheduled)
+        return false;
+    while (first < b->m->nkernels && !walks_state(&b->m->kernel[first], state))
+        first++;
+    if (first == b->m->nkernels || !leaves_nothing_else(b->m, first))
+        return false;
+    if (!ctx_protect(c, compile_begin, &wish)) {
+        if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
+            ctx_rethrow(c);
+        return false;
+    }
+    return ends_walk(s, state);
+}
+
+bool segments_have(const Segments *s, const Build *b, int kernel)
+{
+    bool walked = false;
+    for (int i = 0; i <= kernel; i++)
+        walked = walked || walks_state(&b->m->kernel[i], s->cut->t.state);
+    return s->call.part == CALL_WHOLE
+        || walked == (s->call.part == CALL_REST);
 }
 
 int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)
@@ -514,7 +577,7 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
                            gpu_enter(c, all->gpu)->processors);
     Segments s = segments_in(c, p, cut, call,
                              count_well(c, all, cut, call, n));
-    Compiling wish = { &s, all };
+    Compiling wish = { .s = &s, .all = all };
     if (s.n == 1 || ctx_protect(c, compile, &wish))
         return s;
     if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
@@ -556,6 +619,11 @@ static int64_t zeros_bytes(const Segments *s)
                                     e.tokens, NULL));
 }
 
+static int64_t unit_bytes(const Segments *s)
+{
+    return aligned(4 * view_at(s, NULL).sh);
+}
+
 /* Places in the workspace, one behind the other. */
 typedef struct Places {
     int64_t start, own, back, back_own, m, unit, zeros, end;
@@ -564,20 +632,21 @@ typedef struct Places {
 static Places places_of(const Segments *s)
 {
     int64_t states = states_bytes(s), back = goes_back(s) ? states : 0;
-    View v = view_at(s, NULL);
     Places p = { .own = states };
     p.back = p.own + states;
     p.back_own = p.back + back;
     p.m = p.back_own + back;
     bool makes = walks_transitions(s);
     p.unit = p.m + (s->whole->kept ? 0 : transitions_bytes(s));
-    p.zeros = p.unit + (makes ? aligned(4 * v.sh) : 0);
+    p.zeros = p.unit + (makes ? unit_bytes(s) : 0);
     p.end = p.zeros + (makes && goes_forward(s) ? zeros_bytes(s) : 0);
     return p;
 }
 
 int64_t segments_bytes(const Segments *s)
 {
+    if (s->call.part == CALL_BEGUN)
+        return unit_bytes(s) + zeros_bytes(s);
     if (s->n == 1)
         return 0;
     Call call = ends_call(s);
@@ -592,6 +661,8 @@ int segments_launches(const Segments *s, int kernels)
     enum { OWN = 5, BEFORE = 3 };       /* of the way forward, with both ends;
                                            before a walk back */
     int each = s->ends ? s->ends->m->nkernels : 1;
+    if (s->call.part == CALL_BEGUN)
+        return OWN;
     return s->n == 1 ? 0 : OWN + 2 * each + BEFORE * kernels;
 }
 
@@ -606,8 +677,17 @@ static void *transitions_at(const Segments *s, const Steps *to)
                           : pointer(to->at, places_of(s).m);
 }
 
+/* What is written is zero while transitions are found. */
+static void add_zeros(Steps *to, int64_t at, int64_t end)
+{
+    to->zeros.to = to->at + (DevicePtr)at;
+    to->zeros.width = (size_t)(end - at);
+}
+
 void segments_place(Segments *s, Steps *to)
 {
+    if (s->call.part == CALL_BEGUN)
+        add_zeros(to, unit_bytes(s), segments_bytes(s));
     if (s->n == 1)
         return;
     Places p = places_of(s);
@@ -618,10 +698,8 @@ void segments_place(Segments *s, Steps *to)
         s->call.s0[back].data = pointer(to->at, p.back);
         s->call.s1[back].data = pointer(to->at, p.back_own);
     }
-    if (walks_transitions(s) && goes_forward(s)) {
-        to->zeros.to = to->at + (DevicePtr)p.zeros;
-        to->zeros.width = (size_t)(p.end - p.zeros);
-    }
+    if (walks_transitions(s) && goes_forward(s))
+        add_zeros(to, p.zeros, p.end);
 }
 
 /* ---- steps ---- */
@@ -743,13 +821,14 @@ static void add_ends(Ctx *c, const Segments *s, Steps *to, const Call *call,
         add_apart(c, s, to, s->ends, i, s->cut->ends.plan, call, t, workspace);
 }
 
-/* From the unit matrix, with nothing written. */
-static void add_transitions(Ctx *c, const Segments *s, Steps *to)
+/* From the unit matrix, with nothing written: these are put in the workspace at
+ * `one` and at `zeros`. */
+static void add_transitions(Ctx *c, const Segments *s, Steps *to, int64_t one,
+                            int64_t zeros, View moves, SegmentTable t)
 {
-    Places p = places_of(s);
     int state = s->cut->t.state;
     Call call = ends_call(s);
-    View unit = view_at(s, pointer(to->at, p.unit));
+    View unit = view_at(s, pointer(to->at, one));
     Carry a = carry_of(s, to, false);
     CudaExtent e = cuda_extent(&s->call);
     a.start = part_of(s, &unit);
@@ -757,17 +836,27 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to)
     unit.heads = 1;
     unit.sh = unit.sb = 0;
     call.s0[state] = unit;
-    call.s1[state] = view_at(s, transitions_at(s, to));
+    call.s1[state] = moves;
     transition_zeros(&s->cut->t, s->p->g, &call, e.batch, e.tokens,
-                     pointer(to->at, p.zeros));
-    add_ends(c, s, to, &call, OF_TRANSITIONS);
+                     pointer(to->at, zeros));
+    add_ends(c, s, to, &call, t);
+}
+
+void segments_begin(Ctx *c, const Segments *s, Steps *to)
+{
+    Call own = ends_call(s);
+    own.s0[s->cut->t.state].data = NULL;
+    add_transitions(c, s, to, 0, unit_bytes(s), s->call.moves, OF_ALL);
+    add_ends(c, s, to, &own, OF_ALL);
 }
 
 static void add_forward(Ctx *c, const Segments *s, Steps *to)
 {
+    Places p = places_of(s);
     Call call = ends_call(s);
     if (walks_transitions(s))
-        add_transitions(c, s, to);
+        add_transitions(c, s, to, p.unit, p.zeros,
+                        view_at(s, transitions_at(s, to)), OF_TRANSITIONS);
     else if (has_transitions(s))
         call.s1[moved_of(s)] = transitions_view(s, transitions_at(s, to));
     add_begin(s, to, false, &call);

@@ -66,6 +66,12 @@ int segments_count(const Call *call, int chunk, const Cuts *k,
  * what cutting takes. */
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 
+/* Whether the call, which these kernels keep for, may run in two parts
+ * (Call.part): it is not cut, its transitions are matrices, and there are walks
+ * for ends alone, which are compiled. */
+bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b);
+/* Whether the call's part has the kernel. */
+bool segments_have(const Segments *s, const Build *b, int kernel);
 /* Of a call in segments there are several tables of sequences: all of them, and
  * those of which it is asked what they leave by themselves, forward and back,
  * and their transitions. Others have no tokens there: nobody follows the last,
@@ -101,5 +107,7 @@ void segments_place(Segments *s, Steps *to);
 void segments_before(Ctx *c, const Segments *s, Steps *to, const Build *b,
                      int kernel);
 void segments_after(const Segments *s, Steps *to);
+/* What goes behind the kernels of a call that is begun. */
+void segments_begin(Ctx *c, const Segments *s, Steps *to);
 
 #endif

@@ -12,14 +12,16 @@ import torch
 import training
 
 # What flash-linear-attention calls them.
-RULES = {"gated_deltanet": ("gated_delta_rule", "chunk_gated_delta_rule"),
+RULES = {"deltanet": ("delta_rule", "chunk_delta_rule"),
+         "gated_deltanet": ("gated_delta_rule", "chunk_gated_delta_rule"),
          "kda": ("kda", "chunk_kda")}
 
 
-def token_loop(q, k, v, g, beta, **options):
+def token_loop(q, k, v, beta, g=None, **options):
     """The rule as its paper has it, one token after another; a decay is of the
-    token, or of each key."""
+    token, or of each key, or there is none."""
     S, out = 0, []
+    g = torch.zeros_like(beta) if g is None else g
     g = g[..., None] if g.dim() == 3 else g
     q = q * q.shape[-1] ** -0.5
     for t in range(q.shape[1]):
@@ -34,7 +36,15 @@ def token_loop(q, k, v, g, beta, **options):
 
 def peer(rule):
     module, name = RULES[rule]
-    return getattr(importlib.import_module("fla.ops." + module), name)
+    run = getattr(importlib.import_module("fla.ops." + module), name)
+
+    def halved(**x):
+        """In bfloat16, as its kernels want matrices; gates as they are."""
+        half = {n: t.bfloat16() if n in ("q", "k", "v", "beta") else t
+                for n, t in x.items() if isinstance(t, torch.Tensor)}
+        y, state = run(**{**x, **half})
+        return y.float(), state
+    return halved
 
 
 ENGINES = {"flin": None, "token loop": lambda rule: token_loop,

@@ -29,6 +29,24 @@ RULES = {n: n for n in (
     "momentum_deltanet")}
 RULES |= {"signed_" + n: SIGNED % (n, "a" if n == "rwkv7" else "beta")
           for n in ("deltanet", "gated_deltanet", "deltaproduct", "rwkv7")}
+# Four such steps a token, whose products make all permutations of five.
+RULES["signed_deltaproduct4"] = """local flin = require "flin"
+local exp, dot, outer, at = flin.exp, flin.dot, flin.outer, flin.at
+return flin.variant {
+  name  = "deltaproduct4",
+  axes  = { n = 4 },
+  input = { q = "t k", k = "t n k : unit_norm", v = "t n v",
+            g = "t : log_decay", beta = "t n : unit" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = exp(x.g) * s.S
+    for j = 1, 4 do
+      local k, v = at(x.k, "n", j), at(x.v, "n", j)
+      S = S + outer(2 * at(x.beta, "n", j) * k, v - dot(k, S))
+    end
+    return { S = S }, dot(x.q, S)
+  end,
+}"""
 RULES |= {"softmax": None}
 
 # Rules of successive blocks, by turns.
@@ -118,7 +136,8 @@ class Softmax(nn.Module):
 
 def mixer(rule, runs, width, heads, keep):
     """flin's layer, with a matrix for each run where it has one for all. keep:
-    what the bias of log decays begins with."""
+    what the bias of log decays begins with; where one is a rate times a
+    positive number (Mamba), the rate begins as exp(-keep)."""
     if RULES[rule] is None:
         return Softmax(runs, width, heads)
     if rule not in loaded:
@@ -135,6 +154,8 @@ def mixer(rule, runs, width, heads, keep):
                 if a.domain == "log_decay":
                     own.bias.data.fill_(keep)
             layer.projections[a.name] = own
+    if keep and "A_log" in layer.constants:
+        layer.constants["A_log"].data.fill_(-keep)
     inner = layer.out.in_features // runs
     layer.gate = Linear(runs, width, inner, bias=False)
     layer.out = Linear(runs, inner, width, bias=False)

@@ -15,10 +15,10 @@ import torch
 import training
 
 IGNORED = training.IGNORED
-POINTS = 50                     # of a curve
+POINTS = 25                     # of a curve
 # What a run was made of, beside its task, rule, rate and seed.
-# keep: what the bias of log decays begins with; at 4 a token takes a 900th of
-# a state, at 0 a 23rd.
+# keep: what the bias of log decays begins with, and less a rate's; at 4 a token
+# takes a 900th of a state, at 0 a 23rd, and rates are as variants begin them.
 SIZES = ("width", "heads", "blocks", "taps", "steps", "batch_size", "length",
          "keep")
 
@@ -212,6 +212,12 @@ def earlier(a):
     return [r for r in rows if made_of(a).items() <= r.items()]
 
 
+def brief(row):
+    """A line of the log."""
+    return json.dumps({**row, "curve": [float(f"{x:.4g}")
+                                        for x in row["curve"]]}) + "\n"
+
+
 def make(a, jobs, rows):
     """Runs them, some side by side, and adds to rows. How many failed."""
     start, failed = time.monotonic(), 0
@@ -220,7 +226,7 @@ def make(a, jobs, rows):
         rows += found
         failed += not found
         if log:
-            log.write("".join(json.dumps(row) + "\n" for row in found))
+            log.write("".join(map(brief, found)))
             log.flush()
         print(f"\r{i + 1} of {len(jobs)}, {time.monotonic() - start:.0f} s: "
               f"{job[2]}, {job[3]}, "

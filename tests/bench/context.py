@@ -114,21 +114,30 @@ def peer_of(name):
     return getattr(module, where[name][1]), build_cp_context
 
 
-def peer(name, o, x):
-    """Milliseconds of it, cut."""
+def peer(name, v, o, x):
+    """Milliseconds of it, cut, and of the whole on one rank, behind which flin's
+    lines are on the screen: it compiles and tunes for minutes."""
     function, context = peer_of(name)
     ends = torch.tensor([0, o["T"]], device=device())
-    return median(both_ways(function, x, cp_context=context(
+    cut = median(both_ways(function, x, cp_context=context(
         ends, dist.group.WORLD)))
+    whole = None
+    if o["alone"]:
+        del x
+        torch.cuda.empty_cache()
+        x = inputs(v, o["B"], o["T"], o["H"], o["D"])
+        whole = median(both_ways(function, x))
+    if dist.get_rank() == 0:
+        print(f"  flash-linear-attention, both ways: {cut:.2f} ms"
+              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} times "
+                 "as fast" if whole else ""), flush=True)
 
 
-def alone(name, v, o, fla):
-    """Milliseconds of the whole sequence on one rank: forward, both ways, and
-    the peer's where fla says so. It takes most of a GPU's memory, which is
-    given back."""
+def alone(v, o):
+    """Milliseconds of the whole sequence on one rank: forward, both ways. It
+    takes most of a GPU's memory, which is given back."""
     x = inputs(v, o["B"], o["T"], o["H"], o["D"])
-    found = [median(forward_alone(v, x)), median(both_ways(v, x)),
-             median(both_ways(peer_of(name)[0], x)) if fla else None]
+    found = median(forward_alone(v, x)), median(both_ways(v, x))
     if CUDA:
         torch.cuda.empty_cache()
     return found
@@ -197,49 +206,33 @@ def table(o, token, sent, rates, fold, whole):
               f"{ring:10.3f} {ms:10.2f} {whole / ms:7.1f}")
 
 
-def measure(name, o, rates):
-    v, ranks, first = flin.stdlib[name], dist.get_world_size(), \
-        dist.get_rank() == 0
-    part, fla = o["T"] // ranks, o["fla"] and o["B"] == 1 and peer_of(name)
-    whole_there, whole, whole_beside = alone(name, v, o, fla) if o["alone"] \
-        else (None, None, None)
-    x = inputs(v, o["B"], part, o["H"], o["D"])
-    found = levels(v, [t.detach() for t in x.values()])
-    sent = [sizes(level) for level in found]
-    cut, counted = {}, {}
-    for by in "gather", "ring":
-        parts = context_parallel(v, by=by, pieces=o["pieces"] or None)
-        run = both_ways(parts, x)
-        counted[by], cut[by] = counting(run), median(run)
-    there = median(forward_alone(parts, x))
-    local, fold = median(both_ways(v, x)), folded(found)
-    beside = peer(name, o, x) if fla else None
-    predicted = {
-        "gather": [s + m for s, m, _ in sent]
-        + [s + turns for s, _, turns in reversed(sent)],
-        "ring": [s for s, _, _ in sent]}    # the first rank's
-    if not first:
-        return
+def predicted(sent):
+    """The bytes of the first rank's messages."""
+    return {"gather": [s + m for s, m, _ in sent]
+            + [s + turns for s, _, turns in reversed(sent)],
+            "ring": [s for s, _, _ in sent]}
+
+
+def say(name, o, rates, f):
+    """What was found of flin."""
+    ranks, part = dist.get_world_size(), o["T"] // dist.get_world_size()
+    whole, cut, sent, fold = f["whole"], f["cut"], f["sent"], f["fold"]
     best = min(cut.values())
     print(f"{name}: B {o['B']} T {o['T']} H {o['H']} D {o['D']}, {ranks} ranks"
           f" of {part} tokens, {'NCCL' if CUDA else 'gloo'}")
     print(f"  both ways: gathered {cut['gather']:.2f} ms, in a ring "
-          f"{cut['ring']:.2f}; a part by itself {local:.2f}"
+          f"{cut['ring']:.2f}; a part by itself {f['local']:.2f}"
           + (f"; the whole on one rank {whole:.2f}: {whole / best:.2f} times as"
              " fast" if whole else ""))
     if whole:
+        there, whole_there = f["there"], f["whole_there"]
         print(f"  forward alone: in a ring {there:.2f} ms, the whole on one "
               f"rank {whole_there:.2f}: {whole_there / there:.2f} times as "
               "fast")
-    if beside:
-        print(f"  flash-linear-attention, both ways: {beside:.2f} ms"
-              + (f", the whole on one rank {whole_beside:.2f}: "
-                 f"{whole_beside / beside:.2f} times as fast" if whole
-                 else ""))
-    for by in counted:
-        print(f"  {by}: the first rank sends {counted[by]} bytes, predicted "
-              f"{predicted[by]}"
-              + ("" if counted[by] == predicted[by] else ": NOT THE SAME"))
+    for by, counted in f["counted"].items():
+        wanted = predicted(sent)[by]
+        print(f"  {by}: the first rank sends {counted} bytes, predicted "
+              f"{wanted}" + ("" if counted == wanted else ": NOT THE SAME"))
     print(f"  a message takes at least {1e3 * rates[0]:.3f} ms, "
           f"{rates[1] / 1e9:.2f} GB/s; a state's way through a part "
           f"{fold:.4f} ms")
@@ -247,7 +240,29 @@ def measure(name, o, rates):
                       + gather_price(ranks, s, turns, rates))
                for s, m, turns in sent) + 2 * fold * (ranks - 1)
     table(o, max(cut["gather"] - talk, 0) / part, sent, rates, fold,
-          whole or local * ranks)
+          whole or f["local"] * ranks)
+    sys.stdout.flush()
+
+
+def measure(name, o, rates):
+    v = flin.stdlib[name]
+    fla = o["fla"] and o["B"] == 1 and peer_of(name)
+    f = {"cut": {}, "counted": {}, "whole": None}
+    if o["alone"]:
+        f["whole_there"], f["whole"] = alone(v, o)
+    x = inputs(v, o["B"], o["T"] // dist.get_world_size(), o["H"], o["D"])
+    found = levels(v, [t.detach() for t in x.values()])
+    f["sent"] = [sizes(level) for level in found]
+    for by in "gather", "ring":
+        parts = context_parallel(v, by=by, pieces=o["pieces"] or None)
+        run = both_ways(parts, x)
+        f["counted"][by], f["cut"][by] = counting(run), median(run)
+    f["there"] = median(forward_alone(parts, x))
+    f["local"], f["fold"] = median(both_ways(v, x)), folded(found)
+    if dist.get_rank() == 0:
+        say(name, o, rates, f)
+    if fla:
+        peer(name, v, o, x)
 
 
 def main():

@@ -7,7 +7,8 @@
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
- *   calls start       the gradient of an initial state, alone
+ *   calls start       the gradient of an initial state, alone; a call that
+ *                     saves, begun by its summary, before its start is known
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
@@ -342,6 +343,145 @@ static void test_start(Test *k)
     free(alone);
 }
 
+/* ---- a call that its summary begins ---- */
+
+enum { N = ENDS - 1 };
+
+typedef struct Begun {
+    flin_Bind in[MAX_ARGS], start, left, dq;
+    flin_Tensor y, dy, M;
+    flin_Saved saved;
+    flin_Call call;
+    size_t bytes;                       /* of y, as of dq */
+} Begun;
+
+static flin_Tensor made(Test *k, flin_Tensor like, size_t bytes)
+{
+    like.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
+    return like;
+}
+
+static void *there(Test *k, flin_Tensor t, size_t bytes)
+{
+    void *got = malloc(bytes);
+    sync(k);
+    device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)t.data, bytes);
+    return got;
+}
+
+static void make_begun(Test *k, Begun *b)
+{
+    size_t state = (size_t)k->final[0].count * sizeof(float);
+    flin_Tensor room = { 0 };
+    for (int i = 0; i < k->nin; i++) {
+        b->in[i] = k->bind[i];
+        if (b->in[i].tensor.rank == 4)
+            b->in[i].tensor = halved(k, &k->in[i]);
+    }
+    b->bytes = (size_t)k->y.count * sizeof(uint16_t);
+    b->y = made(k, b->in[2].tensor, b->bytes);
+    b->dy = b->in[2].tensor;
+    b->dq = (flin_Bind){ b->in[0].name, made(k, b->in[0].tensor, b->bytes) };
+    b->start = b->left = k->states[0];
+    b->left.tensor = made(k, b->start.tensor, state);
+    b->M = (flin_Tensor){ NULL, FLIN_F32, 4, { N, H, D, D }, { 0 } };
+    b->M = made(k, b->M, state);
+    b->call = device_call(k);
+    b->call.input = b->in;
+    b->call.y = b->y;
+    b->call.final = &b->left;
+    b->call.initial = &b->start;
+    b->call.ninitial = 1;
+    int64_t n = flin_saved(k->v, &b->call, &k->e);
+    expect(n > 0, k->e.message);
+    b->saved = (flin_Saved){ made(k, room, (size_t)n + 256).data, (size_t)n,
+                             0, 0, 0 };
+    b->call.saved = &b->saved;
+}
+
+static void let_all_go(Test *k, Begun *b)
+{
+    for (int i = 0; i < k->nin; i++)
+        if (b->in[i].tensor.rank == 4)
+            let_go(k, b->in[i].tensor);
+    let_go(k, b->y);
+    let_go(k, b->dq.tensor);
+    let_go(k, b->left.tensor);
+    let_go(k, b->M);
+    device_free(&k->d, (DevicePtr)(uintptr_t)b->saved.data);
+}
+
+/* y, states and the gradient of q, of the call as it is now. */
+static void run_both(Test *k, Begun *b, void *got[3])
+{
+    flin_Grad grad = { .size = sizeof grad, .dy = b->dy, .dinput = &b->dq,
+                       .ndinput = 1 };
+    flin_Call back = b->call;
+    back.begun = back.nfinal = 0;
+    expect(!flin_forward(k->v, &b->call, &k->e), k->e.message);
+    expect(!flin_backward(k->v, &back, &grad, &k->e), k->e.message);
+    got[0] = there(k, b->y, b->bytes);
+    got[1] = there(k, b->left.tensor, (size_t)k->final[0].count * 4);
+    got[2] = there(k, b->dq.tensor, b->bytes);
+}
+
+/* How far M S + own is from the states that were left, S the start. */
+static double told_apart(const float *own, const float *M, const float *S,
+                         const float *left)
+{
+    double error = 0, truth = 0;
+    for (int64_t i = 0; i < N * H * D * D; i++) {
+        const float *m = M + i / D * D, *s = S + i / (D * D) * D * D + i % D;
+        double x = own[i];
+        for (int j = 0; j < D; j++)
+            x += (double)m[j] * (double)s[j * D];
+        error += (x - (double)left[i]) * (x - (double)left[i]);
+        truth += (double)left[i] * (double)left[i];
+    }
+    return sqrt(error / truth);
+}
+
+static void test_begun(Test *k)
+{
+    size_t state = (size_t)k->final[0].count * sizeof(float);
+    void *whole[3], *parts[3];
+    Begun b;
+    setenv("FLIN_SEGMENTS", "1", 1);
+    make_begun(k, &b);
+    flin_Call summary = b.call;
+    b.call.begun = 1;
+    expect(flin_forward(k->v, &b.call, &k->e) == FLIN_ERROR
+           && strstr(k->e.message, "nothing has been begun"),
+           "what nobody has begun is taken");
+    b.call.begun = 0;
+    run_both(k, &b, whole);
+    b.call.begun = 1;
+    expect(flin_forward(k->v, &b.call, &k->e) == FLIN_ERROR
+           && strstr(k->e.message, "is another call"),
+           "what has ended is taken for begun");
+    memset(&summary.y, 0, sizeof summary.y);
+    summary.ninitial = 0;
+    expect(!flin_summary(k->v, &summary, &b.M, &k->e), k->e.message);
+    expect(b.saved.plan, "a summary begins a call");
+    float *own = there(k, b.left.tensor, state), *M = there(k, b.M, state);
+    float *S = there(k, b.start.tensor, state);
+    run_both(k, &b, parts);
+    double error = told_apart(own, M, S, parts[1]);
+    printf("what a beginning tells of its states is off by %.1e\n", error);
+    expect(error < 1e-2, "a beginning tells what tokens do to states");
+    for (int i = 0; i < 3; i++) {
+        expect(!memcmp(whole[i], parts[i], i == 1 ? state : b.bytes),
+               "a call in two parts has the same bits");
+        free(whole[i]);
+        free(parts[i]);
+    }
+    free(own);
+    free(M);
+    free(S);
+    let_all_go(k, &b);
+    unsetenv("FLIN_SEGMENTS");
+}
+
 /* ---- a graph ---- */
 
 typedef int BeginFn(void *stream, int mode);
@@ -515,6 +655,8 @@ static void run(Ctx *c, void *ud)
     expect(flin_forward(k->v, &host, &k->e) == FLIN_OK, k->e.message);
     if (k->turned || k->start) {
         (k->turned ? test_turned : test_start)(k);
+        if (k->start)
+            test_begun(k);
         return;
     }
     expect(flin_forward(k->v, &call, &k->e) == FLIN_OK, k->e.message);

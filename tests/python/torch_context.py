@@ -579,34 +579,41 @@ def leave(folder, rank):
     sys.stdout.flush()
 
 
-def want():
-    """What one process makes of it all. Where ranks have GPUs each finds it, as
-    CUDA cannot go on in a process that is forked."""
+def want(parts):
+    """What one process makes of it all, as far as these parts look at it. Where
+    ranks have GPUs each finds it, as CUDA cannot go on in a process that is
+    forked."""
     global WANTED, WANTED_PACKED, WANTED_PIECES, WANTED_WIDE, \
         WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES
-    WANTED = {n: Whole(flin.stdlib[n]) for n in NAMES}
+
+    def of(part, names):
+        return [n for n in names if part in parts]
+    WANTED = {n: Whole(flin.stdlib[n]) for n in of("all_variants", NAMES)}
     WANTED_PACKED = {(n, i): Whole(flin.stdlib[n], cu, ALL)
-                     for n in ("gated_deltanet", "mamba3", "mlstm",
-                               "momentum_deltanet", "precond_gdn")
+                     for n in of("packed", (
+                         "gated_deltanet", "mamba3", "mlstm",
+                         "momentum_deltanet", "precond_gdn"))
                      if n in NAMES for i, cu in enumerate(PACKED)}
     WANTED_PIECES = {(n, i): Whole(flin.stdlib[n], None, LONG)
-                     for n, i in (("gated_deltanet", 2), ("gla", 3),
-                                  ("mamba3", 3), ("mlstm", 2), ("rwkv7", 3),
-                                  ("precond_gdn", 2)) if n in NAMES}
+                     for n, i in of("pieces", (
+                         ("gated_deltanet", 2), ("gla", 3), ("mamba3", 3),
+                         ("mlstm", 2), ("rwkv7", 3), ("precond_gdn", 2)))
+                     if n in NAMES}
     WANTED_WIDE = {n: Whole(flin.stdlib[n], x=wide(flin.stdlib[n]))
-                   for n in NAMES if CARDS}
-    WANTED_TRAINED = Trained()
+                   for n in of("cards", NAMES if CARDS else ())}
+    WANTED_TRAINED = Trained() if "reloading" in parts else None
     WANTED_MODULES = {
-        (n, i): WholeModule(n, cu) for n in MODULES
+        (n, i): WholeModule(n, cu)
+        for n in (MODULES if "layers" in parts else of("sums", ["gla"]))
         for i, cu in enumerate((None, [0, 3, 11, ALL]))
         if not cu or n in ("gated_deltanet", "rwkv7", "two", "mixer")}
-    WANTED_HALVES = Halves()
+    WANTED_HALVES = Halves() if "halves" in parts else None
 
 
 def work(rank, ranks, what, folder):
     torch.set_num_threads(1)
     if CARDS and what != "dying":
-        want()
+        want(what.split(","))
     if what == "dying":                 # NCCL's errors, to those who wait
         os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
     dist.init_process_group(
@@ -637,9 +644,9 @@ if __name__ == "__main__":
         print("skip this PyTorch has no gloo")
         sys.exit()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    if not CARDS:
-        want()
     parts = [p for p in PARTS if p in WORDS] or list(PARTS)
+    if not CARDS:
+        want(parts)
     with tempfile.TemporaryDirectory() as folder:
         if parts != ["dying"]:
             ran(",".join(p for p in parts if p != "dying"), folder)

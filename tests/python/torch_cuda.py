@@ -1,4 +1,5 @@
 """Calls with PyTorch tensors on a GPU: streams, graphs, gradients, layers."""
+import gc
 import importlib.util
 import os
 import sys
@@ -149,6 +150,17 @@ for n in static:
     static[n].copy_(fresh[n])
 graph.replay()
 same("a graph", recorded, gla(**fresh)[0])
+
+# What is let go while somebody records does not end that.
+other = flin.load("linear")
+other(x["q"], x["k"], x["v"])
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    del other
+    gc.collect()
+    recorded = gla(**static)[0]
+graph.replay()
+same("a graph, beside what is let go", recorded, gla(**fresh)[0])
 
 # Training: the same bits as without what forward saves; in a recorded graph.
 leaves = {n: t.clone().requires_grad_() for n, t in x.items()}

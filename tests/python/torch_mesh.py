@@ -1,7 +1,12 @@
 """Variants and layers over the ranks of a mesh: four processes, the results of
 one. DTensors, tensor parallelism by heads, FSDP2, checkpoints that other
 numbers of ranks take up, a rank that dies. With --nccl two processes, each on
-its GPU."""
+its GPU.
+
+    python3 tests/python/torch_mesh.py [--nccl] [PARTS] [VARIANTS]
+
+these alone: of variants, other_cuts, refusals, layers, heads, shards, dying;
+and of the standard library."""
 import importlib.metadata
 import importlib.util
 import json
@@ -33,6 +38,11 @@ from torch.distributed.fsdp import fully_shard      # noqa: E402
 from torch.distributed.tensor import (              # noqa: E402
     Replicate, Shard, distribute_tensor)
 
+PARTS = ("variants", "other_cuts", "refusals", "layers", "heads", "shards",
+         "dying")
+WORDS = [w for w in sys.argv[1:] if w != "--nccl"]
+ASKED = [p for p in PARTS if p in WORDS] or list(PARTS)
+NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 RANKS = 2 if CARDS else 4
 DEVICE = "cuda" if CARDS else "cpu"
 SHAPES = [(2, 1), (1, 2)] if CARDS else [(2, 2)]        # of meshes
@@ -261,13 +271,14 @@ def fewer(mesh, folder):
 def all_of_it(folder):
     for shape in SHAPES:
         mesh = init_device_mesh(DEVICE, shape, mesh_dim_names=("dp", "tp"))
-        variants(mesh)
-        other_cuts(mesh)
-        refusals(mesh)
-        layers(mesh)
+        for part in variants, other_cuts, refusals, layers:
+            if part.__name__ in ASKED:
+                part(mesh)
     line = init_device_mesh(DEVICE, (RANKS,))
-    heads(line)
-    shards(line, folder)
+    if "heads" in ASKED:
+        heads(line)
+    if "shards" in ASKED:
+        shards(line, folder)
 
 
 def half(folder):
@@ -318,7 +329,7 @@ def work(rank, ranks, what, folder):
 
 def want():
     global WANTED
-    WANTED = {n: wanted(flin.stdlib[n]) for n in flin.stdlib}
+    WANTED = {n: wanted(flin.stdlib[n]) for n in NAMES if "variants" in ASKED}
 
 
 def ran(what, ranks, folder, left=0):
@@ -346,7 +357,10 @@ if __name__ == "__main__":
     if not CARDS:
         want()
     with tempfile.TemporaryDirectory() as folder:
-        ran("all_of_it", RANKS, folder)
-        ran("half", RANKS // 2, folder)
-        ran("dying", RANKS, folder, left=1)
+        if ASKED != ["dying"]:
+            ran("all_of_it", RANKS, folder)
+        if "shards" in ASKED:
+            ran("half", RANKS // 2, folder)
+        if "dying" in ASKED:
+            ran("dying", RANKS, folder, left=1)
     end()

@@ -47,20 +47,23 @@ class Request:
     are wanted; `into` has, for each input, the tensor that its gradient is
     added to, or None; `over` says of which the gradient is written over them.
     validate: as flin.h has it. index: which entries of s0, which are pools,
-    the states are."""
+    the states are. begun: what is SAVING goes on from where Caller.summary of a
+    request with its inputs has begun it, whose `saved` and `note` it has."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
-                 "index")
+                 "index", "begun")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
-                 note=None, validate=0, into=(), over=(), index=None):
+                 note=None, validate=0, into=(), over=(), index=None,
+                 begun=False):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
         self.ds, self.want = ds, want
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over, self.index = into, over, index
+        self.begun = begun
 
 
 class Kernel:
@@ -303,7 +306,7 @@ class Caller:
         for at, t in zip(frame.slots, tensors):
             words[at] = pointer(t) or nowhere(t)
         call = frame.call
-        call.validate = r.validate
+        call.validate, call.begun = r.validate, r.begun
         frame.grad.add = bool(r.into)
         door.place(call, first, r.cu)
         if p.workspace:
@@ -325,7 +328,7 @@ class Caller:
                            frame.error_at)
         if code or _state.interrupts:
             _state.checked(code, frame.error)
-        if p.saved and r.note is None:
+        if p.saved and (r.note is None or r.begun):
             r.note = saved.plan, saved.call
         p.frames.append(frame)
 
@@ -432,7 +435,8 @@ class Caller:
 
     def summary(self, door, r):
         """What the tokens leave of states that are zero, of each state, then
-        their transitions, as flin_summary has them."""
+        their transitions, as flin_summary has them. Of a request that is SAVING
+        the call is begun, if it can be: then `saved` is there."""
         if r.cu is not None:
             r.cu = door.ends(r.cu, r.x[0])
         self.check(door, r)
@@ -462,6 +466,8 @@ class Caller:
         for at, t in zip(frame.slots, [*given, *own]):
             frame.words[at] = door.pointer(t) or nowhere(t)
         door.place(frame.call, first, r.cu)
+        if r.mode == SAVING:
+            self.begin(door, r, groups, frame)
         tensors = (_c.Tensor * len(to))()
         for t, x in zip(tensors, to):
             t.data, t.dtype, t.rank = door.pointer(x), _c.F32, len(x.shape)
@@ -471,7 +477,18 @@ class Caller:
             code = lib.summary(self.handle, frame.call_at, tensors,
                                frame.error_at)
         _state.checked(code, frame.error)
+        if r.saved is not None:
+            r.note = frame.saved.plan, frame.saved.call
+        if not frame.saved.plan:
+            r.saved = r.note = None
         return own + to
+
+    def begin(self, door, r, groups, frame):
+        """The room that the call keeps what it saves in."""
+        size = self.saved(groups, frame)
+        if size:
+            r.saved = door.space(size, r.x[0])
+            frame.saved.data, frame.saved.bytes = door.pointer(r.saved), size
 
     def gradients(self, door, r, groups, nseq):
         """What the wanted gradients are like; added to the groups, as are

@@ -240,12 +240,15 @@ class Found:
 
 
 class Part:
-    """This rank's part of a call: what it starts from."""
+    """This rank's part of a call: what it starts from. saving: one that saves
+    follows; where one stage is all of it, that one is begun by its summary."""
 
-    def __init__(self, variant, line, rows, chunk, first, x):
+    def __init__(self, variant, line, rows, chunk, first, x, saving=False):
         self.variant, self.line, self.rows = variant, line, rows
         self.chunk, self.levels = chunk, []
-        self.start = {}
+        self.start, self.begun = {}, None
+        if saving and x[0].is_cuda:
+            self.begun = Request(SAVING, x, (), rows.cu, chunk, final=True)
         names = [a.name for a in variant.states]
         first = dict(zip(names, first))
         for level in stages(variant):
@@ -256,7 +259,9 @@ class Part:
         """The starts of a level's states."""
         rows, known, parts = self.rows, [], []
         for stage in level:
-            own, moves = stage.summary(x, self.start, rows.cu, self.chunk)
+            own, moves = stage.summary(
+                x, self.start, rows.cu, self.chunk,
+                self.begun if stage.variant is self.variant else None)
             begin = {}
             for n, t in own.items():
                 s = first.get(n)
@@ -273,6 +278,8 @@ class Part:
 
     def forward(self, mode, x):
         r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True)
+        if self.begun and self.begun.saved is not None:
+            r.saved, r.note, r.begun = self.begun.saved, self.begun.note, True
         return r, run(self.variant, r)
 
 
@@ -344,7 +351,7 @@ class Across(torch.autograd.Function):
     @staticmethod
     def forward(ctx, variant, line, rows, chunk, n, *tensors):
         x, first = list(tensors[:n]), tensors[n:]
-        ctx.part = Part(variant, line, rows, chunk, first, x)
+        ctx.part = Part(variant, line, rows, chunk, first, x, saving=True)
         r, found = ctx.part.forward(SAVING, x)
         ctx.save_for_backward(*x, r.saved)
         ctx.rest = r.note, first, found[0].new_zeros(()).expand(

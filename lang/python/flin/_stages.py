@@ -27,12 +27,13 @@ class Stage:
         where there is none."""
         return [values.get(a.name) for a in self.variant.states]
 
-    def summary(self, x, needs, cu, chunk):
+    def summary(self, x, needs, cu, chunk, begin=None):
         """(own, M), by the states' names. needs: the states that they need,
-        as they are before the tokens."""
+        as they are before the tokens. begin: of these tokens, a call that saves
+        and is begun here, if it can be."""
         first = self.order({n: needs[n] for n in self.needs})
-        r = Request(_c.FORWARD, x, first if self.needs else (), cu, chunk,
-                    final=True)
+        r = begin or Request(_c.FORWARD, x, first if self.needs else (), cu,
+                             chunk, final=True)
         found = run(self.variant, r, Caller.summary)
         n = len(self.states)
         names = [a.name for a in self.variant.states if a.name in self.states]

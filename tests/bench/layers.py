@@ -16,9 +16,8 @@ The first calls compile, and tune fla's kernels for minutes: warm=1 makes them
 and no other, and tuning.py keeps what was chosen.
 
 fla refuses gated gradients on Hopper with Triton 3.4 to 3.7.0, which come out
-wrong there: they are computed none the less, for their time. Its Mamba-2 runs
-by parts where causal_conv1d is not installed."""
-import importlib.util
+wrong there: they are computed none the less, for their time. Its Mamba-2's
+convolutions are fla's own kernels where causal_conv1d is not installed."""
 import logging
 import math
 import os
@@ -51,14 +50,15 @@ def sizes_of(name, d, h):
             "rwkv7": {"k": k, "v": k, "e": 64, "f": 64, "g": 128}}[name]
 
 
+def module(name, **what):
+    found = sys.modules[name] = types.ModuleType(name)
+    vars(found).update(what)
+
+
 def stand_in():
     """What the import of fla.layers wants of transformers, which takes long to
     start: a logger, and that weights are not begun with, as ours come. Of
     mamba_ssm the kernels alone, as the rest wants what nvcc compiles."""
-    def module(name, **what):
-        found = sys.modules[name] = types.ModuleType(name)
-        vars(found).update(what)
-        return found
     sys.path.append(os.path.join(PEERS, "fla_src"))
     for name in "mamba_ssm", "mamba_ssm.ops":
         path = os.path.join(PEERS, "mamba_src", *name.split("."))
@@ -77,6 +77,28 @@ def stand_in():
     module("transformers.modeling_utils", _init_weights=False)
 
 
+def taps_by_fla():
+    """For Mamba-2's fused function what causal_conv1d would be, where it is
+    not installed: [b, d, t] there, [b, t, d] in fla."""
+    from fla.modules.conv.triton.ops import causal_conv1d_bwd, causal_conv1d_fwd
+    from mamba_ssm.ops.triton import ssd_combined
+
+    def act(is_silu):
+        return "silu" if is_silu else None
+
+    def forward(x, w, b, index, first, last, silu):
+        return causal_conv1d_fwd(x.mT, w, b, None,
+                                 activation=act(silu))[0].mT
+
+    def backward(x, w, b, dy, index, first, last, dx, more, silu):
+        dx, dw, db, *_ = causal_conv1d_bwd(x.mT, dy.mT, None, w, b,
+                                           activation=act(silu))
+        return dx.mT, dw, db
+    if ssd_combined.causal_conv1d_fwd_function is None:
+        ssd_combined.causal_conv1d_fwd_function = forward
+        ssd_combined.causal_conv1d_bwd_function = backward
+
+
 def peer_of(name, d, h):
     """The module of flash-linear-attention; None: there is none here."""
     if "transformers" not in sys.modules:
@@ -89,6 +111,8 @@ def peer_of(name, d, h):
         return None
     tuning.begin()
     gated.TRITON_ABOVE_3_7_1 = True
+    if name == "mamba2":
+        taps_by_fla()
     k = d // h
     make = {
         "gla": lambda: layers.GatedLinearAttention(
@@ -103,10 +127,7 @@ def peer_of(name, d, h):
         "rwkv7": lambda: layers.RWKV7Attention(
             hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
             decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
-    module = make[name]().cuda().bfloat16()
-    by_parts = name == "mamba2" and not importlib.util.find_spec(
-        "causal_conv1d")
-    return module.eval() if by_parts else module
+    return make[name]().cuda().bfloat16()
 
 
 def result(module, x):

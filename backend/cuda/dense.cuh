@@ -120,16 +120,38 @@ template<int N> INLINE void put_entries(const Move &m, i64 to, float *sum)
     store_all<N>(m.to, m.to_type, to, sum);
 }
 
+/* As many summands of float32 are read at once. */
+enum { READ_AHEAD = 4 };
+INLINE i64 sum_by_fours(const Move &m, float *sum, const float *p)
+{
+    const i64 stride = m.fs[m.outer];
+    i64 y = 0;
+    for (; y + READ_AHEAD <= m.each; y += READ_AHEAD) {
+        FourFloats x[READ_AHEAD];
+        UNROLL
+        for (int i = 0; i < READ_AHEAD; i++)
+            x[i] = *(const FourFloats *)(p + (y + i) * stride);
+        UNROLL
+        for (int i = 0; i < 4 * READ_AHEAD; i++)
+            sum[i % 4] += x[i / 4].x[i % 4];
+    }
+    return y;
+}
+
 template<int N> INLINE void sum_entries(const Move &m, float *sum, i64 from)
 {
+    const bool same = N > 1 && m.same;
+    i64 y = 0;
     UNROLL
     for (int i = 0; i < N; i++)
         sum[i] = 0;
+    if (N == 4 && !same && m.from_type == F32 && m.dims == m.outer + 1)
+        y = sum_by_fours(m, sum, (const float *)m.from + from);
     UNROLL_FOUR
-    for (i64 y = 0; y < m.each; y++) {
+    for (; y < m.each; y++) {
         const i64 at = from + from_place(m, y);
         float x[N];
-        if (N > 1 && m.same) {
+        if (same) {
             x[0] = load(m.from, m.from_type, at);
             UNROLL
             for (int i = 1; i < N; i++)

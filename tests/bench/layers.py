@@ -5,25 +5,29 @@ far outputs and gradients are from one another.
 
     python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1
                                          plan=separate,fused,cheapest peer=1
-                                         kernels=0]]
+                                         ours=1 kernels=0 warm=0]]
 
 NAMES with commas, or all. plan: one row each; the cheapest alone otherwise.
-Where fla is not installed, flin is measured alone;
-each row says what its plan predicts, too. kernels: so many of those that take
-longest, forward and backward, with how often each is launched and microseconds
-in all. The first calls compile.
+fla is what is installed, or peers/fla_src (mamba_ssm: peers/mamba_src); where
+there is none, or peer=0, flin is measured alone, and with ours=0 fla. Each row
+says what its plan predicts, too. kernels: so many of those that take longest,
+forward and backward, with how often each is launched and microseconds in all.
+The first calls compile, and tune fla's kernels for minutes: warm=1 makes them
+and no other, and tuning.py keeps what was chosen.
 
 fla refuses gated gradients on Hopper with Triton 3.4 to 3.7.0, which come out
-wrong there: they are computed none the less, for their time. Its Mamba-2 runs
-by parts where causal_conv1d is not installed."""
-import importlib.util
+wrong there: they are computed none the less, for their time. Its Mamba-2's
+convolutions are fla's own kernels where causal_conv1d is not installed."""
 import logging
 import math
+import os
 import sys
+import time
 import types
 
 import torch
 
+import tuning
 from timing import median, recorded
 
 import flin
@@ -31,7 +35,9 @@ from flin import _fla
 
 NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
 SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1,
-         "plan": "cheapest", "peer": 1, "kernels": 0}
+         "plan": "cheapest", "peer": 1, "ours": 1, "kernels": 0, "warm": 0}
+PEERS = os.path.normpath(os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "../../peers"))
 
 
 def sizes_of(name, d, h):
@@ -44,13 +50,20 @@ def sizes_of(name, d, h):
             "rwkv7": {"k": k, "v": k, "e": 64, "f": 64, "g": 128}}[name]
 
 
+def module(name, **what):
+    found = sys.modules[name] = types.ModuleType(name)
+    vars(found).update(what)
+
+
 def stand_in():
     """What the import of fla.layers wants of transformers, which takes long to
-    start: a logger, and that weights are not begun with, as ours come."""
-    def module(name, **what):
-        found = sys.modules[name] = types.ModuleType(name)
-        vars(found).update(what)
-        return found
+    start: a logger, and that weights are not begun with, as ours come. Of
+    mamba_ssm the kernels alone, as the rest wants what nvcc compiles."""
+    sys.path.append(os.path.join(PEERS, "fla_src"))
+    for name in "mamba_ssm", "mamba_ssm.ops":
+        path = os.path.join(PEERS, "mamba_src", *name.split("."))
+        if os.path.isdir(path):
+            module(name, __path__=[path], __version__="")
 
     def logger(name=None):
         found = logging.getLogger(name)
@@ -64,6 +77,28 @@ def stand_in():
     module("transformers.modeling_utils", _init_weights=False)
 
 
+def taps_by_fla():
+    """For Mamba-2's fused function what causal_conv1d would be, where it is
+    not installed: [b, d, t] there, [b, t, d] in fla."""
+    from fla.modules.conv.triton.ops import causal_conv1d_bwd, causal_conv1d_fwd
+    from mamba_ssm.ops.triton import ssd_combined
+
+    def act(is_silu):
+        return "silu" if is_silu else None
+
+    def forward(x, w, b, index, first, last, silu):
+        return causal_conv1d_fwd(x.mT, w, b, None,
+                                 activation=act(silu))[0].mT
+
+    def backward(x, w, b, dy, index, first, last, dx, more, silu):
+        dx, dw, db, *_ = causal_conv1d_bwd(x.mT, dy.mT, None, w, b,
+                                           activation=act(silu))
+        return dx.mT, dw, db
+    if ssd_combined.causal_conv1d_fwd_function is None:
+        ssd_combined.causal_conv1d_fwd_function = forward
+        ssd_combined.causal_conv1d_bwd_function = backward
+
+
 def peer_of(name, d, h):
     """The module of flash-linear-attention; None: there is none here."""
     if "transformers" not in sys.modules:
@@ -74,7 +109,10 @@ def peer_of(name, d, h):
     except ImportError as e:
         print(f"no peer: {e}")
         return None
+    tuning.begin()
     gated.TRITON_ABOVE_3_7_1 = True
+    if name == "mamba2":
+        taps_by_fla()
     k = d // h
     make = {
         "gla": lambda: layers.GatedLinearAttention(
@@ -89,10 +127,7 @@ def peer_of(name, d, h):
         "rwkv7": lambda: layers.RWKV7Attention(
             hidden_size=d, num_heads=h, head_dim=k, layer_idx=0,
             decay_low_rank_dim=64, a_low_rank_dim=64, gate_low_rank_dim=128)}
-    module = make[name]().cuda().bfloat16()
-    by_parts = name == "mamba2" and not importlib.util.find_spec(
-        "causal_conv1d")
-    return module.eval() if by_parts else module
+    return make[name]().cuda().bfloat16()
 
 
 def result(module, x):
@@ -196,43 +231,70 @@ def measure_ours(what, layer, plan, x, dy):
     return ours
 
 
-def main(names, d, heads, T, B, plan, peer, kernels):
-    d, heads, B, wanted = int(d), int(heads), int(B), int(peer)
-    for name in names:
-        h = 2 * d // 64 if name == "mamba2" else heads
-        layers = layers_of(name, plan.split(","), d, h, heads)
-        peer = peer_of(name, d, heads) if wanted else None
+def warm_call(who, module, x, dy):
+    """A call of forward and one of backward."""
+    begun = time.monotonic()
+    result(module, x).backward(dy)
+    torch.cuda.synchronize()
+    print(f"warm: {who} {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def beside(what, layer, peer, ours, x, dy):
+    """The row of the peer; ours: what was measured of flin's layer, or None."""
+    theirs = measure(peer, x, dy)
+    row = (f"{what}: peer {theirs[0]:.3f} ms, both ways {theirs[1]:.3f} ms, "
+           f"graph {graph_of(peer, x, dy):.3f}, {theirs[2] / 2**20:.0f} MiB")
+    if ours:
+        off, which = weights_apart(layer, peer, x, dy)
+        row += (f"; {theirs[1] / ours[1]:.2f}x; y "
+                f"{apart(ours[3], theirs[3]):.1e}, dx "
+                f"{apart(ours[4], theirs[4]):.1e} and {which} {off:.1e} apart")
+    print(row, flush=True)
+
+
+def main_of(name, o):
+    d, plans = int(o["d"]), o["plan"].split(",")
+    h = 2 * d // 64 if name == "mamba2" else int(o["heads"])
+    layers = layers_of(name, plans, d, h, int(o["heads"]))
+    layer = layers[plans[0]]
+    peer = peer_of(name, d, int(o["heads"])) if int(o["peer"]) else None
+    if peer is not None:
+        peer.load_state_dict(layer.fla_state_dict())
+    for tokens in map(int, str(o["T"]).split(",")):
+        x = torch.randn(int(o["B"]), tokens, d, device="cuda",
+                        dtype=torch.bfloat16).requires_grad_()
+        dy = torch.randn_like(x)
+        what = f"{name} B {o['B']} T {tokens}"
+        modules = {f"{what} {plan}": m for plan, m in layers.items()
+                   if int(o["ours"])}
         if peer is not None:
-            peer.load_state_dict(next(iter(layers.values())).fla_state_dict())
-        for tokens in map(int, str(T).split(",")):
-            x = torch.randn(B, tokens, d, device="cuda",
-                            dtype=torch.bfloat16).requires_grad_()
-            dy = torch.randn_like(x)
-            what = f"{name} B {B} T {tokens}"
-            rows = [measure_ours(what, layer, plan, x, dy)
-                    for plan, layer in layers.items()]
-            for more in rows[1:]:
-                print(f"{what}: y {apart(more[3], rows[0][3]):.1e} and dx "
-                      f"{apart(more[4], rows[0][4]):.1e} apart", flush=True)
-            for plan, layer in layers.items():
-                show_kernels(f"{what} {plan}", layer, x, dy, int(kernels))
-            if peer is None:
-                continue
-            ours, theirs = rows[0], measure(peer, x, dy)
-            off, which = weights_apart(next(iter(layers.values())), peer, x,
-                                       dy)
-            show_kernels(f"{what} peer", peer, x, dy, int(kernels))
-            print(f"{what}: peer {theirs[0]:.3f} ms, both ways "
-                  f"{theirs[1]:.3f} ms, graph {graph_of(peer, x, dy):.3f}, "
-                  f"{theirs[2] / 2**20:.0f} MiB; "
-                  f"{theirs[1] / ours[1]:.2f}x; y "
-                  f"{apart(ours[3], theirs[3]):.1e}, dx "
-                  f"{apart(ours[4], theirs[4]):.1e} and {which} {off:.1e} "
-                  f"apart", flush=True)
+            modules[f"{what} peer"] = peer
+        if int(o["warm"]):
+            for who, module in modules.items():
+                warm_call(who, module, x, dy)
+            continue
+        rows = [measure_ours(what, m, plan, x, dy)
+                for plan, m in layers.items() if int(o["ours"])]
+        for more in rows[1:]:
+            print(f"{what}: y {apart(more[3], rows[0][3]):.1e} and dx "
+                  f"{apart(more[4], rows[0][4]):.1e} apart", flush=True)
+        if peer is not None:
+            beside(what, layer, peer, rows[0] if rows else None, x, dy)
+        for who, module in modules.items():
+            show_kernels(who, module, x, dy, int(o["kernels"]))
+
+
+def main(names, o):
+    for name in names:
+        try:
+            main_of(name, o)
+        except (RuntimeError, flin.Error) as e:
+            print(f"{name}: {type(e).__name__}: {e}"[:300], flush=True)
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
     given = [a for a in sys.argv[1:] if "=" not in a]
     more = dict(a.split("=") for a in sys.argv[1:] if "=" in a)
     main(NAMES if not given or given[0] == "all" else given[0].split(","),
-         **{**SIZES, **more})
+         {**SIZES, **more})

@@ -22,7 +22,7 @@ the limit is passed.
 fails. --bisect trains with flin's operations turned on one after another, says
 which one brings the instability, and fails where one does; --spoil OPERATION
 there breaks that one (of norm, rotate, attention, delta, swiglu, products,
-entropy)."""
+branch, entropy)."""
 import ctypes
 import functools
 import os
@@ -116,7 +116,8 @@ def entropy(a, spoil):
 @contract(0)
 def norm(a, spoil):
     """A gradient of one token's row of ones makes the weight's gradient that
-    token's normed row, which the way back has made again."""
+    token's normed row, which the way back has made again; where the norm is of
+    a branch, the way back gives what it has made."""
     differ = 0
     for layer in range(a.layers):
         x = draw(a, a.batch, a.length, a.width, dtype=a.dtype, seed=layer)
@@ -131,6 +132,10 @@ def norm(a, spoil):
             x.data[token] *= 1.01
         again, = torch.autograd.grad(y, w, dy)
         differ += int((again != y.detach()[token]).sum())
+        made = Flin.loaded("branch").backward(
+            x=x.detach(), w=w.detach(), dh=dy, past=dy, do=Flin.ones(x),
+            wanted=("x", "w", "dh"))
+        differ += int((made["dh"] != y.detach()).sum())
     return differ
 
 

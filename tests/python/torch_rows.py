@@ -92,6 +92,36 @@ refused("SwiGLU in place, with a later reader", RuntimeError,
 refused("SwiGLU in place, of one tensor", ValueError,
         "dinput.gate and dinput.up overlap",
         lambda: flin.nn.SwiGLU(True)(gate := u * 1, gate).sum().backward())
+
+# Some gradients alone, over their inputs or beside them. By ones for each
+# token, the gradient of a factor is what it is multiplied by.
+gated = flin.load("""local flin = require "flin"
+return flin.layer {
+  name = "gated", input = { gate = "t e", up = "t e", dh = "t e" },
+  forward = function (x)
+    return flin.sum(flin.silu(x.gate) * x.up * x.dh, "e")
+  end }""")
+x = {"gate": a.detach(), "up": b.detach(), "dh": torch.cos(a.detach())}
+ones = torch.ones(a.shape[:-1])
+every = gated.backward(**x, do=ones)
+same("gated: the way back makes the product", every["dh"],
+     flin.nn.SwiGLU()(a, b).detach())
+same("gated: d_gate", every["gate"], c.grad)
+some = gated.backward(**x, do=ones, wanted=("up", "dh"))
+check("gated: those that are wanted", set(some) == {"up", "dh"}, list(some))
+copies = {n: t.clone() for n, t in x.items()}
+over = gated.backward(**copies, do=ones, wanted=("dh", "up"),
+                      inplace=("dh", "gate"))
+for n in some:
+    same(f"gated: {n} alone", some[n], every[n])
+    same(f"gated: {n}, in place", over[n], every[n])
+check("gated: over dh alone", over["dh"].data_ptr()
+      == copies["dh"].data_ptr() and torch.equal(copies["up"], x["up"])
+      and torch.equal(copies["gate"], x["gate"]))
+refused("gated: no such gradient", ValueError, "no argument 'down'",
+        lambda: gated.backward(**x, do=ones, wanted=("down",)))
+refused("gated: no such place", ValueError, "no input 'down'",
+        lambda: gated.backward(**x, do=ones, inplace=("down",)))
 refused("SwiGLU of two shapes", ValueError, "but up [3, 4]", flin.nn.SwiGLU(),
         u, u[:, :4])
 

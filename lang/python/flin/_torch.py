@@ -154,6 +154,7 @@ def _touch(t):
 
 # PyTorch 2.0 on.
 increment_version = getattr(torch.autograd.graph, "increment_version", _touch)
+written = increment_version
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 needs_grad = operator.attrgetter("requires_grad")
 

@@ -20,7 +20,7 @@ from ._calls import Caller, Request
 
 OPTIONS = ("initial_state", "state", "output_final_state", "cu_seqlens",
            "scale", "use_qk_l2norm_in_kernel", "chunk", "validate", "inplace",
-           "do", "dstate", "state_index")
+           "do", "dstate", "wanted", "state_index")
 
 
 def door_of(name, tensor):
@@ -690,10 +690,14 @@ class Variant:
                  scale: float | None = None,
                  use_qk_l2norm_in_kernel: bool = False,
                  chunk: int | None = None, validate: bool | str | None = None,
+                 wanted: tuple[str, ...] | None = None,
+                 inplace: tuple[str, ...] = (),
                  **named: Any) -> dict[str, Any]:
         """The gradients of a loss whose gradients at o and the final state
         are do (of several results a dict by name) and dstate: a dict by the
-        inputs' names, and "initial_state" where one is given."""
+        inputs' names, and "initial_state" where one is given. wanted: of which
+        inputs alone (None: of all). inplace: inputs of a layer that their
+        gradients are written over."""
         x = self._take_inputs(args, named)
         s0 = self._take_states("initial_state", initial_state)
         ds = self._take_states("dstate", dstate)
@@ -702,15 +706,24 @@ class Variant:
                                    "dstate is given")
         door = door_of(self.inputs[0].name, x[0])
         v = self._through(scale, use_qk_l2norm_in_kernel, x)
-        want = tuple([t is not None for t in x + s0])
+        for name in wanted or ():
+            if name not in self.order:
+                raise self._unknown(name)
+        names = [n for n in self.order if wanted is None or n in wanted]
+        want = tuple([n in names for n in self.order]
+                     + [t is not None for t in s0])
+        over = tuple(o and w for o, w in zip(self._over(inplace), want))
         found = door.run(v, Request(_c.BACKWARD, x, s0, cu_seqlens,
                                     chunk_of(chunk),
                                     dy=self._take_gradients(do), ds=ds,
-                                    want=want,
+                                    want=want, over=over,
                                     validate=validation(validate)))
-        grads = dict(zip(self.order, found))
+        for t, o in zip(x, over):
+            if o:
+                door.written(t)
+        grads = dict(zip(names, found))
         if initial_state is not None:
-            later = iter(found[len(x):])
+            later = iter(found[len(names):])
             grads["initial_state"] = self._give_states(
                 [s if s is None else next(later) for s in s0])
         return grads

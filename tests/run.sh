@@ -40,7 +40,7 @@ count() {
     *scheduled*|*turns*)    # the numbers are then another emitter's
         ! grep -q -e 'one for any GPU runs' -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
-    *mask_random*)
+    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*)
         ! grep -q 'runs in its place' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
     esac
@@ -236,6 +236,7 @@ cuda() {
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
+        *"cuda large") more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;

@@ -120,8 +120,7 @@ static Ref scale_without(Graph *g, const Graph *old, Ref r, Ref s,
     for (int i = 0; i < 2 && n.op == OP_mul; i++) {
         Ref x = scale_without(g, old, n.a[i], s, image);
         if (x)
-            return g->n[x].op == OP_num ? image[n.a[!i]]
-                                        : op2(g, OP_mul, x, image[n.a[!i]]);
+            return times(g, x, image[n.a[!i]]);
     }
     return 0;
 }
@@ -138,8 +137,7 @@ static Ref without(Graph *g, const Graph *old, Ref r, Ref s,
             continue;
         Ref x = scale_without(g, old, n.a[i], s, image);
         if (x)
-            return g->n[x].op == OP_num ? image[n.a[!i]]
-                                        : op2(g, OP_mul, x, image[n.a[!i]]);
+            return times(g, x, image[n.a[!i]]);
         x = without(g, old, n.a[!i], s, readers, image);
         if (x)
             return op2(g, OP_mul, image[n.a[i]], x);

@@ -128,6 +128,10 @@ local WRITES <const> = {
     end },
   { "by its length", { "t : unit" }, function (S, k, v, a)
     return S + outer(a / (1 + dot(k, k)) * k, v - dot(k, S)) end },
+  { "twice the delta", { "t : unit" },
+    function (S, k, v, a) return S + outer(2 * a * k, v - dot(k, S)) end },
+  { "delta by numbers", { "t : unit" }, function (S, k, v, a)
+    return S + outer(a * k, 0.5 * v - 1.5 * dot(k, S)) end },
   { "squared", {}, function (S, k, v)
     return S + outer(flin.relu(k) ^ 2, v) end },
   { "of few keys", {}, function (S, k, v)
@@ -586,7 +590,9 @@ for seed = first, first + programs - 1 do try(seed) end
 local NAMED <const> = { { "constant", "delta of keys", "before it" },
                         { "constant", "positive", "bonus" },
                         { "reset of keys", "what nothing reads", "plain" },
-                        { "token", "plain", "mean", chunk = 32 } }
+                        { "token", "plain", "mean", chunk = 32 },
+                        { "none", "twice the delta", "plain" },
+                        { "none", "delta by numbers", "plain" } }
 for seed, named in ipairs(arg[2] and first > 1 and {} or NAMED) do
   try(seed, named)
 end

@@ -6,6 +6,7 @@
 --   flin tests/bench/variants.lua [T=8192 H=16 seconds=0.1] [NAME ...]
 -- NAMEs: which to measure, of either; none: all.
 local flin = require "flin"
+io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
 -- Of axes that a file names, as the papers have them; k where it is squared.

@@ -277,9 +277,17 @@ static Image solved(Rows *u, const Node *n)
     return made_of(u, n, a, EACH, SAME);
 }
 
-/* Of vectors; those that are the same for all ranks. */
+/* Of vectors, those that are the same for all ranks; of scores: their columns
+ * are what those are that are added up, beside gates that all columns have. */
 static Image vector_along(Rows *u, const Node *n, Image a[4])
 {
+    int of = n->op != OP_cumsum;
+    Form cols = a[of].form[OF_COLS];
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && i != of && cols != SAME
+            && (a[i].form[OF_COLS] != SAME || n->op != OP_scan
+                || (i == 2 && !is_num(u->g, a[i].node, 0))))
+            return impossible(u, a[i].node);
     for (int i = 0; i < 4; i++) {
         a[i] = spread(u, a[i], OF_ROWS);
         if (a[i].form[OF_ROWS] == EACH)
@@ -293,7 +301,7 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
             a[0].node = op3(u->g, OP_where, once, a[0].node, num(u->g, 1));
         a[1].node = op3(u->g, OP_where, once, a[1].node, num(u->g, 0));
     }
-    return made_of(u, n, a, SAME, SAME);
+    return made_of(u, n, a, SAME, cols);
 }
 
 /* Of matrices, whose first rows alone count: all rows of a token have its sum;
@@ -406,6 +414,11 @@ static Image delayed_apart(Rows *u, const Node *n, Image x)
     return (Image){ y, { EACH, SAME } };
 }
 
+static bool is_zero(const Graph *g, Ref r)
+{
+    return is_num(g, g->n[r].op == OP_cumsum ? g->n[r].a[0] : r, 0);
+}
+
 static Image delayed(Rows *u, const Node *n, int row, int col)
 {
     Image a[4];
@@ -415,7 +428,10 @@ static Image delayed(Rows *u, const Node *n, int row, int col)
     operands(u, n, a, row, col);
     if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
         a[0] = spread(u, a[0], OF_ROWS);
-    return made_of(u, n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
+    Form cols = a[is_zero(u->g, a[0].node)].form[OF_COLS];
+    if (!is_zero(u->g, a[1].node) && a[1].form[OF_COLS] != cols)
+        return impossible(u, a[1].node);
+    return made_of(u, n, a, a[0].form[OF_ROWS], cols);
 }
 
 static Image last(Rows *u, Ref r)
@@ -428,7 +444,7 @@ static Image last(Rows *u, Ref r)
     a[0] = spread(u, a[0], OF_ROWS);
     if (a[0].form[OF_ROWS] == EACH)
         return impossible(u, a[0].node);
-    return made_of(u, n, a, SAME, SAME);
+    return made_of(u, n, a, SAME, a[0].form[OF_COLS]);
 }
 
 /* ---- what joins ranks, and takes them apart ---- */

@@ -23,7 +23,7 @@ static bool is_token_matrix(const Graph *g, Ref r)
 
 /* ---- what a view shows ---- */
 
-static Ref view_of(Graph *g, int op, Ref x)
+Ref view_of(Graph *g, int op, Ref x)
 {
     int other = op == OP_row ? OP_col : OP_row;
 

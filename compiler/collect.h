@@ -13,4 +13,7 @@ Ref add_collected(Graph *g, Ref from, Ref a, Ref b);
  * term by term: each is added up where it is made. */
 Ref sum_of_terms(Graph *g, Ref x, AxisSet over);
 
+/* x with tokens as rows, or columns: op is row or col. */
+Ref view_of(Graph *g, int op, Ref x);
+
 #endif

@@ -24,6 +24,7 @@ Graph *graph_sized(const Graph *g, const int32_t size[NAXES])
     s->nst = g->nst;
     s->nout = g->nout;
     s->note = g->note;
+    s->strict = g->strict;
     s->lines = g->lines;
     graph_live(g, live);
     for (Ref r = 1; r < g->len; r++) {

@@ -4,6 +4,10 @@
  * has come in to its operands. An adjoint may lack axes of its node: it is
  * then the same along them. What saturates hands nothing on, to a factor
  * beside -inf, either.
+ *
+ * Between tokens i and j decays are exp(G_i - G_j): what G_i gets and what G_j
+ * gets cancel where i is j, but for rounding, beside which strong gates leave
+ * nothing else. Where the graph is strict those are left out.
  */
 #include "grad.h"
 #include "collect.h"
@@ -18,6 +22,7 @@
 typedef struct Back {
     Graph *g;
     Ref *adj;                           /* beside the forward nodes */
+    Ref *own;                           /* what is yet to be added to those */
     bool *infinite;                     /* whether that node may be */
     uint32_t len;                       /* of the forward graph */
 } Back;
@@ -177,6 +182,22 @@ static Ref gdot_without(Back *w, const Node *n, int i, Ref d, AxisSet keep)
                 n->a[3], all & ~keep, n->flags & STRICT);
 }
 
+/* Of scores' adjoint what each token has with itself, whose decay is 1, or 0:
+ * the form has no such scores. */
+static Ref own_score(Back *w, const Node *n, Ref d)
+{
+    Graph *g = w->g;
+    const AxisSet scores = AXIS(AX_I) | AXIS(AX_J);
+    bool plain = g->strict && !(n->flags & STRICT) && n->axes == scores
+              && !(axes_of(w, n->a[0]) & AXIS(AX_J))
+              && !(axes_of(w, n->a[1]) & AXIS(AX_I));
+
+    if (!plain)
+        return 0;
+    Ref own = op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+    return dot(g, with_tokens(g, d, scores), own, AXIS(AX_J));
+}
+
 /* What the gradient of operand i has before it is summed: its axes, and the
  * tokens of its side where it is the same for all of them. */
 static AxisSet operand_side(const Back *w, const Node *n, int i)
@@ -204,15 +225,31 @@ static Ref gate_gradient(Back *w, Ref r, Ref d, int gate, const Ref out[2])
     return reduce(w, op2(w->g, OP_mul, n.a[gate], x), from, axes);
 }
 
+/* Handed on behind all else: sums of products stay such. */
+static void add_own(Back *w, Ref to, Ref own, Ref by)
+{
+    Ref x = op2(w->g, OP_mul, own, by);
+
+    x = reduce(w, x, axes_of(w, x), axes_of(w, to));
+    w->own[to] = w->own[to] ? op2(w->g, OP_add, w->own[to], x) : x;
+}
+
 static void back_gdot(Back *w, Ref r, Ref d)
 {
-    const Node n = w->g->n[r];
-    Ref out[2];
+    Node n = w->g->n[r];
+    Ref out[2], own = own_score(w, &n, d);
 
+    if (own)
+        n.flags |= STRICT;
     for (int i = 0; i < 2; i++) {
         AxisSet side = operand_side(w, &n, i);
         out[i] = gdot_without(w, &n, i, d, side);
         add_adjoint(w, n.a[i], reduce(w, out[i], side, axes_of(w, n.a[i])));
+    }
+    if (own) {
+        add_own(w, n.a[0], own, view_of(w->g, OP_row, n.a[1]));
+        add_own(w, n.a[1], op1(w->g, OP_col, own),
+                view_of(w->g, OP_col, n.a[0]));
     }
     add_adjoint(w, n.a[2], gate_gradient(w, r, d, 0, out));
     add_adjoint(w, n.a[3], op1(w->g, OP_neg,
@@ -225,6 +262,8 @@ static void back_dmask(Back *w, Ref r, Ref d)
 
     if (!n.a[0])
         return;
+    if (w->g->strict && !(n.flags & STRICT))
+        d = op2(w->g, OP_mul, d, dmask(w->g, 0, 0, 1));
     add_adjoint(w, n.a[0], product_to(w, d, r, n.axes, axes_of(w, n.a[0])));
     add_adjoint(w, n.a[1], op1(w->g, OP_neg,
                                product_to(w, d, r, n.axes,
@@ -659,11 +698,13 @@ Graph *grad(const Graph *src)
     check_room(w.g);
     before = w.len = w.g->forward = w.g->len;
     w.adj = ctx_alloc(w.g->ctx, w.len * sizeof *w.adj);
+    w.own = ctx_alloc(w.g->ctx, w.len * sizeof *w.own);
     w.infinite = infinite_nodes(w.g);
     seed(&w, nst, adjoint);
     for (Ref r = before - 1; r > 0; r--) {
         w.g->line = w.g->n[r].line;
         ctx_poll(w.g->ctx);
+        add_adjoint(&w, r, w.own[r]);
         if (w.adj[r])
             back_node(&w, r, w.adj[r]);
     }

@@ -163,6 +163,10 @@ typedef struct State {
     int16_t moved_of;                   /* what a run of tokens multiplies each
                                            row of that state, + 1, by, less
                                            one; or 0 */
+    int16_t part_of;                    /* along that state's first axis, + 1,
+                                           this is entry `part` of it, which is
+                                           itself the first; or 0 */
+    uint8_t part;
     bool sum;                           /* of a step: a sum, without bounds */
     int16_t of_state, of_input;         /* whose adjoint it is (of an input
                                            without t), + 1; or 0 */
@@ -197,6 +201,8 @@ typedef struct Lines { const char *file; int n; SourceLine *at; } Lines;
 
 typedef struct Graph {
     Ctx *ctx;
+    bool strict;                        /* gates get nothing of what a token has
+                                           with itself: grad.c */
     char name[64];
     int chunk;                          /* 0: a step */
     int rows;                           /* of a chunk, where ranks are no axes:

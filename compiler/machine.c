@@ -42,6 +42,7 @@ const Machine machine_cpu = {
     .step = 2.7e-7, .chain = 1e-7, .link = 0, .launch = 5e-6, .spread = 512,
     .units = 1, .shared = 64 << 20, .registers = 64 << 20, .tile_bytes = 4,
     .doubles = true,
+    .strict = true,
 };
 
 const Machine *machine_usual_gpu(void)

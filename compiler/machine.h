@@ -25,6 +25,8 @@ typedef struct Machine {
     int arch;                           /* a GPU's: 90 is sm_90; 0: none */
     bool doubles;                       /* states that are sums go on in double
                                            from chunk to chunk */
+    bool strict;                        /* gradients of gates leave out what
+                                           cancels: kernels have room for it */
 } Machine;
 
 extern const Machine machine_cpu;

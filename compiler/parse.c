@@ -140,7 +140,7 @@ static void read_input(Text *t)
                                    .index = (uint16_t)(g->nin - 1) });
 }
 
-/* After "of": that state's number, + 1. */
+/* After "of": that state's number, + 1; the one being read may be its own. */
 static int16_t state_named(Text *t)
 {
     char of[48];
@@ -149,6 +149,8 @@ static int16_t state_named(Text *t)
         text_next(t);
     text_name(t, "state", of, sizeof of);
     int found = graph_find_state(t->g, of);
+    if (found < 0 && !strcmp(of, t->g->st[t->g->nst].name))
+        found = t->g->nst;
     if (found < 0)
         fail(t->c, t->line, "there is no state '%s'", of);
     return (int16_t)(found + 1);
@@ -181,6 +183,11 @@ static void read_state(Text *t)
     if (text_at(t, "lost")) {
         text_next(t);
         s->lost_of = state_named(t);
+    }
+    if (text_at(t, "part")) {
+        text_next(t);
+        s->part = (uint8_t)text_int(t, "part", 0, UINT8_MAX);
+        s->part_of = state_named(t);
     }
     s->line = g->line = text_line(t);
     g->nst++;

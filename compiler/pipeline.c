@@ -48,6 +48,8 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 
     if (g && !m->doubles)
         keep_chunk_sums(g);
+    if (g)
+        g->strict = m->strict;
     return g && back ? backwards(step, g, joint) : g;
 }
 

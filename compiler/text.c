@@ -10,7 +10,9 @@
  *                                          modulo 2 pi: state phi p angle;
  *                                          a twin: state psi p angle of phi;
  *                                          what a sum lost:
- *                                          state e p lost of phi
+ *                                          state e p lost of phi; along
+ *                                          the first axis of what it was an
+ *                                          entry: state b k part 1 of a
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -38,7 +40,7 @@
 bool text_keyword(const char *s)
 {
     static const char *const words[] = {
-        "t", "angle", "lost", "over", "to", "index", "len", "strict",
+        "t", "angle", "lost", "part", "over", "to", "index", "len", "strict",
         "exclusive", "reverse", "trans", "wrap", "ranked",
     };
 
@@ -157,6 +159,9 @@ static void put_arguments(const Graph *g, Buf *b)
             buf_printf(b, " of %s", g->st[s->twin_of - 1].name);
         if (s->lost_of)
             buf_printf(b, " lost of %s", g->st[s->lost_of - 1].name);
+        if (s->part_of)
+            buf_printf(b, " part %d of %s", (int)s->part,
+                       g->st[s->part_of - 1].name);
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -430,7 +430,11 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
 /* Lua error where the variant is a layer: METHOD is for single variants yet. */
 void refuse_layer(lua_State *L, const Variant *v, const char *method);
-/* Or is a mask that has no plan, or two. */
+/* Of a mask's two directions the one that the option `from` asks for, whose
+ * step is a variant of its own; -1: there are no two. */
+int way_arg(lua_State *L, const char *what, int arg, const Variant *v);
+const Graph *step_of_way(const Variant *v, int way);
+/* Or is a mask that has no plan. */
 void refuse_pairs(lua_State *L, const Variant *v, const char *method);
 /* What the option `plan` of a layer's call asks for. */
 Fusion fusion_option(lua_State *L, const char *what, int arg);

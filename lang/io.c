@@ -214,6 +214,7 @@ static void find_out(Ctx *c, void *ud)
     j->copy.ctx = c;
     j->copy.step = graph_parse(c, text.s);
     j->copy.step->mask = j->given->mask;
+    j->copy.step->transposed = j->given->transposed;
     bounds(j);
     choose_way(j);
     if (j->given->mask)
@@ -369,19 +370,18 @@ static void read_machine(lua_State *L, Job *j)
 static int variant_io(lua_State *L)
 {
     static const char *const also[] = { "T", "cache", "chunk", "machine",
-        "backward", "Z_input", "Z_QK" };
+        "backward", "Z_input", "Z_QK", "from" };
     Variant *v = variant_check(L, 1);
 
     refuse_layer(L, v, "io");
-    if (v->runs)
-        refuse_pairs(L, v, "io");
+    const Graph *step = step_of_way(v, way_arg(L, "io", 2, v));
     double own;
 
     lua_settop(L, 2);
     Job *j = push_job(L);
-    check_options(L, "io", v->step, 2, also, 7);
+    check_options(L, "io", v->step, 2, also, 8);
     sizes_arg(L, "io", v->step, 2, USUAL_SIZE, j->plan.size);
-    j->given = v->step;
+    j->given = step;
     read_machine(L, j);
     own = (double)j->machine.shared + (double)j->machine.registers;
     j->tokens = floor(number_option(L, "T", 4096));

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "../compiler/mask.h"
 #include "bind.h"
 #include "value.h"
 
@@ -189,12 +190,34 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
     sizes_complete(g, size, true);
 }
 
+int way_arg(lua_State *L, const char *what, int arg, const Variant *v)
+{
+    static const char *const ways[] = { "first", "last" };
+    const char *from = NULL;
+    bool two = v->step->mask && v->step->mask->way[1];
+
+    if (lua_istable(L, arg) && raw_field(L, arg, "from") != LUA_TNIL)
+        from = luaL_tolstring(L, -1, NULL);
+    for (int w = 0; w < 2 && two && from; w++)
+        if (!strcmp(from, ways[w]) && v->step->mask->way[w])
+            return w;
+    if (two)
+        lang_fail(L, v->step->mask->way[0] ? "from = \"first\": as far as the "
+                  "diagonal; from = \"last\": above it" : "from = \"last\"",
+                  "%s: %s has a plan for each direction", what, v->step->name);
+    if (from)
+        lang_fail(L, NULL, "%s: %s goes from the first token on alone", what,
+                  v->step->name);
+    return -1;
+}
+
+const Graph *step_of_way(const Variant *v, int way)
+{
+    return way < 0 ? v->step : v->step->mask->way[way];
+}
+
 void refuse_pairs(lua_State *L, const Variant *v, const char *method)
 {
-    if (v->step->mask && v->runs)
-        lang_fail(L, "leave out causal = false, and what is above the diagonal,"
-                  " to see that of one direction", "%s: %s has two directions",
-                  method, v->step->name);
     if (v->step->mask)
         lang_fail(L, NULL, "%s: a mask over all pairs of tokens has no plan",
                   method);

@@ -626,26 +626,6 @@ static void find(Ctx *c, void *ud)
                      &s->ask);
 }
 
-/* Of a mask's two directions the one that is asked for. */
-static int way_option(lua_State *L, const Variant *v)
-{
-    static const char *const ways[] = { "first", "last" };
-    const char *from = text_option(L, 2, "from", NULL);
-    bool two = v->step->mask && v->step->mask->way[1];
-
-    for (int w = 0; w < 2 && two && from; w++)
-        if (!strcmp(from, ways[w]) && v->step->mask->way[w])
-            return w;
-    if (two)
-        lang_fail(L, v->step->mask->way[0] ? "from = \"first\": as far as the "
-                  "diagonal; from = \"last\": above it" : "from = \"last\"",
-                  "plan: %s has a plan for each direction", v->step->name);
-    if (from)
-        lang_fail(L, NULL, "plan: %s goes from the first token on alone",
-                  v->step->name);
-    return -1;
-}
-
 static void draw_dot(Ctx *c, void *ud)
 {
     Showing *s = ud;
@@ -720,7 +700,7 @@ static int variant_plan(lua_State *L)
         s->ask.backward = lua_toboolean(L, -1);
     }
     s->ask.m = machine_option(L, "plan", 2, "cpu");
-    s->way = way_option(L, v);
+    s->way = way_arg(L, "plan", 2, v);
     if (s->way < 0)
         refuse_pairs(L, v, "plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))

@@ -27,6 +27,7 @@ typedef struct CompiledPart {
 typedef struct Source {
     Ctx *ctx;                           /* its own */
     const Variant *v;
+    const Graph *step;                  /* v's, or of one direction of it */
     int32_t size[NAXES];
     int chunk;                          /* 0: one token at a time */
     bool backward;
@@ -40,7 +41,7 @@ typedef struct Source {
 } Source;
 
 static const char *const options[] = { "chunk", "dtype", "arch", "backward",
-    "serial" };
+    "serial", "from" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 /* Matrices in the type that is asked for, gates and other vectors in float32.
@@ -63,7 +64,7 @@ static void emit(Ctx *c, void *ud)
     Source *s = ud;
 
     c->file = ctx_string(c, s->v->ctx->file);
-    s->plan = plan_make(graph_copy(c, s->v->step), s->size, s->chunk,
+    s->plan = plan_make(graph_copy(c, s->step), s->size, s->chunk,
                         s->backward, machine_of_arch(atoi(s->arch + 3)),
                         backend_named("cuda")->larger);
     CudaOptions o = types_of(s->plan->g, s->tile, s->arch);
@@ -191,7 +192,9 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     lua_Integer chunk;
 
     refuse_layer(L, v, what);
-    refuse_pairs(L, v, what);
+    s->step = step_of_way(v, way_arg(L, what, arg, v));
+    if (s->step == v->step)
+        refuse_pairs(L, v, what);
     s->ctx = sandbox_ctx(L);
     s->v = v;
     check_options(L, what, v->step, arg, options, NOPTIONS);
@@ -208,7 +211,8 @@ static Source *source_args(lua_State *L, const char *what, int arg)
 }
 
 /* v:source("cuda" [, { K = 128, chunk = 64, dtype = "bfloat16",
- * arch = "sm_90a", backward = true, serial = true }]) */
+ * arch = "sm_90a", backward = true, serial = true }]); of a mask of both
+ * directions from = "first" or "last". */
 int variant_source(lua_State *L)
 {
     lua_settop(L, 3);

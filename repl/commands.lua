@@ -296,11 +296,22 @@ local function variant_of(what, text)
   return v
 end
 
+-- f(...), whose errors name no line of this file: nobody has it.
+local function unplaced(f, ...)
+  local results = table.pack(pcall(f, ...))
+  if results[1] then
+    return table.unpack(results, 2, results.n)
+  end
+  local why = results[2]
+  error(type(why) == "string" and why:gsub("^flin:%w+:%d+: ", "") or why, 0)
+end
+
 local function of_variant(name)
   return function (text)
     local rest, options = split_options(text)
     rest = name == "src" and rest:gsub("^cuda%f[%W]", "") or rest
-    return run[name](variant_of(name, rest), options and evaluate(options))
+    return unplaced(run[name], variant_of(name, rest),
+                    options and evaluate(options))
   end
 end
 
@@ -329,7 +340,7 @@ local function save_line(text)
     return run.save(path, _G._)
   end
   what, named = split_picture(named)
-  return run.save(path, variant_of("save", named), options, what)
+  return unplaced(run.save, path, variant_of("save", named), options, what)
 end
 
 local function show_line(text)
@@ -341,7 +352,8 @@ local function show_line(text)
     return io.write(run.show(_G._), "\n") and nil
   end
   what, named = split_picture(named)
-  io.write(run.show(what or "plan", variant_of("show", named), options), "\n")
+  io.write(unplaced(run.show, what or "plan", variant_of("show", named),
+                    options), "\n")
 end
 
 -- ---- scripts ----

@@ -103,7 +103,7 @@ static bool load_lines(Prompt *p, int text, int *status)
             return true;
         bool begun = incomplete(L, *status);
         lua_settop(L, text);
-        *status = load(p, "", s);
+        *status = load(p, *s == '#' ? " " : "", s);     /* no "#!" line */
         begun = *status != LUA_OK && (begun || incomplete(L, *status));
         if (!begun || (more = read_line(p, ">> ")) != EDIT_LINE)
             return more != EDIT_STOPPED;

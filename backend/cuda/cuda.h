@@ -84,6 +84,8 @@ typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT,
 typedef struct CudaArg {
     uint8_t kind, index;
     uint8_t dtype;                      /* what the source reads or writes */
+    uint8_t part;                       /* of a state: that of its entries along
+                                           the first axis, + 1; 0: all */
 } CudaArg;
 
 static inline const View *view_of(const Call *call, CudaArg a)
@@ -308,6 +310,8 @@ typedef struct HostRun {
     int32_t heads, ragged;
 } HostRun;
 
+/* What an argument is passed, a part of a state without that axis. */
+View cuda_view(const Call *call, CudaArg a);
 /* Where a result that is still to be summed waits: [row, head, its axes]. */
 View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
                CudaArg a, uint64_t workspace);

@@ -174,7 +174,9 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
         t.sd[0] = v->sd[0];
         t.sd[1] = rank_of(p->g, a) > 1 ? v->sd[1] : 0;
     }
-    if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
+    if (a.part) {
+        t.sd[0] = v->sd[0];
+    } else if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
         int row = order_of(&p->g->st[a.index],
                            k->rows[i] ? k->rows[i] : k->row_axis);
         t.sd[0] = v->sd[row];
@@ -299,7 +301,7 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
     at += k->nmaps || k->lanes ? 0 : MAP_BYTES;
     for (int i = 0; i < k->ntensors; i++) {
         View v = k->part[i] ? cuda_part(m, p, call, k->tensor[i], workspace)
-                            : *view_of(call, k->tensor[i]);
+                            : cuda_view(call, k->tensor[i]);
         check_type(c, p->g, k->tensor[i], &v);
         HostTensor t = tensor_of(p, k, call, i, &v);
         at = put(at, &t, sizeof t);

@@ -20,7 +20,9 @@ static bool is_of_decays(const Print *p, const KInst *k, Ref o)
 }
 
 /* Whether the program's decays are powers of 2: the sums that they are of are
- * taken times log2(e) as they are found, not each difference. */
+ * taken times log2(e) as they are found, not each difference. Such a product is
+ * fused with a difference and then no longer what it is alone: a token's own
+ * decay is off by a rounding of its sum, which float32 would show. */
 static bool has_powers(const Print *p, const KInst *k)
 {
     bool any = false, all = true;
@@ -31,7 +33,7 @@ static bool has_powers(const Print *p, const KInst *k)
         any = true;
         all &= is_of_decays(p, k, n->a[0]) && is_of_decays(p, k, n->a[1]);
     }
-    return any && all;
+    return any && all && p->s->tile != F32;
 }
 
 static const char *factor_text(const Print *p, const KInst *k, Ref r)

@@ -13,15 +13,21 @@ const char *element_type(DType d)
     return d == F32 ? "float" : "unsigned short";
 }
 
-int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
+static int argument(Print *p, CudaArg a)
 {
     CudaKernel *k = p->k;
     for (int i = 0; i < k->ntensors; i++)
-        if (k->tensor[i].kind == kind && k->tensor[i].index == index)
+        if (k->tensor[i].kind == a.kind && k->tensor[i].index == a.index
+            && k->tensor[i].part == a.part)
             return i;
-    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)index,
-                                        (uint8_t)d };
+    k->tensor[k->ntensors] = a;
     return k->ntensors++;
+}
+
+int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
+{
+    return argument(p, (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d,
+                                  0 });
 }
 
 DType result_type(const Print *p, CudaArgKind kind, int i)
@@ -34,7 +40,14 @@ DType result_type(const Print *p, CudaArgKind kind, int i)
 
 int result_tensor(Print *p, CudaArgKind kind, int i)
 {
-    int at = tensor_for(p, kind, i, result_type(p, kind, i));
+    CudaArg a = { (uint8_t)kind, (uint8_t)i, (uint8_t)result_type(p, kind, i),
+                  0 };
+    const State *s = kind == ARG_OUTPUT ? NULL : &p->s->g->st[i];
+    if (s && s->part_of) {
+        a.index = (uint8_t)(s->part_of - 1);
+        a.part = (uint8_t)(s->part + 1);
+    }
+    int at = argument(p, a);
     p->k->part[at] = (kind == ARG_NEXT && p->o->sum_s1[i])
                   || (kind == ARG_OUTPUT && p->o->sum_out[i]);
     return at;

@@ -186,17 +186,20 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
 /* Column k of what comes before a chunk: in memory, in shared memory; zeros. */
 INLINE float before_at(const float *p, int k) { return p[k]; }
 INLINE float before_at(u32 p, int k) { return p ? load1(p + 4 * k) : 0.f; }
-/* Row 0 of a tile: what comes before the chunk. */
+/* A tile's first token: what comes before the chunk, the same for all ranks. */
 template<int THREADS, class Before>
 INLINE void write_first(u32 tile, Before from, int cols, int thread)
 {
 #ifdef ELEMENT_F32
     for (int k = thread; k < cols; k += THREADS)
-        store1(place_of(tile, CHUNK_ROWS, 0, k), before_at(from, k));
+        UNROLL for (int row = 0; row < RANKS; row++)
+            store1(place_of(tile, CHUNK_ROWS, row, k), before_at(from, k));
 #else
     for (int k = 2 * thread; k < cols; k += 2 * THREADS)
-        store1(tile + k / 64 * (128 * CHUNK_ROWS) + k % 64 * 2,
-               bits(pack(before_at(from, k), before_at(from, k + 1))));
+        UNROLL for (int row = 0; row < RANKS; row++)
+            store1(tile + k / 64 * (128 * CHUNK_ROWS) + 128 * row
+                   + (2 * (k % 64) ^ 16 * row),
+                   bits(pack(before_at(from, k), before_at(from, k + 1))));
 #endif
 }
 

@@ -246,6 +246,20 @@ static int rank_of(const Graph *g, CudaArg a)
     return 0;
 }
 
+View cuda_view(const Call *call, CudaArg a)
+{
+    const View *v = view_of(call, a);
+    View y = *v;
+
+    if (!a.part)
+        return y;
+    if (y.data)
+        y.data = (char *)y.data + (a.part - 1) * v->sd[0]
+                                * (int64_t)dtype_size(v->dtype);
+    memmove(y.sd, v->sd + 1, sizeof y.sd - sizeof *y.sd);
+    return y;
+}
+
 View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
                CudaArg a, uint64_t workspace)
 {
@@ -349,7 +363,7 @@ size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
     for (int i = 0; i < k->ntensors; i++) {
         CudaArg a = k->tensor[i];
         View v = k->part[i] ? cuda_part(m, p, call, a, workspace)
-                            : *view_of(call, a);
+                            : cuda_view(call, a);
         check_view(c, p->g, a, &v, call);
         at = put_tensor(at, &v, rank_of(p->g, a), most, group_of(call, &v));
     }

@@ -630,6 +630,23 @@ static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
+/* Parts of a state are passed as it is. False: it is a sum of several heads'.
+ */
+static bool parts_as_states(const Graph *g, CudaOptions *o)
+{
+    for (int i = 0; i < g->nst; i++) {
+        int of = g->st[i].part_of - 1;
+        if (of < 0)
+            continue;
+        if (o->sum_s1[of])
+            return false;
+        o->s0[i] = o->s0[of];
+        o->s1[i] = o->s1[of];
+        o->sum_s1[i] = false;
+    }
+    return true;
+}
+
 /* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
  * its kernels are to come from schedules, those of the way forward, too. */
 static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
@@ -642,6 +659,8 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
     own->rows = 0;
     for (int chunk = TILE_ROWS; chunk >= LEAST_ROWS; chunk /= 2) {
         const Plan *rows = plan_ranks_as_rows(c, whole, chunk);
+        if (!parts_as_states(rows->g, own))
+            return false;
         for (int joined = 0; rows != whole
              && joined < 1 + plan_is_joint(whole); joined++) {
             const Plan *p = joined ? plan_join_back(rows) : rows;

@@ -4,7 +4,9 @@
  * a rank, side by side, and a chunk so much fewer tokens. Values of more ranks
  * than rows are several, of `rows` ranks each. What had no ranks has rows, too,
  * of which its **form** tells what they are. Matrices are loaded, and results
- * stored, in a token's first row; sums over tokens count each once.
+ * stored, in a token's first row; sums over tokens count each once. What has
+ * ranks and no tokens, a state that a token finds of the one before, is as many
+ * states, one a rank: the rows before the first.
  */
 #include "schedule.h"
 
@@ -19,8 +21,8 @@ typedef enum Side { OF_ROWS, OF_COLS, NSIDES } Side;
 
 /* What the rows of a token have: all the same, or there are none; each its own;
  * the first the value and others zero, or anything; a value that is the sum of
- * them. */
-typedef enum Form { SAME, EACH, FIRST, LOOSE, PARTS } Form;
+ * them. APART: ranks without tokens, a node each. */
+typedef enum Form { SAME, EACH, FIRST, LOOSE, PARTS, APART } Form;
 
 typedef struct Image { Ref node; uint8_t form[NSIDES]; } Image;
 
@@ -84,6 +86,8 @@ static Image spread(Rows *u, Image x, Side side)
 {
     if (x.form[side] <= EACH)
         return x;
+    if (x.form[side] == APART)
+        return impossible(u, x.node);
     if (side == OF_COLS && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (side == OF_COLS)
@@ -163,8 +167,11 @@ static Form form_of(Rows *u, int op, Image *a, int n, Side side)
 
 static void operands(Rows *u, const Node *n, Image a[4], int row, int col)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         a[i] = n->a[i] ? image_of(u, n->a[i], row, col) : (Image){ 0 };
+        if (a[i].form[OF_ROWS] == APART)
+            a[i] = impossible(u, n->a[i]);
+    }
 }
 
 /* The node with those operands. */
@@ -270,9 +277,17 @@ static Image solved(Rows *u, const Node *n)
     return made_of(u, n, a, EACH, SAME);
 }
 
-/* Of vectors; those that are the same for all ranks. */
+/* Of vectors, those that are the same for all ranks; of scores: their columns
+ * are what those are that are added up, beside gates that all columns have. */
 static Image vector_along(Rows *u, const Node *n, Image a[4])
 {
+    int of = n->op != OP_cumsum;
+    Form cols = a[of].form[OF_COLS];
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && i != of && cols != SAME
+            && (a[i].form[OF_COLS] != SAME || n->op != OP_scan
+                || (i == 2 && !is_num(u->g, a[i].node, 0))))
+            return impossible(u, a[i].node);
     for (int i = 0; i < 4; i++) {
         a[i] = spread(u, a[i], OF_ROWS);
         if (a[i].form[OF_ROWS] == EACH)
@@ -286,7 +301,7 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
             a[0].node = op3(u->g, OP_where, once, a[0].node, num(u->g, 1));
         a[1].node = op3(u->g, OP_where, once, a[1].node, num(u->g, 0));
     }
-    return made_of(u, n, a, SAME, SAME);
+    return made_of(u, n, a, SAME, cols);
 }
 
 /* Of matrices, whose first rows alone count: all rows of a token have its sum;
@@ -320,23 +335,116 @@ static Image along_tokens(Rows *u, const Node *n)
     return matrix ? matrix_along(u, n, a) : vector_along(u, n, a);
 }
 
+/* ---- ranks without tokens ---- */
+
+static Image *rank_apart(Rows *u, Ref r, int rank)
+{
+    return &u->memo[r * MOST_GROUPS * MOST_GROUPS + (size_t)rank];
+}
+
+static bool has_ranks_alone(const Rows *u, const Node *n)
+{
+    return n->axes & u->own && !(n->axes & (AXIS(AX_I) | AXIS(AX_J)));
+}
+
+/* The state, and one more for each rank behind the first. */
+static Image state_apart(Rows *u, Ref r)
+{
+    Graph *g = u->g;
+    State *s = &g->st[u->old->n[r].index];
+    const Image apart = { r, { APART, SAME } };
+    if (groups_of(u, r, OF_ROWS) > 1 || g->nst + u->rows > MAX_STATES
+        || s->twin_of || s->lost_of || s->moved_of)
+        return impossible(u, r);
+    s->part_of = (int16_t)(u->old->n[r].index + 1);
+    for (int i = 1; i < u->rows; i++) {
+        State *more = &g->st[g->nst++];
+        *more = *s;
+        snprintf(more->name, sizeof more->name, "%.40s_%d", s->name, i);
+        more->part = (uint8_t)i;
+        more->node = node_new(g, (Node){ .op = OP_state, .index
+                                         = (uint16_t)(g->nst - 1),
+                                         .axes = s->axes });
+        *rank_apart(u, r, i) = (Image){ more->node, { APART, SAME } };
+    }
+    return apart;
+}
+
+/* Of the last token each rank's. */
+static Image last_apart(Rows *u, Ref r, Image x)
+{
+    const Node n = u->old->n[r];
+    if (x.form[OF_ROWS] != EACH || x.form[OF_COLS] != SAME
+        || groups_of(u, r, OF_ROWS) > 1)
+        return impossible(u, r);
+    for (int i = u->rows - 1; i >= 0; i--) {
+        Ref y = node_new(u->g, (Node){ .op = OP_last, .flags = n.flags, .a = {
+                                       of_rank(u, x.node, i) } });
+        *rank_apart(u, r, i) = (Image){ y, { APART, SAME } };
+    }
+    return *rank_apart(u, r, 0);
+}
+
+/* Beside zeros behind it, or before, the token that each rank has of a state.
+ */
+static Ref before_first(Rows *u, Ref state, int flags)
+{
+    Graph *g = u->g;
+    Ref y = 0;
+    for (int i = u->rows - 1; i >= 0; i--) {
+        Ref x = node_new(g, (Node){ .op = OP_delay, .flags = (uint8_t)flags,
+                                    .a = { cumsum(g, num(g, 0), 0),
+                                           rank_apart(u, state, i)->node } });
+        y = y ? op3(g, OP_where, flag(u, i, OF_ROWS), x, y) : x;
+    }
+    return y;
+}
+
+static Image delayed_apart(Rows *u, const Node *n, Image x)
+{
+    Graph *g = u->g;
+    if (x.form[OF_ROWS] != EACH)
+        x = spread(u, x, OF_ROWS);
+    if (x.form[OF_COLS] != SAME)
+        return impossible(u, x.node);
+    Ref y = before_first(u, n->a[1], n->flags);
+    if (g->n[x.node].axes & DIM_AXES)   /* else it is zeros */
+        y = op2(g, OP_add, y, node_new(g, (Node){ .op = OP_delay, .flags
+                              = n->flags, .a = { x.node, num(g, 0) } }));
+    return (Image){ y, { EACH, SAME } };
+}
+
+static bool is_zero(const Graph *g, Ref r)
+{
+    return is_num(g, g->n[r].op == OP_cumsum ? g->n[r].a[0] : r, 0);
+}
+
 static Image delayed(Rows *u, const Node *n, int row, int col)
 {
     Image a[4];
+    Image b = image_of(u, n->a[1], 0, 0);
+    if (b.form[OF_ROWS] == APART)
+        return delayed_apart(u, n, image_of(u, n->a[0], row, col));
     operands(u, n, a, row, col);
     if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
         a[0] = spread(u, a[0], OF_ROWS);
-    return made_of(u, n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
+    Form cols = a[is_zero(u->g, a[0].node)].form[OF_COLS];
+    if (!is_zero(u->g, a[1].node) && a[1].form[OF_COLS] != cols)
+        return impossible(u, a[1].node);
+    return made_of(u, n, a, a[0].form[OF_ROWS], cols);
 }
 
-static Image last(Rows *u, const Node *n)
+static Image last(Rows *u, Ref r)
 {
     Image a[4];
+    const Node *n = &u->old->n[r];
     operands(u, n, a, 0, 0);
+    if (has_ranks_alone(u, n))
+        return last_apart(u, r, a[0]);
     a[0] = spread(u, a[0], OF_ROWS);
     if (a[0].form[OF_ROWS] == EACH)
         return impossible(u, a[0].node);
-    return made_of(u, n, a, SAME, SAME);
+    return made_of(u, n, a, SAME, a[0].form[OF_COLS]);
 }
 
 /* ---- what joins ranks, and takes them apart ---- */
@@ -411,6 +519,8 @@ static Image selected(Rows *u, const Node *n, int row, int col)
     bool cols = n->over & RANK_COLS;
     int group = n->index / u->rows, rank = n->index % u->rows;
     Image x = image_of(u, n->a[0], cols ? row : group, cols ? group : col);
+    if (x.form[OF_ROWS] == APART)
+        return (Image){ rank_apart(u, n->a[0], rank)->node, { SAME, SAME } };
     if (cols && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (cols)
@@ -454,7 +564,10 @@ static Image made(Rows *u, Ref r, int row, int col)
     Node n = u->old->n[r];
     AxisSet ranks = RANKS | u->own;
     u->g->line = n.line;
-    if (n.axes & u->own && !(n.axes & AXIS(AX_I)) && n.op != OP_unit)
+    if (has_ranks_alone(u, &n) && n.op == OP_state)
+        return state_apart(u, r);
+    if (n.axes & u->own && !(n.axes & AXIS(AX_I)) && n.op != OP_unit
+        && n.op != OP_last)
         return impossible(u, r);
     if (op_is(n.op, RECURS))            /* of matrices there are no rows */
         return op_has(n.op, TO_AXIS) ? impossible(u, r) : along_tokens(u, &n);
@@ -470,7 +583,7 @@ static Image made(Rows *u, Ref r, int row, int col)
     case OP_delay:
         return delayed(u, &n, row, col);
     case OP_last:
-        return last(u, &n);
+        return last(u, r);
     case OP_col: case OP_row:
         return turned(u, image_of(u, n.a[0], col, row), n.op);
     case OP_dmask:
@@ -514,6 +627,9 @@ static Image image_of(Rows *u, Ref r, int row, int col)
                         + (size_t)col];
     if (!x->node)
         *x = made(u, r, row, col);
+    if (x->form[OF_ROWS] == APART && u->old->n[r].op != OP_state
+        && u->old->n[r].op != OP_last)
+        return impossible(u, r);
     return *x;
 }
 
@@ -575,6 +691,15 @@ static bool begin(Rows *u, int chunk)
         in->axes &= ~u->own;
         in->rank = drop_ranks(in->order, in->rank, u->own);
     }
+    for (int i = 0; i < g->nst; i++) {
+        State *s = &g->st[i];
+        if (!(s->axes & u->own))
+            continue;
+        if (!(u->own & AXIS(s->order[0])) || s->rank != 2)
+            return false;
+        s->axes &= ~u->own;
+        s->rank = drop_ranks(s->order, s->rank, u->own);
+    }
     for (Ref r = 1; r < g->len; r++)    /* of what is made anew, too */
         g->n[r].axes &= ~u->own;
     for (int i = 0; i < g->nout; i++) {
@@ -590,6 +715,21 @@ static bool begin(Rows *u, int chunk)
     g->rows = u->rows;
     g->axis[AX_I].size = g->axis[AX_J].size = chunk;
     return true;
+}
+
+static void leave_state(Rows *u, int i)
+{
+    State *s = &u->g->st[i];
+    int of = s->part_of ? s->part_of - 1 : i;
+    Ref next = u->old->st[of].next;
+    if (!next)
+        return;
+    Image x = image_of(u, next, 0, 0);
+    if (s->part_of && x.form[OF_ROWS] != APART) {
+        impossible(u, x.node);
+        return;
+    }
+    s->next = s->part_of ? rank_apart(u, next, s->part)->node : x.node;
 }
 
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
@@ -615,8 +755,8 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
         }
         u.g->out[i].node = x.node;
     }
-    for (int i = 0; i < p->g->nst && !u.fails; i++)
-        u.g->st[i].next = image_of(&u, p->g->st[i].next, 0, 0).node;
+    for (int i = 0; i < u.g->nst && !u.fails; i++)
+        leave_state(&u, i);
     if (u.fails)
         return p;
     for (size_t i = 0; i < p->g->len * each; i++)

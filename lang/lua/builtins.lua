@@ -206,9 +206,9 @@ plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
-Z_QK. With backward, the plan of a mask over all pairs is the schedule of
-attention's backward pass that moves fewer words: plan.way = "blocks" or
-"tiles", as flin.pebble.attention has them.]])
+Z_QK, from (v:plan's). With backward, the plan of a mask over all pairs is the
+schedule of attention's backward pass that moves fewer words: plan.way =
+"blocks" or "tiles", as flin.pebble.attention has them.]])
 row("v:mask", "options?: table -> tensor",
     "weight of token j in token i's result, [T, T]", [[
 What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the
@@ -249,7 +249,7 @@ row("v:source", "backend: string, options?: table -> string",
 What a call launches on such a GPU: with wgmma and TMA on sm_90a, mma.sync and
 cp.async elsewhere. What its kernels include stands before the first that does.
 Options: sizes of axes, chunk, dtype, backward, serial (one token after
-another), arch = "sm_90a", "sm_80" ...]])
+another), arch = "sm_90a", "sm_80" ..., from (v:plan's).]])
 row("v:compile", "options?: table -> compiled",
     "compiled by NVRTC; no GPU needed", [[
 Options as v:source's. Returns kernels, registers, spills, shared, seconds,

@@ -3,16 +3,17 @@
 -- GPU's rate, or its arguments at that of a copy, whatever is more; beside the
 -- variant of the standard library that has about as many operations a byte.
 -- Those over 1.25 are marked.
---   flin tests/bench/variants.lua [T=8192 H=16 seconds=0.1] [NAME ...]
+--   flin tests/bench/variants.lua [T=2048 H=32 seconds=0.1] [NAME ...]
 -- NAMEs: which to measure, of either; none: all.
 local flin = require "flin"
+io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
 -- Of axes that a file names, as the papers have them; k where it is squared.
 local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16 }
 local SQUARED <const> = 16
 
-local option, asked = { T = 8192, H = 16, seconds = 0.1 }, nil
+local option, asked = { T = 2048, H = 32, seconds = 0.1 }, nil
 for _, word in ipairs(arg) do
   local name, number = word:match "^(%a+)=([%d.]+)$"
   if name then

@@ -298,4 +298,18 @@ do
   check("a logarithm of zero", v, call, "float32")
 end
 
+-- Gates of -16 leave a ten millionth to the next token: a gradient of a gate is
+-- that small beside those of keys, and still as exact as theirs.
+for _, name in ipairs { "simple_gla", "gla", "gated_deltanet", "kda" } do
+  local v = flin.stdlib[name]
+  local x = v:random { T = 70, H = 1, K = 16, V = 16, seed = 4 }
+  x.g = (flin.randn(table.unpack(x.g.shape)) * 0.2 + 1) * -16
+  x.dy = flin.randn(table.unpack(x.v.shape))
+  local wide = { serial = true }
+  for input, t in pairs(x) do wide[input] = t:to "float64" end
+  x.backend, x.chunk = "cpu", 16
+  local d = distance(v:backward(x).g, v:backward(wide).g)
+  expect(d <= 5e-6, "%s, gates of -16: d_g is off by %.1e", name, d)
+end
+
 count.finish()

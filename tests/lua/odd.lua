@@ -5,7 +5,8 @@
 -- All of it beside the float64 step.
 --   flin odd.lua            a sample
 --   flin odd.lua 500 100    five hundred, from 100 on; a backend behind it,
---                           and `large`: sizes of models, in bfloat16
+--                           and `large`: sizes of models, in bfloat16; then
+--                           what they write, by its name
 local flin = require "flin"
 local count = require "support.count"
 local generator = require "support.generator"
@@ -149,6 +150,23 @@ local WRITES <const> = {
     local before = flin.prev(k)
     return S + 0.5 * outer(before, v - dot(before, S))
   end },
+  { "ranks", { "t r k : unit_norm", "t r v" }, function (S, k, v, a, b)
+    return S + dot(a, b, "r") + outer(k, v) end },
+  { "ranks of the token before", { "t r k : unit_norm", "t r v", "t : unit" },
+    function (S, k, v, a, b, c)
+      local before = dot((1 - c) * flin.prev(a), flin.prev(b), "r")
+      return S + dot(a, c * b, "r") + before + outer(k, v)
+    end },
+  { "a rank of the token before", { "t r k : unit_norm", "t r v" },
+    function (S, k, v, a, b)
+      return S + dot(a, b, "r")
+             + outer(flin.at(flin.prev(a), "r", 2), 0.5 * v)
+    end },
+  { "features of ranks before", { "t r k", "t r v" },
+    function (S, k, v, a, b)
+      return S + dot(flin.relu(a), b, "r")
+             + dot(flin.prev(flin.tanh(a)), flin.prev(b), "r") + outer(k, v)
+    end },
 }
 
 local READS <const> = {
@@ -285,7 +303,8 @@ local function program(random, named)
   for name, axes in pairs(beside and beside[2] or {}) do
     d.state[name] = axes
   end
-  d.axes = d.state.C and { l = 3 }
+  d.axes = { l = d.state.C and 3, r = write[1]:find "rank" and write[2][2]
+                                      and write[2][1]:find " r " and 2 }
   d.name = "odd"
   d.step = function (x, s)
     local decay = gate[3](g(x))
@@ -407,7 +426,7 @@ local function states_of(v, x, o, random)
   for _, s in ipairs(v.states) do
     local shape = { n, heads }
     for axis in s.axes:gmatch "%S+" do
-      shape[#shape + 1] = axis == "l" and 3 or axis == "v" and o.V or o.K
+      shape[#shape + 1] = v.axes[axis] or axis == "v" and o.V or o.K
     end
     found[s.name] = flin.randn(shape, { seed = random(1000) })
   end
@@ -583,7 +602,10 @@ local function try(seed, named)
   count.expect(ok, "%s: %s", title, why)
 end
 
-for seed = first, first + programs - 1 do try(seed) end
+for seed = first, first + programs - 1 do
+  try(seed, arg[5] and { GATES[seed % #GATES + 1][1], arg[5],
+                         READS[seed % #READS + 1][1] })
+end
 -- Normalised by what cancels: their traces were refused, beside numbers so huge
 -- that rounding decides. And a token before that only the call's end has; and
 -- sums of half a tile's rows.

@@ -126,6 +126,9 @@ run("--backend tpu --check variant.lua", 1, "...there is no backend 'tpu'")
 run("", 0, "2\n1\t2\n", "1+1\nfor i = 1, 1 do\nprint(i, i+1)\nend\n")
 run("", 1, "stdin[1]:1: no\n3\n", "error 'no'\n3\n")
 run("", 0, "3\n", "3\n")
+run("", 0, "4\n", "#'abc' +\n1\n")     -- no "#!" line
+run("-i", 1, "...\nmask: T = abc: a whole number",
+    "v = flin.stdlib.linear\n:mask v T=abc\n")
 run("", 1, "...near <eof>", "for i = 1, 2 do\n")
 run("-i -e 'x = 5'", 0, "...\n5\n", "x\n")
 

@@ -4,6 +4,7 @@
 -- 463 are accepted: the trapezoidal rule takes none of the 4 transitions that
 -- look at an error (72 less), the stabilised decay a sum of one key alone,
 -- without taylor (64), and taylor such a sum alone (48), not gated per key (1).
+-- Of those all do but the 7 with taylor, whose state is of K^2 V.
 --   flin roads.lua          a sample, as a test: counts that may only grow
 --   flin roads.lua all      all of them; those that do not, and why
 local flin = require "flin"
@@ -55,7 +56,7 @@ for i = 1, every == 1 and #kinds or 0 do
   print(("%5d  %s"):format(reasons[kinds[i]], kinds[i]))
 end
 local failed = 0
-if every ~= 1 and (accepted < 19 or forward < 17 or both < 17) then
+if every ~= 1 and (accepted < 19 or forward < 19 or both < 19) then
   print("FAIL fewer compositions on tensor cores than there were")
   failed = 1
 end

@@ -186,16 +186,19 @@ do
   ok, why = pcall(decays.step, decays, decays:random { T = 1 })
   check("no step", not ok and tostring(why):find("still to come", 1, true),
         why)
-  for method, what in pairs { plan = "a plan for each direction",
-                              io = "two directions",
-                              compile = "two directions" } do
+  for _, method in ipairs { "plan", "io", "compile" } do
     ok, why = pcall(decays[method], decays)
-    check("no " .. method, not ok and tostring(why):find(what, 1, true), why)
+    check("no " .. method, not ok and tostring(why):find(
+          "a plan for each direction", 1, true), why)
   end
   for from, kind in pairs { first = "forward", last = "reverse" } do
     local plan = decays:plan { from = from, machine = "h200", K = 128,
                                V = 128 }
     check("a plan from the " .. from, plan.kernels[1].kind == kind, plan)
+    local text = decays:source("cuda", { from = from, K = 64, V = 64 })
+    check("source from the " .. from, text:find("k0_" .. kind, 1, true), text)
+    local io = decays:io { from = from, K = 16, V = 16 }
+    check("io from the " .. from, io.text:find("k0_" .. kind, 1, true), io)
   end
   local pairs = flin.variant { name = "pairs", mode = "quadratic",
                                mask = function (i, j)

@@ -360,7 +360,8 @@ static void check_collected(Ctx *c, void *ud)
     (void)ud;
     for (int i = 0; i < NAXES; i++)
         size[i] = step->axis[i].size;
-    const Graph *g = by_chunks(step, size, 16, true, &machine_cpu);
+    const Graph *g = by_chunks(step, size, 16, true,
+                               machine_usual_gpu());
     if (!g || !meets_gradient(g, "q") || !meets_gradient(g, "k")) {
         printf("grad: what a gate gets is not collected\n");
         bad++;

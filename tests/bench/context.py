@@ -62,6 +62,16 @@ def inputs(v, B, T, H, D):
     return found
 
 
+BEGUN = time.monotonic()
+
+
+def going(what):
+    """Kernels are compiled at their first use: how far it has come."""
+    if dist.get_rank() == 0:
+        print(f"# {time.monotonic() - BEGUN:.0f} s: {what}", file=sys.stderr,
+              flush=True)
+
+
 def finished():
     if CUDA:
         torch.cuda.synchronize()
@@ -248,15 +258,20 @@ def measure(name, o, rates):
     v = flin.stdlib[name]
     fla = o["fla"] and o["B"] == 1 and peer_of(name)
     f = {"cut": {}, "counted": {}, "whole": None}
+    going(name)
     if o["alone"]:
         f["whole_there"], f["whole"] = alone(v, o)
+        going("the whole, alone")
     x = inputs(v, o["B"], o["T"] // dist.get_world_size(), o["H"], o["D"])
     found = levels(v, [t.detach() for t in x.values()])
     f["sent"] = [sizes(level) for level in found]
+    going("what parts do to states")
     for by in "gather", "ring":
         parts = context_parallel(v, by=by, pieces=o["pieces"] or None)
         run = both_ways(parts, x)
-        f["counted"][by], f["cut"][by] = counting(run), median(run)
+        f["counted"][by] = counting(run)
+        going(f"parts by {by}, once")
+        f["cut"][by] = median(run)
     f["there"] = median(forward_alone(parts, x))
     f["local"], f["fold"] = median(both_ways(v, x)), folded(found)
     if dist.get_rank() == 0:

@@ -125,8 +125,8 @@ def peer_of(name):
 
 
 def peer(name, v, o, x):
-    """Milliseconds of it, cut, and of the whole on one rank, behind which flin's
-    lines are on the screen: it compiles and tunes for minutes."""
+    """Prints milliseconds of it, cut, and of the whole on one rank; behind
+    flin's lines, as it compiles and tunes for minutes."""
     function, context = peer_of(name)
     ends = torch.tensor([0, o["T"]], device=device())
     cut = median(both_ways(function, x, cp_context=context(

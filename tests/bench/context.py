@@ -139,8 +139,8 @@ def peer(name, v, o, x):
         whole = median(both_ways(function, x))
     if dist.get_rank() == 0:
         print(f"  flash-linear-attention, both ways: {cut:.2f} ms"
-              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} times "
-                 "as fast" if whole else ""), flush=True)
+              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} "
+                 "times as fast" if whole else ""), flush=True)
 
 
 def alone(v, o):

@@ -417,10 +417,6 @@ static void check_ends(Ctx *c, const Prepared *own, const Prepared *ends,
             fail(c, 0, "%s has no schedule", own->m->kernel[i].name);
     if (!n)
         fail(c, 0, "nothing walks matrices");
-    for (int i = 0; i < ends->p->g->nst; i++)
-        if (ends->p->g->st[i].rank == 2 && o->sum_s1[i])
-            fail(c, 0, "what %s ends as is summed: no walk does that by itself",
-                 ends->p->g->st[i].name);
     for (int i = 0; i < n; i++)
         if (lacks_schedule(ends, i))
             fail(c, 0, "%s has no schedule for its ends: %s",

@@ -62,6 +62,16 @@ def inputs(v, B, T, H, D):
     return found
 
 
+BEGUN = time.monotonic()
+
+
+def going(what):
+    """Kernels are compiled at their first use: how far it has come."""
+    if dist.get_rank() == 0:
+        print(f"# {time.monotonic() - BEGUN:.0f} s: {what}", file=sys.stderr,
+              flush=True)
+
+
 def finished():
     if CUDA:
         torch.cuda.synchronize()
@@ -115,8 +125,8 @@ def peer_of(name):
 
 
 def peer(name, v, o, x):
-    """Milliseconds of it, cut, and of the whole on one rank, behind which flin's
-    lines are on the screen: it compiles and tunes for minutes."""
+    """Prints milliseconds of it, cut, and of the whole on one rank; behind
+    flin's lines, as it compiles and tunes for minutes."""
     function, context = peer_of(name)
     ends = torch.tensor([0, o["T"]], device=device())
     cut = median(both_ways(function, x, cp_context=context(
@@ -129,8 +139,8 @@ def peer(name, v, o, x):
         whole = median(both_ways(function, x))
     if dist.get_rank() == 0:
         print(f"  flash-linear-attention, both ways: {cut:.2f} ms"
-              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} times "
-                 "as fast" if whole else ""), flush=True)
+              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} "
+                 "times as fast" if whole else ""), flush=True)
 
 
 def alone(v, o):
@@ -248,15 +258,20 @@ def measure(name, o, rates):
     v = flin.stdlib[name]
     fla = o["fla"] and o["B"] == 1 and peer_of(name)
     f = {"cut": {}, "counted": {}, "whole": None}
+    going(name)
     if o["alone"]:
         f["whole_there"], f["whole"] = alone(v, o)
+        going("the whole, alone")
     x = inputs(v, o["B"], o["T"] // dist.get_world_size(), o["H"], o["D"])
     found = levels(v, [t.detach() for t in x.values()])
     f["sent"] = [sizes(level) for level in found]
+    going("what parts do to states")
     for by in "gather", "ring":
         parts = context_parallel(v, by=by, pieces=o["pieces"] or None)
         run = both_ways(parts, x)
-        f["counted"][by], f["cut"][by] = counting(run), median(run)
+        f["counted"][by] = counting(run)
+        going(f"parts by {by}, once")
+        f["cut"][by] = median(run)
     f["there"] = median(forward_alone(parts, x))
     f["local"], f["fold"] = median(both_ways(v, x)), folded(found)
     if dist.get_rank() == 0:

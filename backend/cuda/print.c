@@ -120,21 +120,50 @@ static const char *fetched_text(Print *p, const Node *n, const char *item)
                       item);
 }
 
+/* The chunk that a walk comes to at its turn `turn`; no earlier one than its
+ * first, of whatever a role asks for ahead. */
+static const char *walked_text(Print *p, const char *turn)
+{
+    return p->s->kind == K_REVERSE
+        ? ctx_format(p->c, "max(chunks - 1 - (%s), 0)", turn) : turn;
+}
+
+/* Whether the role fetches vectors over an axis, which each chunk there is has.
+ */
+static bool fetches_lanes(const Schedule *s, KRole role)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].role == role && s->inst[i].op == K_VECTOR
+            && s->inst[i].nrow && s->inst[i].nout;
+    return any;
+}
+
 /* Of a vector role, before its loop over chunks. */
 static void put_first_fetch(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool any = false;
-    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
+        if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
+            buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
+                       : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
+                                    walked_text(p, "0")),
+                       (unsigned)k->node[0], lane_entries((int)k->nrow));
+            put_lanes_found(p, k, "n");
+            any = true;
+        }
         for (int i = 0; i < k->nnodes && k->op == K_VECTOR && !k->nrow; i++) {
             const Node *n = &s->g->n[k->node[i]];
             if (k->role != role || n->op != OP_input || !n->timed)
                 continue;
             buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
-                       : "find_chunk(a.run, 0, x);\n", (unsigned)k->node[i],
+                       : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
+                                    walked_text(p, "0")), (unsigned)k->node[i],
                        fetched_text(p, n, "x"));
             any = true;
         }
+    }
 }
 
 static void put_vector_node(Print *p, Ref r)
@@ -560,13 +589,15 @@ static void put_lagging_loads(Print *p)
             if (k->role != KR_LOAD || lag_of(s, k) != lag)
                 continue;
             if (!any && !lag)
-                buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, c, x);\n"
-                           "const u32 it = before + c;\n");
+                buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, %s, x);\n"
+                           "const u32 it = before + c;\n",
+                           walked_text(p, "c"));
             else if (!any)
-                buf_printf(b, "if (c >= %d%s) {\nfind_chunk(a.run, c - %d, x);"
+                buf_printf(b, "if (c >= %d%s) {\nfind_chunk(a.run, %s, x);"
                            "\nconst u32 it = before + c - %d;\n", lag,
                            lag == most ? ""
-                           : ctx_format(p->c, " && c < chunks + %d", lag), lag,
+                           : ctx_format(p->c, " && c < chunks + %d", lag),
+                           walked_text(p, ctx_format(p->c, "c - %d", lag)),
                            lag);
             any = true;
             put_inst(p, k);
@@ -602,7 +633,9 @@ static void put_role(Print *p, KRole role)
                    : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
                                                           : "m");
     if (walk && fetches_ahead(s) && (role == KR_VECTOR || role == KR_VECTOR2))
-        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, m + 1, next);\n");
+        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
+                   walked_text(p, fetches_lanes(s, role)
+                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
     if (takes_chunks_in_turn(s, role))
         buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
     if (has_matrices(role) && s->row_axis)

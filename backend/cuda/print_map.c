@@ -302,12 +302,29 @@ static bool takes_turns(const Print *p, const KValue *v)
     return v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
 }
 
-/* Rows that are columns of what lies in memory: 64 a warpgroup's. */
-static void put_turned_tile(Print *p, const KValue *v)
+/* Where the warpgroup's 64 rows, and columns of the space from col on, lie in a
+ * tile: as rows, or as columns. */
+static const char *rows_place(Print *p, const KValue *v, int col)
 {
-    buf_printf(p->b, "{\nu32 p[16];\npack_all(p, %s);\nwrite_transposed(%s"
-               " + row0 * 128, p, l);\n}\n", fragment_name(p, v->node),
-               place(p, v));
+    int rows = rows_lying(v);
+    bool turned = v->row != p->s->row_axis;
+    int at = turned ? col * 128 : col / TILE_COLS * rows * 128;
+    return ctx_format(p->c, at ? "%s + row0 * %d + %d" : "%s + row0 * %d",
+                      place(p, v), turned ? rows * 2 : 128, at);
+}
+
+/* 64 columns at a time; what is kept of tokens has zeros behind the end. */
+static void put_rows_tile(Print *p, const KInst *k, const KValue *v)
+{
+    bool turned = v->row != p->s->row_axis;
+    bool ends = v->row == AX_I && p->s->stores[v->node];
+    const char *from = fragment_name(p, v->node);
+    for (int col = 0; col < k->ncol; col += TILE_COLS)
+        buf_printf(p->b, "{\nu32 p[16];\npack_all(p, %s);\n%swrite_%s(%s, p,"
+                   " l);\n}\n", k->ncol == TILE_COLS ? from
+                   : ctx_format(p->c, "%s + %d", from, col / 2),
+                   ends ? "if (x.n < 64)\nclear_columns(p, x.n, l);\n" : "",
+                   turned ? "transposed" : "fragment", rows_place(p, v, col));
 }
 
 /* A product's left factor; of tokens those behind the end are zeros. What the
@@ -326,16 +343,22 @@ static void put_packed(Print *p, const KInst *k, const KValue *v)
 /* The same of a tile that is found. */
 static void put_found_packed(Print *p, const KInst *k)
 {
-    unsigned u = (unsigned)value_at(p, k->out[0])->node;
-    buf_printf(p->b, "read_transposed(p%u, %s + row0 * 128, l);\nkeep(p%u);\n",
-               u, place(p, value_at(p, k->in[0])), u);
+    const KValue *v = value_at(p, k->in[0]);
+    unsigned u = (unsigned)v->node;
+    const char *how = v->row == p->s->row_axis ? "fragment" : "transposed";
+    for (int col = 0; col < k->ncol; col += TILE_COLS)
+        buf_printf(p->b, "read_%s(%s, %s, l);\n", how, k->ncol == TILE_COLS
+                   ? ctx_format(p->c, "p%u", u)
+                   : ctx_format(p->c, "registers<16>(p%u, %d)", u, col / 4),
+                   rows_place(p, v, col));
+    buf_printf(p->b, "keep(p%u);\n", u);
 }
 
 static void put_tile(Print *p, const KInst *k, const KValue *v)
 {
     int share = map_share(p, k);
     if (deals_rows(p->s, k->role)) {
-        put_turned_tile(p, v);
+        put_rows_tile(p, k, v);
         return;
     }
     for (int r = 0; r < k->nrow; r += TILE_ROWS)

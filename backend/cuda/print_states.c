@@ -31,9 +31,40 @@ static void keep_lanes(Print *p, const KInst *k, Ref r)
                kept_place(p, r), sliced_index(p, k->row, 0), (unsigned)r);
 }
 
+/* Of a vector that lies in memory what a lane has, of the chunk of `x`. */
+void put_lanes_found(Print *p, const KInst *k, const char *name)
+{
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\n%s%u[e] = lane + 32"
+               " * e < %d && chunks > 0 ? %s : 0.f;\n", lane_entries((int)k->nrow), name,
+               (unsigned)k->node[0], (int)k->nrow,
+               vector_text(p, k->node[0], ctx_format(p->c, "%s + lane + 32 * e",
+                           sliced_index(p, k->row, 0))));
+}
+
+/* One that is for others: that of the next chunk is fetched meanwhile. */
+static void put_lanes_left(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->out[0]);
+    int entries = lane_entries((int)k->nrow);
+    unsigned u = (unsigned)v->node;
+    buf_printf(p->b, "{\nfloat v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
+               "v%u[e] = n%u[e];\n{\nconst Item &x = next;\n", u, entries, entries, u, u);
+    put_lanes_found(p, k, "n");
+    buf_printf(p->b, "}\n");
+    each_bit(p, k, k->wait_empty, true, put_wait);
+    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nif (lane + 32 * e <"
+               " %d)\nstore1(%s + 4 * (lane + 32 * e), v%u[e]);\n}\n", entries,
+               (int)k->nrow, place(p, v), u);
+    each_bit(p, k, k->post_full, false, put_post);
+}
+
 void put_lanes(Print *p, const KInst *k)
 {
     int entries = lane_entries((int)k->nrow);
+    if (k->nout) {
+        put_lanes_left(p, k);
+        return;
+    }
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (p->s->g->n[r].op == OP_state && schedule_computes(p->s, r)) {

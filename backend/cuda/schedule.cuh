@@ -658,7 +658,7 @@ INLINE void put_sum(u32 to, int part, float x, const Lane &l)
 /* ---- registers ---- */
 
 /* REGS of a fragment's registers, from `at` on. */
-template<int REGS> INLINE float (&registers(float *x, int at))[REGS]
+template<int REGS, class T> INLINE T (&registers(T *x, int at))[REGS]
 {
-    return *(float (*)[REGS])(x + at);
+    return *(T (*)[REGS])(x + at);
 }

@@ -295,9 +295,12 @@ void find_slice(Tiles *t);
  * what states become needs; solved: what those solve is kept for the way back;
  * none: kernels are left as they are; walks: states that do not need one
  * another have walks of their own; whole: walks back do all that is not
- * late. */
+ * late; factors: what walks multiply, and is made of no product and no state,
+ * is made ahead of them with the scores: 1, for all kernels behind; 2, for
+ * walks alone. */
 typedef struct Split {
     bool late, ahead, apart, forward, ends, solved, none, walks, whole;
+    int factors;
 } Split;
 
 /* The plan with what a scan need not do in kernels of all chunks at once; in

@@ -307,11 +307,13 @@ static int count_late(const Schedule *s)
     return n;
 }
 
-/* Seconds of a chunk of a head. late: cycles of each late load. */
+/* Seconds of a chunk of a head. late: cycles of each late load. Where blocks
+ * are few there are half as many heads as leave half the machine idle. */
 static double kernel_price(const Tiles *t, int late)
 {
     const CudaKernel *k = t->out;
     const Schedule *s = k->schedule;
+    Machine m = *options_machine(t->o);
     GpuWork w = { k->cycles, k->moves, 1, 1,
                   t->p->kernel[t->at].kind != K_TOKEN };
 
@@ -320,7 +322,8 @@ static double kernel_price(const Tiles *t, int late)
         w.resident = s->resident;
         w.cycles += late * count_late(s);
     }
-    return gpu_seconds(options_machine(t->o), &w);
+    m.walks = t->o->few ? m.units / 4 : m.walks;
+    return gpu_seconds(&m, &w);
 }
 
 /* Of the kernels that a call launches: where the way forward is to be
@@ -460,6 +463,18 @@ static Prepared prepare(Search *search, const Plan *whole, Split how)
     return prepare_as_cut(search, p, of, how.ahead);
 }
 
+/* Whether kernels of the plan cut so have as many nodes as those of `cut`. */
+static bool keeps_same(const Plan *whole, Split how, const Plan *cut)
+{
+    int *of;
+    const Plan *p = tile_split(whole, how, &of);
+    bool same = p->nkernels == cut->nkernels;
+
+    for (int i = 0; i < p->nkernels && same; i++)
+        same = p->kernel[i].nnodes == cut->kernel[i].nnodes;
+    return same;
+}
+
 /* The kernel in two, of all ways to cut it; where none leaves two that have
  * schedules, that whose other half is the least too large. */
 static bool prepare_halves(Search *search, int at, Prepared *y)
@@ -533,6 +548,28 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
            < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
+/* The plan cut so, with factors kept for all kernels behind or for walks alone,
+ * where that is worth the memory. */
+static void take_factors(Search *search, const Plan *whole, Split how, int late,
+                         const Plan *cut, Prepared *best, double *least)
+{
+    const double worth = 0.9;
+    Prepared cheaper = *best;
+    double seconds = INFINITY;
+
+    for (how.factors = 1; how.factors < 3; how.factors++) {
+        if (keeps_same(whole, how, cut))
+            return;
+        Prepared y = prepare(search, whole, how);
+        if (may_be_ahead(&y, how))
+            take_cheaper(&y, search->o, late, &cheaper, &seconds);
+    }
+    if (seconds < worth * *least) {
+        *best = cheaper;
+        *least = seconds;
+    }
+}
+
 /* Kernels that are to be printed without a schedule; of a joint plan, those of
  * the way back. */
 static int count_lacking(const Prepared *y, bool all)
@@ -552,7 +589,8 @@ static int count_lacking(const Prepared *y, bool all)
  * back of several kernels also anew, in a walk and kernels over all chunks.
  * Where the way forward is not cuda_emit's, scores are made ahead of its walks,
  * or not, and what these solve is kept, or computed again; other than those,
- * states alone are kept, or what the plan says. What is computed again then
+ * states alone are kept, or what the plan says. Each with factors of the walks'
+ * products made ahead, too, or not. What is computed again then
  * makes late loads dear: with one of them precond_gdn's last kernel over all
  * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
@@ -590,6 +628,9 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
             if (may)
                 take_cheaper(&y, o, alone ? LATE : 0, &best, &least);
             walks &= !walk || may;      /* one too large is, each time */
+            if (!walk)
+                take_factors(&search, p, how, alone ? LATE : 0, y.p, &best,
+                             &least);
         }
     }
     if (is_scheduled(&best, best.p->split))

@@ -73,13 +73,22 @@ static bool known_before(const Plan *p, const Kernel *k, Ref r)
     return false;
 }
 
+/* Whether kernels of all chunks behind the walks find it, too, or those alone.
+ */
+enum { FOUND = 1, LENT = 2 };
+
+static bool is_found(const Cut *u, const uint8_t *set, Ref r)
+{
+    return u->found[r] & FOUND || (u->found[r] & LENT && set != u->rest);
+}
+
 /* Marks what r needs, and r; what `other` keeps in memory is not computed
  * again. */
 static void mark(const Cut *u, uint8_t *set, const uint8_t *other, Ref r)
 {
     const Node *n = &u->p->g->n[r];
 
-    if (!r || set[r] || !u->has[r] || u->found[r])
+    if (!r || set[r] || !u->has[r] || is_found(u, set, r))
         return;
     if (other && other[r]
         && (u->factor[r] || (n->states & u->k->states
@@ -517,18 +526,63 @@ static bool find_first(Cut *u)
     return true;
 }
 
+/* Which nodes depend on sums of a matrix along the chunk. */
+static uint8_t *find_summed(const Cut *u)
+{
+    const Graph *g = u->p->g;
+    uint8_t *summed = new_set(u);
+
+    for (Ref r = 1; r < g->len; r++) {
+        summed[r] = u->has[r] && is_matrix(g, r)
+                 && (g->n[r].op == OP_cumsum || g->n[r].op == OP_scan);
+        for (int i = 0; i < 4; i++)
+            summed[r] |= u->has[r] && summed[g->n[r].a[i]];
+    }
+    return summed;
+}
+
+/* Factors of the walk's products that are computed element by element, of no
+ * product and no carried state: of sums along the chunk, or of an axis that the
+ * walk contracts. Others go with the columns of its states. With them vectors
+ * that are made of such sums, which matrices read. */
+static void mark_factors(const Cut *u, const uint8_t *walk, int how,
+                         const uint8_t *scores, uint8_t *found)
+{
+    const Graph *g = u->p->g;
+    const uint8_t *summed = find_summed(u);
+    AxisSet over = 0;
+
+    for (Ref r = 1; r < g->len; r++)
+        over |= walk[r] && !scores[r] && multiplies(g, r)
+              ? g->n[r].over & DIM_AXES : 0;
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4 && walk[r] && !scores[r]; i++) {
+            Ref a = shown_node(g, g->n[r].a[i]);
+            const Node *n = &g->n[a];
+            bool made = u->has[a] && !u->dear[a] && n->op != OP_input
+                     && n->op != OP_num;
+            if (made && multiplies(g, r) && is_matrix(g, a))
+                found[a] |= summed[a] || n->axes & over ? how : 0;
+            else if (made && is_matrix(g, r) && !(n->axes & ~DIM_AXES))
+                found[a] |= n->axes && summed[a] ? how : 0;
+        }
+}
+
 /* Requires parts. What the walk needs of scores is made ahead; products under
  * decays per key that those are made of are kept, too, for those behind: others
  * are sooner made again than fetched. */
-static bool find_ahead(Cut *u, const uint8_t *walk, bool apart)
+static bool find_ahead(Cut *u, const uint8_t *walk, Split how)
 {
     const Graph *g = u->p->g;
     const uint8_t *scores = find_scores(u);
     uint8_t *found = new_set(u);
+    bool apart = how.apart;
 
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4 && walk[r] && !scores[r]; i++)
             found[g->n[r].a[i]] |= scores[g->n[r].a[i]];
+    if (how.factors)
+        mark_factors(u, walk, how.factors, scores, found);
     if (apart)
         find_forward(u, scores, found);
     u->ahead = new_set(u);
@@ -537,7 +591,7 @@ static bool find_ahead(Cut *u, const uint8_t *walk, bool apart)
             mark(u, u->ahead, NULL, r);
     for (Ref r = 1; r < g->len; r++)
         found[r] |= (u->ahead[r] && scores[r] && g->n[r].op == OP_gdot)
-                 || u->found[r];
+                  | u->found[r];
     u->found = found;
     return memchr(u->ahead, 1, g->len);
 }
@@ -630,7 +684,8 @@ static bool cut_forward(Plan *to, Cut *u, Split how)
     find_needs(u);                      /* early states are no more carried */
     find_factors(u);
     add_early(to, u);
-    find_ahead(u, needing, false);
+    how.apart = false;                  /* there is no rest */
+    find_ahead(u, needing, how);
     add_kernel(to, u, K_TOKEN, u->ahead);
     for (Ref r = 1; r < g->len; r++)
         u->found[r] |= u->ahead[r] && u->factor[r];
@@ -712,7 +767,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         add_kernel(to, &u, k->kind, u.has);
         return;
     }
-    if (ahead && find_ahead(&u, u.scan, how.apart)) {
+    if (ahead && find_ahead(&u, u.scan, how)) {
         add_kernel(to, &u, K_TOKEN, u.ahead);
         mark_parts(&u, late, sink);
     }

@@ -139,13 +139,22 @@ static const char *check_states(const Schedule *s)
 
 /* Programs over an axis have what is of it, as the block has it; what becomes
  * of a vector in lanes is theirs. */
+/* Whether the vector that lanes leave is found in memory. */
+static bool leaves_found(const Schedule *s, const KInst *k)
+{
+    const KValue *v = &s->value[k->out[0]];
+    return k->nout == 1 && k->nnodes == 1 && v->node == k->node[0]
+        && v->layout == LAY_VECTOR && v->nrow == k->nrow
+        && !schedule_computes(s, v->node);
+}
+
 static const char *check_lanes(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         if (k->op == K_VECTOR && k->nrow) {
             if (k->row < AX_DIM || k->nrow != block_extent(s, k->row)
-                || k->nin || k->nout)
+                || k->nin || (k->nout && !leaves_found(s, k)))
                 return wrong(s, "lanes that have no whole axis", i);
             for (int n = 0; n < k->nnodes; n++)
                 if (s->g->n[k->node[n]].axes & ~AXIS(k->row))

@@ -5,9 +5,7 @@
 
 /* ---- spaces: which axis is the rows' ---- */
 
-/* Whether matrices of these axes, states or not, lie in memory with the first
- * along the rows. */
-static bool lies_turned(const Select *x, AxisSet s)
+bool axes_turned(const Select *x, AxisSet s)
 {
     for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
         if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_turned[r])
@@ -29,7 +27,7 @@ static void find_space(Select *x, Ref r)
         return;
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
-    if (lies_turned(x, s)) {
+    if (axes_turned(x, s)) {
         x->row[r] = (uint8_t)highest(s);
         x->col[r] = (uint8_t)lowest(s);
     }

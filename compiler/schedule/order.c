@@ -108,9 +108,16 @@ static bool finds_tile(const Order *o, int at)
     return any;
 }
 
+/* Whether nothing goes on from what the instruction leaves. */
+static bool is_left(const Order *o, int at)
+{
+    return o->inst[at].op == K_MAP
+        && o->height[at] == time_of(&o->inst[at]);
+}
+
 /* Products come first, then what waits for none, then what waits least: of
- * these what is in registers comes first, so that it is done when others are
- * waited for. */
+ * these what others go on from, then what is in registers, so that it is done
+ * when others are waited for. */
 static bool is_better(const Order *o, int a, int b)
 {
     bool product = o->inst[a].op == K_PRODUCT;
@@ -119,6 +126,9 @@ static bool is_better(const Order *o, int a, int b)
     int wa = waits_for(o, a), wb = waits_for(o, b);
     if (wa != wb)
         return wa < wb;
+    bool last = is_left(o, a);
+    if (last != is_left(o, b))
+        return !last;
     bool tile = finds_tile(o, a);
     return tile != finds_tile(o, b) ? !tile : o->height[a] > o->height[b];
 }
@@ -132,20 +142,14 @@ static void add_use(KInst *k, int v)
         k->in[k->nin++] = (int16_t)v;
 }
 
-/* The last of the products under way that take a state from registers that
- * product `last` takes it from: they are free when all have ended. */
-static int with_factor(const Order *o, int last)
+/* Whether a product under way behind number `last` takes it, too. */
+static bool is_taken(const Order *o, int value, int last)
 {
-    int factor = NOTHING, all = last;
+    bool any = false;
     for (int i = 0; i < o->n; i++)
-        if (o->issued[i] == last)
-            factor = o->inst[i].in[0];
-    if (o->s->value[factor].col == AX_I || o->role != KR_MATRIX)
-        return last;
-    for (int i = 0; i < o->n; i++)
-        if (o->issued[i] > all && o->inst[i].in[0] == factor)
-            all = o->issued[i];
-    return all;
+        any |= o->issued[i] > last
+            && (o->inst[i].in[0] == value || o->inst[i].in[1] == value);
+    return any;
 }
 
 /* Products up to number `last` end: their factors and results with them. */
@@ -157,7 +161,8 @@ static void end_products(Order *o, int last)
         if (o->issued[i] <= o->ended || o->issued[i] > last)
             continue;
         for (int j = 0; j < 2; j++)
-            add_use(&k, o->inst[i].in[j]);
+            if (!is_taken(o, o->inst[i].in[j], last))
+                add_use(&k, o->inst[i].in[j]);
         add_use(&k, o->inst[i].out[0]);
     }
     o->to[o->nto++] = k;
@@ -171,7 +176,7 @@ static void put(Order *o, int at)
     if (product && o->products - o->ended == MOST_UNDER_WAY - 1)
         last = o->ended + 1;
     if (last)
-        end_products(o, with_factor(o, last));
+        end_products(o, last);
     if (product)
         o->issued[at] = ++o->products;
     o->done[at] = true;

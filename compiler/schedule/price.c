@@ -159,6 +159,8 @@ static double token_cycles(const Schedule *s)
  * of slices, there: all within an eighth. */
 static double walk_cycles(const Schedule *s)
 {
+    if (s->row_axis)                    /* of the gated delta rule's, both */
+        return ordered_cycles(s, KR_MATRIX, 500, 0.9, 0, 0);
     const double each = 3, decayed = 3.1, inverse = 8300;
 
     return each * loop_length(s) + decayed * length_of(s, K_DECAYED)

@@ -123,6 +123,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
                             : "nothing that no carried state goes into";
             return s;
         }
+        if (!like->ahead && !schedule_rows_alone(s))
+            return s;
+        if (s->row_axis)
+            schedule_fetch_vectors(s);
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;
@@ -160,15 +164,15 @@ static bool is_heavy(const Schedule *s)
 }
 
 /* A walk is a chain: many short ones at once fill the machine, two on a
- * multiprocessor hide each other's waits. What does not fit otherwise is cut
- * into as few slices as do. */
+ * multiprocessor hide each other's waits, as small kernels of all chunks do.
+ * What does not fit otherwise is cut into as few slices as do. */
 static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_slice_axis(like);
     int most = axis ? like->g->axis[axis].size / TILE_COLS : 1;
     bool walk = like->kind != K_TOKEN;
     Schedule *plain = NULL;
-    for (like->resident = walk ? 2 : 1; like->resident; like->resident--)
+    for (like->resident = 2; like->resident; like->resident--)
         for (int i = 1; i <= most; i++) {
             bool short_walks = walk && (like->resident > 1 || w->few);
             like->slices = short_walks ? most + 1 - i : i;
@@ -203,20 +207,23 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* Or with states in registers as factors: as many rows of them to a block as
- * two warpgroups have; one where blocks are few. */
+ * two warpgroups have; one where blocks are few. A walk of training finds what
+ * no carried state goes into. */
 static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_row_axis(like);
     int most = w->few ? TILE_ROWS : 2 * TILE_ROWS;
     Schedule *s = attempt_ahead(c, w, like);
-    if (like->kind != K_FORWARD || plan_is_joint(w->p) || !axis
+    bool joint = plan_is_joint(w->p);
+    if (like->kind == K_TOKEN || !axis || (like->kind == K_REVERSE && !joint)
         || !like->target->form[FORM_PRODUCT]->packed)
         return s;
     int size = like->g->axis[axis].size;
     like->slices = (size + most - 1) / most;
     like->slice_axis = like->slices > 1 ? axis : 0;
     like->row_axis = axis;
-    like->ahead = like->resident = 1;
+    like->ahead = !joint;
+    like->resident = 1;
     if (size % (like->slices * TILE_ROWS)
         || schedule_slice_fault(like, axis, like->slices))
         return s;

@@ -302,6 +302,11 @@ bool schedule_select(Schedule *s, const KernelWish *w);
 /* Requires values and instructions, without buffers. False: there is nothing
  * for a warpgroup ahead to do. */
 bool schedule_ahead(Schedule *s);
+/* Whether the matrix role of a schedule with a row axis has what such can. */
+bool schedule_rows_alone(Schedule *s);
+/* Of such a schedule vectors over an axis that lie in memory come by way of a
+ * vector role. */
+void schedule_fetch_vectors(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. */
 void schedule_order(Schedule *s, KRole role);

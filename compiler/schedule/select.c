@@ -9,6 +9,8 @@
  */
 #include "select.h"
 
+#include <string.h>
+
 /* ---- who reads ---- */
 
 /* Whether the matrix role leaves the output, in float32: it is of that type, or
@@ -164,8 +166,7 @@ static void select_inverse(Select *x, Ref r)
  * a row axis. */
 static Layout factor_layout(const Select *x, Ref r)
 {
-    return x->s->row_axis && x->row[r] == x->s->row_axis ? LAY_PACKED
-                                                         : LAY_TILE;
+    return has_row_axis(x, r) ? LAY_PACKED : LAY_TILE;
 }
 
 static bool select_solve(Select *x, KInst *k, const Node *n)
@@ -478,6 +479,35 @@ static void settle(Select *x, int first)
             reads(x, k, x->s->inst[i].in[j]);
 }
 
+/* Beside a product's factor a tile of what the program finds as a fragment has
+ * a program of its own, of a row axis: the product need not wait for it. Tiles
+ * take turns in the order in which they are made, so that it is the only one. */
+static void leave_tile(Select *x, int at)
+{
+    KInst *k = &x->s->inst[at];
+    bool packs = false;
+    int tile = NOTHING, tiles = 0;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = &x->s->value[k->out[i]];
+        packs |= v->layout == LAY_PACKED;
+        tiles += v->layout == LAY_TILE;
+        tile = v->layout == LAY_TILE ? i : tile;
+    }
+    if (!packs || tiles != 1)
+        return;
+    int16_t to = k->out[tile];
+    Ref node = x->s->value[to].node;
+    int from = schedule_value(x->s, node, LAY_FRAGMENT);
+    if (from == NOTHING || has_node(k, node))
+        return;
+    memmove(k->out + tile, k->out + tile + 1,
+            (size_t)(--k->nout - tile) * sizeof *k->out);
+    k = inst_new(x, K_MAP, KR_MATRIX);
+    set_space(x, k, node);
+    reads(x, k, from);
+    writes(x, k, to);
+}
+
 /* The program that goes on from products. */
 static bool select_map(Select *x, const Part *of)
 {
@@ -506,6 +536,8 @@ static bool select_map(Select *x, const Part *of)
         return refuse(x, (Ref)of->group, "sizes that no fragment has");
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
+    else if (k->row == x->s->row_axis)
+        leave_tile(x, at);
     return same || refuse(x, (Ref)of->group, "a group of several spaces");
 }
 

@@ -63,12 +63,25 @@ static inline bool is_matrix(const Select *x, Ref r)
     return count_axes(x->g->n[r].axes) == 2;
 }
 
-/* A matrix of tokens whose rows, where it is computed, are another axis; it
- * lies in memory by tokens. */
+/* Whether matrices of these axes, states or not, lie in memory with the first
+ * along the rows (levels.c). */
+bool axes_turned(const Select *x, AxisSet s);
+
+/* A matrix whose rows are the schedule's row axis: its factors are packed. */
+static inline bool has_row_axis(const Select *x, Ref r)
+{
+    return x->s->row_axis && x->row[r] == x->s->row_axis;
+}
+
+/* A matrix whose rows, where it is computed, are another axis than where it
+ * lies in memory: of tokens by these. */
 static inline bool is_turned(const Select *x, Ref r)
 {
-    return x->s->row_axis && x->row[r] == x->s->row_axis
-        && x->col[r] == AX_I;
+    AxisSet s = AXIS(x->row[r]) | AXIS(x->col[r]);
+    return has_row_axis(x, r)
+        && (x->col[r] == AX_I
+            || (x->col[r] >= AX_DIM
+                && (x->row[r] > x->col[r]) != axes_turned(x, s)));
 }
 
 static inline bool in_matrix_role(const Select *x, Ref r)

@@ -100,14 +100,14 @@ void select_load(Select *x, Ref r)
         if (x->s->inst[i].op == K_LOAD && x->s->inst[i].out[0] == v)
             return;
     writes(x, inst_new(x, K_LOAD, KR_LOAD), v);
-    if (x->row[r] == AX_I || is_turned(x, r)) {
+    if (x->row[r] == AX_I || (has_row_axis(x, r) && x->col[r] == AX_I)) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
         Ref first = first_row(x->g, r);
         if (first && x->g->n[first].axes)
             reads(x, k, value_of(x, first, found_layout(x, first)));
     }
-    if (is_turned(x, r)) {
+    if (has_row_axis(x, r)) {
         KInst *k = inst_new(x, K_MAP, KR_MATRIX);
         set_space(x, k, r);
         reads(x, k, v);

@@ -317,101 +317,98 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
 // %10 %11 %13 %18 %19 %34 %35 %36 %37 %38 %39 %40 %41
 namespace in_k1_token {
 struct Args { TensorMap map[5]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205824 + 8 * i, 32);
-            barrier_init(base + 205840 + 8 * i, 256);
+            barrier_init(base + 107520 + 8 * i, 32);
+            barrier_init(base + 107536 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205856 + 8 * i, 1);
-            barrier_init(base + 205872 + 8 * i, 256);
+            barrier_init(base + 107552 + 8 * i, 1);
+            barrier_init(base + 107568 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205888 + 8 * i, 1);
-            barrier_init(base + 205904 + 8 * i, 256);
+            barrier_init(base + 107584 + 8 * i, 1);
+            barrier_init(base + 107600 + 8 * i, 256);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205920 + 8 * i, 1);
-            barrier_init(base + 205936 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107616 + 8 * i, 1);
+            barrier_init(base + 107624 + 8 * i, 256);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205952 + 8 * i, 1);
-            barrier_init(base + 205968 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107632 + 8 * i, 1);
+            barrier_init(base + 107640 + 8 * i, 256);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205984 + 8 * i, 256);
-            barrier_init(base + 206000 + 8 * i, 32);
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107648 + 8 * i, 256);
+            barrier_init(base + 107656 + 8 * i, 32);
         }
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<56>();
+        fewer_registers<48>();
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
-            if (!find_item<1>(a.run, item, x))
+            if (!find_item<2>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 107600 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 107584 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 107568 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 107552 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 205936 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 107624, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 205920 + it % 2 * 8, to = base + 65536 + it % 2 * 32768;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 205968 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 205952 + it % 2 * 8, to = base + 131072 + it % 2 * 16384;
+                    const u32 full = base + 107616, to = base + 65536;
                     arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[3], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[2], full, 0, x.slice * 64 + 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.slice * 64 + 0, 0, (int)x.at);
+                }
+                wait(base + 107640, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 107632, to = base + 81920;
+                    arrive_expecting(full, 8192);
+                    load_tile(to + 0, &a.map[3], full, x.slice * 64 + 0, 0, 0, (int)x.at);
                 }
             }
             if (warp == 1) {
-                wait(base + 205984 + it % 2 * 8, parity(it, 2));
+                wait(base + 107648, parity(it, 1));
                 if (a.tensor[2].p) {
-                    const u32 from = base + 163840 + it % 2 * 16384;
+                    const u32 from = base + 90112;
                     const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 2; i++)
-                        store_chunk(a.map[4], a.tensor[2], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                    NO_UNROLL for (int i = 0; i < 1; i++)
+                        store_chunk(a.map[4], a.tensor[2], from + 8192 * i, x.where, c, x.slice * 64 + 0 + 64 * i, 128, x.head, lane);
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 206000 + it % 2 * 8);
+                arrive(base + 107656);
             }
             if (warp == 2) {
                 const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
                 const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                 Pair v11 = running_sum(v10, lane, x.n);
                 const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
-                wait(base + 205840 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 204800 + it % 2 * 512, v11, lane);
-                store_pair(base + 205056 + it % 2 * 512, v13, lane);
-                arrive(base + 205824 + it % 2 * 8);
+                wait(base + 107536 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 106496 + it % 2 * 512, v11, lane);
+                store_pair(base + 106752 + it % 2 * 512, v13, lane);
+                arrive(base + 107520 + it % 2 * 8);
             }
             it++;
         }
@@ -419,25 +416,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             bulk_wait();
     }
     else {
-        more_registers<224>();
+        more_registers<96>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         auto col0 = [&](int share) { return group * share; };
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
-            if (!find_item<1>(a.run, item, x))
+            if (!find_item<2>(a.run, item, x))
                 continue;
             float f37[16];
-            float f34[32];
-            float f40[32];
-            wait(base + 205856 + it % 2 * 8, parity(it, 2));
+            float f34[16];
+            float f40[16];
+            wait(base + 107552 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 205888 + it % 2 * 8, parity(it, 2));
+            wait(base + 107584 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
@@ -447,17 +444,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 205904 + it % 2 * 8);
+            arrive(base + 107600 + it % 2 * 8);
             keep(f37);
             matrix_sync<2>();
-            wait(base + 205824 + it % 2 * 8, parity(it, 2));
+            wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f38[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
@@ -474,37 +471,37 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 {
                     u32 p[8];
                     pack_rows(p, f38 + 0, l, x.n);
-                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                    write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 205952 + it % 2 * 8, parity(it, 2));
+            wait(base + 107632, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 131072 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 81920, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 205920 + it % 2 * 8, parity(it, 2));
+            wait(base + 107616, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f40, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 205872 + it % 2 * 8);
-            arrive(base + 205936 + it % 2 * 8);
-            arrive(base + 205968 + it % 2 * 8);
+            arrive(base + 107568 + it % 2 * 8);
+            arrive(base + 107624);
+            arrive(base + 107640);
             keep(f40);
             {
-                wait(base + 206000 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 107656, parity(it, 1) ^ 1);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 205056 + it % 2 * 512, 64, l.row + 8 * h);
-                float f41[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    r13[h] = parts_sum<1>(base + 106752 + it % 2 * 512, 64, l.row + 8 * h);
+                float f41[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
@@ -513,14 +510,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     f41[e] = x41;
                 }
                 {
-                    u32 p[16];
+                    u32 p[8];
                     pack_rows(p, f41 + 0, l, x.n);
-                    write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
+                    write_columns<2>(base + 90112 + 0, p, 64, col0(32), l);
                 }
             }
             fence_async();
-            arrive(base + 205984 + it % 2 * 8);
-            arrive(base + 205840 + it % 2 * 8);
+            arrive(base + 107648);
+            arrive(base + 107536 + it % 2 * 8);
             it++;
         }
     }
@@ -531,7 +528,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
 // %9 %10 %11 %18 %19 %20 %21 %22 %23 %24 %36 %37 %38
 namespace in_k2_token {
 struct Args { TensorMap map[4]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -557,7 +554,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<56>();
+        fewer_registers<48>();
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
@@ -615,7 +612,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_token(const __grid_const
             bulk_wait();
     }
     else {
-        more_registers<224>();
+        more_registers<96>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         auto col0 = [&](int share) { return group * share; };
@@ -734,44 +731,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230944 + 8 * i, 32);
-            barrier_init(base + 230960 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230976 + 8 * i, 256);
-            barrier_init(base + 230984 + 8 * i, 32);
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 231728 + 8 * i, 32);
+            barrier_init(base + 231752 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230992 + 8 * i, 1);
-            barrier_init(base + 231008 + 8 * i, 256);
+            barrier_init(base + 231776 + 8 * i, 256);
+            barrier_init(base + 231792 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231024 + 8 * i, 1);
-            barrier_init(base + 231040 + 8 * i, 256);
+            barrier_init(base + 231808 + 8 * i, 1);
+            barrier_init(base + 231824 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231056 + 8 * i, 1);
-            barrier_init(base + 231072 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231088 + 8 * i, 1);
-            barrier_init(base + 231104 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231120 + 8 * i, 256);
-            barrier_init(base + 231136 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231152 + 8 * i, 1);
-            barrier_init(base + 231168 + 8 * i, 256);
+            barrier_init(base + 231840 + 8 * i, 256);
+            barrier_init(base + 231856 + 8 * i, 32);
         }
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<56>();
+        fewer_registers<40>();
         if (warp == 0 && lane == 0) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
@@ -779,38 +760,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 231008 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 230992 + it % 2 * 8, to = base + 32768 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
+                        arrive_expecting(full, 65536);
                         load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                     }
-                    wait(base + 231040 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 231024 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 73728 + it % 2 * 65536;
                         const int head = x.head / a.tensor[0].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 231072 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 231056 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 90112 + it % 2 * 65536;
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 231104 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 231088 + it % 2 * 8, to = base + 114688 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     }
-                    wait(base + 231168 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 231152 + it % 2 * 8, to = base + 163840 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 114688 + it % 2 * 65536;
                         const int head = x.head / a.tensor[2].group;
                         load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
@@ -825,9 +798,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 230976, parity(it, 1));
+                    wait(base + 231776 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 0;
+                        const u32 from = base + 0 + it % 2 * 32768;
                         store_tile(&a.map[5], from + 0, 0, 0, 0, (int)x.at);
                         store_tile(&a.map[5], from + 8192, 0, 64, 0, (int)x.at);
                         store_tile(&a.map[5], from + 16384, 64, 0, 0, (int)x.at);
@@ -835,16 +808,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 230984);
-                    wait(base + 231120 + it % 2 * 8, parity(it, 2));
+                    arrive(base + 231792 + it % 2 * 8);
+                    wait(base + 231840 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 131072 + it % 2 * 16384;
+                        const u32 from = base + 196608 + it % 2 * 16384;
                         store_tile(&a.map[6], from + 0, 0, 0, 0, (int)x.at);
                         store_tile(&a.map[6], from + 8192, 64, 0, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 231136 + it % 2 * 8);
+                    arrive(base + 231856 + it % 2 * 8);
                 }
             }
         }
@@ -853,10 +826,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                find_chunk(a.run, max(chunks - 1 - (0), 0), x);
+                Pair n4 = input_pair<float>(a.tensor[3], x, lane);
+                Pair n5 = input_pair<float>(a.tensor[4], x, lane);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    const Pair v4 = input_pair<float>(a.tensor[3], x, lane);
-                    const Pair v5 = input_pair<float>(a.tensor[4], x, lane);
+                    Item next = x;
+                    find_chunk(a.run, max(chunks - 1 - (m + 1), 0), next);
+                    const Pair v4 = n4;
+                    n4 = input_pair<float>(a.tensor[3], next, lane);
+                    const Pair v5 = n5;
+                    n5 = input_pair<float>(a.tensor[4], next, lane);
                     const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                     Pair v11 = running_sum(v10, lane, x.n);
                     const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
@@ -864,13 +844,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
                     const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                     const float v29 = (float)(exp_(v26));
-                    wait(base + 230960 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 229376 + it % 2 * 784, v4, lane);
-                    store_pair(base + 229632 + it % 2 * 784, v13, lane);
-                    store_pair(base + 229888 + it % 2 * 784, v28, lane);
+                    wait(base + 231752 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 229376 + it % 3 * 784, v4, lane);
+                    store_pair(base + 229632 + it % 3 * 784, v13, lane);
+                    store_pair(base + 229888 + it % 3 * 784, v28, lane);
                     if (lane == 0)
-                        store1(base + 230144 + it % 2 * 784, v29);
-                    arrive(base + 230944 + it % 2 * 8);
+                        store1(base + 230144 + it % 3 * 784, v29);
+                    arrive(base + 231728 + it % 3 * 8);
                 }
             }
         }
@@ -878,160 +858,58 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
             bulk_wait();
     }
     else {
-        more_registers<224>();
+        more_registers<232>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
+        const int row0 = 64 * group;
+        auto col0 = [&](int share) { return 0; };
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f8[64];
-            float f45[32];
-            float f61[32];
-            float f75[32];
-            begin_state<float, 128, 64>(f8, a.tensor[5], x, 0, 0 + col0(64), l);
+            begin_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
+                u32 p8[32];
+                u32 p6[16];
+                float f45[32];
+                float f61[32];
+                u32 p63[16];
+                u32 p55[16];
+                float f75[32];
+                u32 p105[16];
                 {
-                    wait(base + 230984, parity(it, 1) ^ 1);
+                    pack_all(p8, f8);
+                    keep(p8);
+                }
+                {
+                    wait(base + 231792 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f8 + 0, l, 64);
-                        write_columns<4>(base + 0 + 0, p, 128, col0(64), l);
+                        pack_all(p, f8 + 0);
+                        write_fragment(base + 0 + it % 2 * 32768 + row0 * 128, p, l);
                     }
                     {
                         u32 p[16];
-                        pack_rows(p, f8 + 32, l, 64);
-                        write_columns<4>(base + 0 + 8192, p, 128, col0(64), l);
+                        pack_all(p, f8 + 32);
+                        write_fragment(base + 0 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
                     }
                 }
                 fence_async();
-                arrive(base + 230976);
-                wait(base + 230992 + it % 2 * 8, parity(it, 2));
+                arrive(base + 231776 + it % 2 * 8);
+                wait(base + 231808 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 32768 + it % 2 * 8192, 1, x.n, thread);
+                    clear_tail<256>(base + 106496 + it % 2 * 65536, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 231024 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wait(base + 231056 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 32768 + it % 2 * 8192, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
-                matrix_sync<2>();
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f61, base + 81920 + it % 2 * 16384, 64, 0, base + 0, 128, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 231008 + it % 2 * 8);
-                keep(f61);
-                wait(base + 230944 + it % 2 * 8, parity(it, 2));
+                wait(base + 231728 + it % 3 * 8, parity(it, 3));
                 {
-                    float r28[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r28[h] = parts_sum<1>(base + 229888 + it % 2 * 784, 64, l.row + 8 * h);
-                    float f63[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x62 = r28[h] * f61[e];
-                        const float x63 = f45[e] + x62;
-                        f63[e] = x63;
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f63 + 0, l, x.n);
-                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
-                    }
-                }
-                {
-                    u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float r13[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 229632 + it % 2 * 784, 64, l.row + 8 * h);
-                    float f55[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x55 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * r13[h];
-                        f55[e] = x55;
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f55 + 0, l, x.n);
-                        write_columns<4>(base + 212992 + 0, p, 64, col0(64), l);
-                    }
-                }
-                arrive(base + 231040 + it % 2 * 8);
-                wait(base + 231088 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 114688 + it % 2 * 8192, 1, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                fence_async();
-                matrix_sync<2>();
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f75, base + 114688 + it % 2 * 8192, 64, 0, base + 196608, 64, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 231104 + it % 2 * 8);
-                keep(f75);
-                matrix_sync<2>();
-                {
-                    wait(base + 231136 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f75 + 0, l, x.n);
-                        write_columns<4>(base + 131072 + it % 2 * 16384 + 0, p, 64, col0(64), l);
-                    }
-                    float r13[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 229632 + it % 2 * 784, 64, l.row + 8 * h);
-                    float r4[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r4[h] = parts_sum<1>(base + 229376 + it % 2 * 784, 64, l.row + 8 * h);
-                    float f105[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x102 = r13[h] * f75[e];
-                        const float x105 = r4[h] * x102;
-                        f105[e] = x105;
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f105 + 0, l, x.n);
-                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
-                    }
-                }
-                fence_async();
-                arrive(base + 231120 + it % 2 * 8);
-                {
-                    const float s29 = parts_sum<1>(base + 230144 + it % 2 * 784, 1, 0);
+                    const float s29 = parts_sum<1>(base + 230144 + it % 3 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
+                        const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
@@ -1039,29 +917,142 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         f8[e] = x65;
                     }
                 }
-                arrive(base + 230960 + it % 2 * 8);
-                wait(base + 231152 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 163840 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 73728 + it % 2 * 65536, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                read_transposed(p6, base + 73728 + it % 2 * 65536 + row0 * 128, l);
+                keep(p6);
+                {
+                    float2 d13 = { 0.f, 0.f };
+                    float w55 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d13 = load2(base + 229632 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x55 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
+                        if (e & 1)
+                            p55[e / 2] = pack(w55, x55);
+                        else
+                        w55 = x55;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p55, x.n, l);
+                    keep(p55);
+                }
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 65536 + it % 2 * 65536, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<1, 4, 0, 0>(f45, p6, base + 65536 + it % 2 * 65536, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 90112 + it % 2 * 65536, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<0, 8, 0, 0>(f61, p8, base + 90112 + it % 2 * 65536, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 114688 + it % 2 * 65536, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 0), base + 212992, 64, 0, base + 163840 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f8, 32), base + 212992, 64, 64, base + 163840 + it % 2 * 16384, 64, col0(64) + 0);
-                matrix_sync<2>();
-                keep(f8);
+                multiply_packed<1, 4, 1, 0>(f8, p55, base + 114688 + it % 2 * 65536, 64, 0);
+                wgmma_commit();
+                wgmma_wait<1>();
+                keep(p6);
+                keep(f45);
+                keep(p8);
+                keep(f61);
+                {
+                    float2 d28 = { 0.f, 0.f };
+                    float w63 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d28 = load2(base + 229888 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x62 = (e & 1 ? d28.y : d28.x) * f61[e];
+                        const float x63 = f45[e] + x62;
+                        if (e & 1)
+                            p63[e / 2] = pack(w63, x63);
+                        else
+                        w63 = x63;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p63, x.n, l);
+                    keep(p63);
+                }
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 0), base + 196608, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 1>(registers<32>(f8, 32), base + 196608, 64, 64, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_packed<1, 4, 0, 0>(f75, p63, base + 106496 + it % 2 * 65536, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 231072 + it % 2 * 8);
-                arrive(base + 231168 + it % 2 * 8);
+                keep(p63);
+                keep(f75);
+                keep(p55);
                 keep(f8);
+                {
+                    float2 d13 = { 0.f, 0.f };
+                    float2 d4 = { 0.f, 0.f };
+                    float w105 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d13 = load2(base + 229632 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        if (e % 4 == 0)
+                            d4 = load2(base + 229376 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x102 = (e & 1 ? d13.y : d13.x) * f75[e];
+                        const float x105 = (e & 1 ? d4.y : d4.x) * x102;
+                        if (e & 1)
+                            p105[e / 2] = pack(w105, x105);
+                        else
+                        w105 = x105;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p105, x.n, l);
+                    keep(p105);
+                }
+                arrive(base + 231752 + it % 3 * 8);
+                keep(f8);
+                wgmma_fence();
+                multiply_packed<1, 4, 1, 1>(f8, p105, base + 90112 + it % 2 * 65536, 64, 0);
+                wgmma_commit();
+                {
+                    wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_all(p, f75);
+                        if (x.n < 64)
+                            clear_columns(p, x.n, l);
+                        write_transposed(base + 196608 + it % 2 * 16384 + row0 * 128, p, l);
+                    }
+                }
+                fence_async();
+                arrive(base + 231840 + it % 2 * 8);
+                wgmma_wait<0>();
+                keep(p105);
+                keep(f8);
+                arrive(base + 231824 + it % 2 * 8);
             }
-            end_state<float, 128, 64>(f8, a.tensor[6], x, 0, 0 + col0(64), l);
+            end_state<float, 64, 128>(f8, a.tensor[6], x, row0 + 0, 0 + col0(128), l);
         }
     }
 }

@@ -12,51 +12,46 @@ extern __shared__ char arena[];
 // %6 %8 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24 %25 %26
 namespace in_k0_forward {
 struct Args { TensorMap map[3]; Tensor tensor[6]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91168 + 8 * i, 32);
-            barrier_init(base + 91184 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 198192 + 8 * i, 32);
+            barrier_init(base + 198216 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 4; i++) {
+            barrier_init(base + 198240 + 8 * i, 1);
+            barrier_init(base + 198272 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91200 + 8 * i, 1);
-            barrier_init(base + 91216 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91232 + 8 * i, 256);
-            barrier_init(base + 91248 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 91264 + 8 * i, 1);
-            barrier_init(base + 91280 + 8 * i, 256);
+            barrier_init(base + 198304 + 8 * i, 256);
+            barrier_init(base + 198320 + 8 * i, 32);
         }
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<48>();
+        fewer_registers<40>();
         if (warp == 0 && lane == 0) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 91216 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 198272 + it % 4 * 8, parity(it, 4) ^ 1);
                     {
-                        const u32 full = base + 91200 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
+                        const u32 full = base + 198240 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
+                        arrive_expecting(full, 32768);
                         const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 91280 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 91264 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
+                        const u32 full = base + 198240 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
@@ -68,18 +63,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 91232 + it % 2 * 8, parity(it, 2));
+                    wait(base + 198304 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 16384 + it % 2 * 16384;
-                        store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
+                        const u32 from = base + 131072 + it % 2 * 32768;
+                        store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 24576, 64, 64, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 91248 + it % 2 * 8);
+                    arrive(base + 198320 + it % 2 * 8);
                 }
             }
         }
@@ -87,11 +84,16 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
+                find_chunk(a.run, 0, x);
+                Pair n5 = input_pair<float>(a.tensor[2], x, lane);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    const float v1 = constant<4>(a.tensor[2], x.head);
-                    const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
+                    Item next = x;
+                    find_chunk(a.run, m + 1, next);
+                    const float v1 = constant<4>(a.tensor[3], x.head);
+                    const Pair v5 = n5;
+                    n5 = input_pair<float>(a.tensor[2], next, lane);
                     const float v12 = (float)(exp_(v1));
                     const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
                     const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
@@ -101,14 +103,222 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     const Pair v20 = { (float)(v19 - v17.a), (float)(v19 - v17.b) };
                     const Pair v21 = { (float)(exp_(v20.a)), (float)(exp_(v20.b)) };
                     const float v22 = (float)(exp_(v19));
-                    wait(base + 91184 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 90112 + it % 2 * 528, v5, lane);
-                    store_pair(base + 90368 + it % 2 * 528, v21, lane);
+                    wait(base + 198216 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 196608 + it % 3 * 528, v5, lane);
+                    store_pair(base + 196864 + it % 3 * 528, v21, lane);
                     if (lane == 0)
-                        store1(base + 90624 + it % 2 * 528, v22);
-                    arrive(base + 91168 + it % 2 * 8);
+                        store1(base + 197120 + it % 3 * 528, v22);
+                    arrive(base + 198192 + it % 3 * 8);
                 }
             }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<232>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        const int row0 = 64 * group;
+        auto col0 = [&](int share) { return 0; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<1>(a.run, item, x);
+            float f8[64];
+            begin_state<float, 64, 128>(f8, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                find_chunk(a.run, m, x);
+                u32 p6[16];
+                u32 p24[16];
+                wait(base + 198192 + it % 3 * 8, parity(it, 3));
+                {
+                    wait(base + 198320 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_all(p, f8 + 0);
+                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128, p, l);
+                    }
+                    {
+                        u32 p[16];
+                        pack_all(p, f8 + 32);
+                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
+                    }
+                    const float s22 = parts_sum<1>(base + 197120 + it % 3 * 528, 1, 0);
+                    UNROLL for (int e = 0; e < 64; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
+                        const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x23 = f8[e] * s22;
+                        f8[e] = x23;
+                    }
+                }
+                fence_async();
+                arrive(base + 198304 + it % 2 * 8);
+                wait(base + 198240 + it % 4 * 8, parity(it, 4));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 0 + it % 4 * 32768, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                read_transposed(p6, base + 0 + it % 4 * 32768 + row0 * 128, l);
+                keep(p6);
+                {
+                    float2 d5 = { 0.f, 0.f };
+                    float2 d21 = { 0.f, 0.f };
+                    float w24 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d5 = load2(base + 196608 + it % 3 * 528 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        if (e % 4 == 0)
+                            d21 = load2(base + 196864 + it % 3 * 528 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x18 = (e & 1 ? d5.y : d5.x) * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
+                        const float x24 = x18 * (e & 1 ? d21.y : d21.x);
+                        if (e & 1)
+                            p24[e / 2] = pack(w24, x24);
+                        else
+                        w24 = x24;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p24, x.n, l);
+                    keep(p24);
+                }
+                arrive(base + 198216 + it % 3 * 8);
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 16384 + it % 4 * 32768, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                keep(f8);
+                wgmma_fence();
+                multiply_packed<1, 4, 1, 0>(f8, p24, base + 16384 + it % 4 * 32768, 64, 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                keep(p24);
+                keep(f8);
+                arrive(base + 198272 + it % 4 * 8);
+            }
+            end_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
+        }
+    }
+}
+}  // in_k0_forward
+
+// forward (token), 196872 bytes a chunk and head predicted: %1 %2 %3 %4
+// %5 %6 %12 %13 %14 %15 %16 %17 %18 %27 %28 %29 %30 %31 %32 %33 %34 %35
+// %36 %37 %38 %39
+namespace in_k1_token {
+struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
+{
+    alignas(1024) extern __shared__ unsigned char raw[];
+    const u32 base = shared_address(raw);
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 108064 + 8 * i, 32);
+            barrier_init(base + 108080 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 108096 + 8 * i, 1);
+            barrier_init(base + 108112 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 108128 + 8 * i, 1);
+            barrier_init(base + 108144 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 108160 + 8 * i, 1);
+            barrier_init(base + 108168 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 108176 + 8 * i, 1);
+            barrier_init(base + 108184 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 108192 + 8 * i, 256);
+            barrier_init(base + 108200 + 8 * i, 32);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<48>();
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<2>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
+                wait(base + 108144 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 108128 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 108112 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 108096 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
+                    arrive_expecting(full, 8192);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                }
+                wait(base + 108168, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 108160, to = base + 49152;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 108184, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 108176, to = base + 65536;
+                    arrive_expecting(full, 16384);
+                    load_tile(to + 0, &a.map[3], full, 0, x.slice * 64 + 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.slice * 64 + 0, 0, (int)x.at);
+                }
+            }
+            if (warp == 1) {
+                wait(base + 108192, parity(it, 1));
+                if (a.tensor[3].p) {
+                    const u32 from = base + 81920;
+                    const int c = (x.row - x.where.start) / 64;
+                    NO_UNROLL for (int i = 0; i < 1; i++)
+                        store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, x.slice * 64 + 0 + 64 * i, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
+                }
+                arrive(base + 108200);
+            }
+            if (warp == 2) {
+                const float v1 = constant<4>(a.tensor[4], x.head);
+                const float v4 = constant<4>(a.tensor[5], x.head);
+                const Pair v5 = input_pair<float>(a.tensor[6], x, lane);
+                const float v12 = (float)(exp_(v1));
+                const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
+                const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
+                const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
+                Pair v17 = running_sum(v16, lane, x.n);
+                const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
+                wait(base + 108080 + it % 2 * 8, parity(it, 2) ^ 1);
+                if (lane == 0)
+                    store1(base + 106496 + it % 2 * 784, v4);
+                store_pair(base + 106512 + it % 2 * 784, v5, lane);
+                store_pair(base + 106768 + it % 2 * 784, v17, lane);
+                store_pair(base + 107024 + it % 2 * 784, v27, lane);
+                arrive(base + 108064 + it % 2 * 8);
+            }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -121,234 +331,29 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
-            const int chunks = find_walk<2>(a.run, item, x);
-            float f8[32];
-            begin_state<float, 64, 64>(f8, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
-            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                find_chunk(a.run, m, x);
-                wait(base + 91200 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                matrix_sync<2>();
-                wait(base + 91168 + it % 2 * 8, parity(it, 2));
-                {
-                    float r5[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r5[h] = parts_sum<1>(base + 90112 + it % 2 * 528, 64, l.row + 8 * h);
-                    u32 t6[8];
-                    read_columns<2>(t6 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
-                    float r21[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r21[h] = parts_sum<1>(base + 90368 + it % 2 * 528, 64, l.row + 8 * h);
-                    float f24[16];
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x18 = r5[h] * (e & 1 ? high(t6[e / 2]) : low(t6[e / 2]));
-                        const float x24 = x18 * r21[h];
-                        f24[e] = x24;
-                    }
-                    {
-                        u32 p[8];
-                        pack_rows(p, f24 + 0, l, x.n);
-                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
-                    }
-                }
-                arrive(base + 91216 + it % 2 * 8);
-                {
-                    wait(base + 91248 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f8 + 0, l, 64);
-                        write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
-                    }
-                    const float s22 = parts_sum<1>(base + 90624 + it % 2 * 528, 1, 0);
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x23 = f8[e] * s22;
-                        f8[e] = x23;
-                    }
-                }
-                fence_async();
-                arrive(base + 91232 + it % 2 * 8);
-                arrive(base + 91184 + it % 2 * 8);
-                wait(base + 91264 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                matrix_sync<2>();
-                keep(f8);
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f8, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 91280 + it % 2 * 8);
-                keep(f8);
-            }
-            end_state<float, 64, 64>(f8, a.tensor[5], x, x.slice * 64 + 0, 0 + col0(64), l);
-        }
-    }
-}
-}  // in_k0_forward
-
-// forward (token), 196872 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %12 %13 %14 %15 %16 %17 %18 %27 %28 %29 %30 %31 %32 %33 %34 %35
-// %36 %37 %38 %39
-namespace in_k1_token {
-struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222752 + 8 * i, 32);
-            barrier_init(base + 222768 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222784 + 8 * i, 1);
-            barrier_init(base + 222800 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222816 + 8 * i, 1);
-            barrier_init(base + 222832 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222848 + 8 * i, 1);
-            barrier_init(base + 222864 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222880 + 8 * i, 1);
-            barrier_init(base + 222896 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 222912 + 8 * i, 256);
-            barrier_init(base + 222928 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<56>();
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
-                continue;
-            if (warp == 0 && lane == 0) {
-                wait(base + 222864 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 222848 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 222832 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 222816 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 222896 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 222880 + it % 2 * 8, to = base + 98304 + it % 2 * 32768;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 222800 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 222784 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 222912 + it % 2 * 8, parity(it, 2));
-                if (a.tensor[3].p) {
-                    const u32 from = base + 163840 + it % 2 * 16384;
-                    const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 2; i++)
-                        store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
-                    bulk_commit();
-                    bulk_wait_read();
-                }
-                arrive(base + 222928 + it % 2 * 8);
-            }
-            if (warp == 2) {
-                const float v1 = constant<4>(a.tensor[4], x.head);
-                const float v4 = constant<4>(a.tensor[5], x.head);
-                const Pair v5 = input_pair<float>(a.tensor[6], x, lane);
-                const float v12 = (float)(exp_(v1));
-                const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
-                const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
-                const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
-                Pair v17 = running_sum(v16, lane, x.n);
-                const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
-                wait(base + 222768 + it % 2 * 8, parity(it, 2) ^ 1);
-                if (lane == 0)
-                    store1(base + 221184 + it % 2 * 784, v4);
-                store_pair(base + 221200 + it % 2 * 784, v5, lane);
-                store_pair(base + 221456 + it % 2 * 784, v17, lane);
-                store_pair(base + 221712 + it % 2 * 784, v27, lane);
-                arrive(base + 222752 + it % 2 * 8);
-            }
-            it++;
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<224>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
+            if (!find_item<2>(a.run, item, x))
                 continue;
             float f33[16];
-            float f28[32];
-            float f36[32];
-            wait(base + 222784 + it % 2 * 8, parity(it, 2));
+            float f28[16];
+            float f36[16];
+            wait(base + 108096 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             matrix_sync<2>();
-            wait(base + 222752 + it % 2 * 8, parity(it, 2));
+            wait(base + 108064 + it % 2 * 8, parity(it, 2));
             {
                 float r5[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r5[h] = parts_sum<1>(base + 221200 + it % 2 * 784, 64, l.row + 8 * h);
-                u32 t6[16];
-                read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float f18[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    r5[h] = parts_sum<1>(base + 106512 + it % 2 * 784, 64, l.row + 8 * h);
+                u32 t6[8];
+                read_columns<2>(t6 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
+                float f18[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
@@ -356,36 +361,36 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     f18[e] = x18;
                 }
                 {
-                    u32 p[16];
+                    u32 p[8];
                     pack_rows(p, f18 + 0, l, x.n);
-                    write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
+                    write_columns<2>(base + 90112 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 222816 + it % 2 * 8, parity(it, 2));
+            wait(base + 108128 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 222848 + it % 2 * 8, parity(it, 2));
+            wait(base + 108160, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 32768 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 16384 + it % 2 * 16384, 64, 0, base + 49152, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 222864 + it % 2 * 8);
+            arrive(base + 108168);
             keep(f33);
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, l.row + 8 * h);
+                    r17[h] = LOG2E * parts_sum<1>(base + 106768 + it % 2 * 784, 64, l.row + 8 * h);
                 float c17[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = LOG2E * parts_sum<1>(base + 221456 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c17[e] = LOG2E * parts_sum<1>(base + 106768 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f34[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
@@ -402,33 +407,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 {
                     u32 p[8];
                     pack_rows(p, f34 + 0, l, x.n);
-                    write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
+                    write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 222880 + it % 2 * 8, parity(it, 2));
+            wait(base + 108176, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 32768 + it % 2 * 16384, 64, 0, base + 98304 + it % 2 * 32768, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 16384 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f36, base + 212992, 64, 0, base + 196608, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f36, base + 98304, 64, 0, base + 90112, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 222832 + it % 2 * 8);
-            arrive(base + 222896 + it % 2 * 8);
+            arrive(base + 108144 + it % 2 * 8);
+            arrive(base + 108184);
             keep(f36);
             {
-                wait(base + 222928 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 108200, parity(it, 1) ^ 1);
                 float r27[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r27[h] = parts_sum<1>(base + 221712 + it % 2 * 784, 64, l.row + 8 * h);
-                const float s4 = parts_sum<1>(base + 221184 + it % 2 * 784, 1, 0);
-                u32 t6[16];
-                read_columns<4>(t6 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
-                float f39[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    r27[h] = parts_sum<1>(base + 107024 + it % 2 * 784, 64, l.row + 8 * h);
+                const float s4 = parts_sum<1>(base + 106496 + it % 2 * 784, 1, 0);
+                u32 t6[8];
+                read_columns<2>(t6 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
+                float f39[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
@@ -439,15 +444,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     f39[e] = x39;
                 }
                 {
-                    u32 p[16];
+                    u32 p[8];
                     pack_rows(p, f39 + 0, l, x.n);
-                    write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
+                    write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
                 }
             }
             fence_async();
-            arrive(base + 222912 + it % 2 * 8);
-            arrive(base + 222768 + it % 2 * 8);
-            arrive(base + 222800 + it % 2 * 8);
+            arrive(base + 108192);
+            arrive(base + 108080 + it % 2 * 8);
+            arrive(base + 108112 + it % 2 * 8);
             it++;
         }
     }

@@ -12,51 +12,46 @@ extern __shared__ char arena[];
 // %6 %8 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18
 namespace in_k0_forward {
 struct Args { TensorMap map[3]; Tensor tensor[5]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90656 + 8 * i, 32);
-            barrier_init(base + 90672 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 197424 + 8 * i, 32);
+            barrier_init(base + 197448 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 4; i++) {
+            barrier_init(base + 197472 + 8 * i, 1);
+            barrier_init(base + 197504 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90688 + 8 * i, 1);
-            barrier_init(base + 90704 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90720 + 8 * i, 256);
-            barrier_init(base + 90736 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 90752 + 8 * i, 1);
-            barrier_init(base + 90768 + 8 * i, 256);
+            barrier_init(base + 197536 + 8 * i, 256);
+            barrier_init(base + 197552 + 8 * i, 32);
         }
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<48>();
+        fewer_registers<40>();
         if (warp == 0 && lane == 0) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 90704 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 197504 + it % 4 * 8, parity(it, 4) ^ 1);
                     {
-                        const u32 full = base + 90688 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
+                        const u32 full = base + 197472 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
+                        arrive_expecting(full, 32768);
                         const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                     }
-                    wait(base + 90768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 90752 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
+                        const u32 full = base + 197472 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
                         const int head = x.head / a.tensor[1].group;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
@@ -68,18 +63,20 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 90720 + it % 2 * 8, parity(it, 2));
+                    wait(base + 197536 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 16384 + it % 2 * 16384;
-                        store_tile(&a.map[2], from + 0, 0, x.slice * 64 + 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 8192, 64, x.slice * 64 + 0, 0, (int)x.at);
+                        const u32 from = base + 131072 + it % 2 * 32768;
+                        store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[2], from + 24576, 64, 64, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 90736 + it % 2 * 8);
+                    arrive(base + 197552 + it % 2 * 8);
                 }
             }
         }
@@ -87,23 +84,223 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
+                find_chunk(a.run, 0, x);
+                Pair n4 = input_pair<float>(a.tensor[2], x, lane);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    const Pair v4 = input_pair<float>(a.tensor[2], x, lane);
+                    Item next = x;
+                    find_chunk(a.run, m + 1, next);
+                    const Pair v4 = n4;
+                    n4 = input_pair<float>(a.tensor[2], next, lane);
                     const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
                     Pair v10 = running_sum(v9, lane, x.n);
                     const float v11 = last_row(v10, x.n);
                     const Pair v12 = { (float)(v11 - v10.a), (float)(v11 - v10.b) };
                     const Pair v13 = { (float)(exp_(v12.a)), (float)(exp_(v12.b)) };
                     const float v14 = (float)(exp_(v11));
-                    wait(base + 90672 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 90112 + it % 2 * 272, v13, lane);
+                    wait(base + 197448 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 196608 + it % 3 * 272, v13, lane);
                     if (lane == 0)
-                        store1(base + 90368 + it % 2 * 272, v14);
-                    arrive(base + 90656 + it % 2 * 8);
+                        store1(base + 196864 + it % 3 * 272, v14);
+                    arrive(base + 197424 + it % 3 * 8);
                 }
             }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<232>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        const int row0 = 64 * group;
+        auto col0 = [&](int share) { return 0; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<1>(a.run, item, x);
+            float f6[64];
+            begin_state<float, 64, 128>(f6, a.tensor[3], x, row0 + 0, 0 + col0(128), l);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                find_chunk(a.run, m, x);
+                u32 p3[16];
+                u32 p16[16];
+                wait(base + 197424 + it % 3 * 8, parity(it, 3));
+                {
+                    wait(base + 197552 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_all(p, f6 + 0);
+                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128, p, l);
+                    }
+                    {
+                        u32 p[16];
+                        pack_all(p, f6 + 32);
+                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
+                    }
+                    const float s14 = parts_sum<1>(base + 196864 + it % 3 * 272, 1, 0);
+                    UNROLL for (int e = 0; e < 64; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
+                        const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x15 = f6[e] * s14;
+                        f6[e] = x15;
+                    }
+                }
+                fence_async();
+                arrive(base + 197536 + it % 2 * 8);
+                wait(base + 197472 + it % 4 * 8, parity(it, 4));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 0 + it % 4 * 32768, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                read_transposed(p3, base + 0 + it % 4 * 32768 + row0 * 128, l);
+                keep(p3);
+                {
+                    float2 d13 = { 0.f, 0.f };
+                    float w16 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d13 = load2(base + 196608 + it % 3 * 272 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x16 = (e & 1 ? high(p3[e / 2]) : low(p3[e / 2])) * (e & 1 ? d13.y : d13.x);
+                        if (e & 1)
+                            p16[e / 2] = pack(w16, x16);
+                        else
+                        w16 = x16;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p16, x.n, l);
+                    keep(p16);
+                }
+                arrive(base + 197448 + it % 3 * 8);
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 16384 + it % 4 * 32768, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                keep(f6);
+                wgmma_fence();
+                multiply_packed<1, 4, 1, 0>(f6, p16, base + 16384 + it % 4 * 32768, 64, 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                keep(p16);
+                keep(f6);
+                arrive(base + 197504 + it % 4 * 8);
+            }
+            end_state<float, 64, 128>(f6, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
+        }
+    }
+}
+}  // in_k0_forward
+
+// forward (token), 196864 bytes a chunk and head predicted: %1 %2 %3 %4
+// %8 %9 %10 %19 %20 %21 %22 %23 %24 %25 %26 %27 %28 %29
+namespace in_k1_token {
+struct Args { TensorMap map[5]; Tensor tensor[5]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
+{
+    alignas(1024) extern __shared__ unsigned char raw[];
+    const u32 base = shared_address(raw);
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 107520 + 8 * i, 32);
+            barrier_init(base + 107536 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 107552 + 8 * i, 1);
+            barrier_init(base + 107568 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 107584 + 8 * i, 1);
+            barrier_init(base + 107600 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107616 + 8 * i, 1);
+            barrier_init(base + 107624 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107632 + 8 * i, 1);
+            barrier_init(base + 107640 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 107648 + 8 * i, 256);
+            barrier_init(base + 107656 + 8 * i, 32);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<48>();
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<2>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
+                wait(base + 107600 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 107584 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 107568 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 107552 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 107624, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 107616, to = base + 65536;
+                    arrive_expecting(full, 16384);
+                    load_tile(to + 0, &a.map[2], full, 0, x.slice * 64 + 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[2], full, 64, x.slice * 64 + 0, 0, (int)x.at);
+                }
+                wait(base + 107640, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 107632, to = base + 81920;
+                    arrive_expecting(full, 8192);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[3], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                }
+            }
+            if (warp == 1) {
+                wait(base + 107648, parity(it, 1));
+                if (a.tensor[3].p) {
+                    const u32 from = base + 90112;
+                    const int c = (x.row - x.where.start) / 64;
+                    NO_UNROLL for (int i = 0; i < 1; i++)
+                        store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, x.slice * 64 + 0 + 64 * i, 128, x.head, lane);
+                    bulk_commit();
+                    bulk_wait_read();
+                }
+                arrive(base + 107656);
+            }
+            if (warp == 2) {
+                const Pair v4 = input_pair<float>(a.tensor[4], x, lane);
+                const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
+                Pair v10 = running_sum(v9, lane, x.n);
+                const Pair v19 = { (float)(exp_(v10.a)), (float)(exp_(v10.b)) };
+                wait(base + 107536 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 106496 + it % 2 * 512, v10, lane);
+                store_pair(base + 106752 + it % 2 * 512, v19, lane);
+                arrive(base + 107520 + it % 2 * 8);
+            }
+            it++;
         }
         if (warp == 1)
             bulk_wait();
@@ -116,210 +313,18 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
-            const int chunks = find_walk<2>(a.run, item, x);
-            float f6[32];
-            begin_state<float, 64, 64>(f6, a.tensor[3], x, x.slice * 64 + 0, 0 + col0(64), l);
-            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                find_chunk(a.run, m, x);
-                wait(base + 90688 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                matrix_sync<2>();
-                wait(base + 90656 + it % 2 * 8, parity(it, 2));
-                {
-                    u32 t3[8];
-                    read_columns<2>(t3 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
-                    float r13[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 90112 + it % 2 * 272, 64, l.row + 8 * h);
-                    float f16[16];
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x16 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * r13[h];
-                        f16[e] = x16;
-                    }
-                    {
-                        u32 p[8];
-                        pack_rows(p, f16 + 0, l, x.n);
-                        write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
-                    }
-                }
-                arrive(base + 90704 + it % 2 * 8);
-                {
-                    wait(base + 90736 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f6 + 0, l, 64);
-                        write_columns<4>(base + 16384 + it % 2 * 16384 + 0, p, 64, col0(64), l);
-                    }
-                    const float s14 = parts_sum<1>(base + 90368 + it % 2 * 272, 1, 0);
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x15 = f6[e] * s14;
-                        f6[e] = x15;
-                    }
-                }
-                fence_async();
-                arrive(base + 90720 + it % 2 * 8);
-                arrive(base + 90672 + it % 2 * 8);
-                wait(base + 90752 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                matrix_sync<2>();
-                keep(f6);
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(f6, base + 81920, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 90768 + it % 2 * 8);
-                keep(f6);
-            }
-            end_state<float, 64, 64>(f6, a.tensor[4], x, x.slice * 64 + 0, 0 + col0(64), l);
-        }
-    }
-}
-}  // in_k0_forward
-
-// forward (token), 196864 bytes a chunk and head predicted: %1 %2 %3 %4
-// %8 %9 %10 %19 %20 %21 %22 %23 %24 %25 %26 %27 %28 %29
-namespace in_k1_token {
-struct Args { TensorMap map[5]; Tensor tensor[5]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205824 + 8 * i, 32);
-            barrier_init(base + 205840 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205856 + 8 * i, 1);
-            barrier_init(base + 205872 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205888 + 8 * i, 1);
-            barrier_init(base + 205904 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205920 + 8 * i, 1);
-            barrier_init(base + 205936 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205952 + 8 * i, 1);
-            barrier_init(base + 205968 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 205984 + 8 * i, 256);
-            barrier_init(base + 206000 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<56>();
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
-                continue;
-            if (warp == 0 && lane == 0) {
-                wait(base + 205904 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 205888 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 205872 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 205856 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 205936 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 205920 + it % 2 * 8, to = base + 65536 + it % 2 * 32768;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 205968 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 205952 + it % 2 * 8, to = base + 131072 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 205984 + it % 2 * 8, parity(it, 2));
-                if (a.tensor[3].p) {
-                    const u32 from = base + 163840 + it % 2 * 16384;
-                    const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 2; i++)
-                        store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
-                    bulk_commit();
-                    bulk_wait_read();
-                }
-                arrive(base + 206000 + it % 2 * 8);
-            }
-            if (warp == 2) {
-                const Pair v4 = input_pair<float>(a.tensor[4], x, lane);
-                const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
-                Pair v10 = running_sum(v9, lane, x.n);
-                const Pair v19 = { (float)(exp_(v10.a)), (float)(exp_(v10.b)) };
-                wait(base + 205840 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 204800 + it % 2 * 512, v10, lane);
-                store_pair(base + 205056 + it % 2 * 512, v19, lane);
-                arrive(base + 205824 + it % 2 * 8);
-            }
-            it++;
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<224>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
+            if (!find_item<2>(a.run, item, x))
                 continue;
             float f25[16];
-            float f20[32];
-            float f28[32];
-            wait(base + 205856 + it % 2 * 8, parity(it, 2));
+            float f20[16];
+            float f28[16];
+            wait(base + 107552 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 205888 + it % 2 * 8, parity(it, 2));
+            wait(base + 107584 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
@@ -329,17 +334,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f25, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 205904 + it % 2 * 8);
+            arrive(base + 107600 + it % 2 * 8);
             keep(f25);
             matrix_sync<2>();
-            wait(base + 205824 + it % 2 * 8, parity(it, 2));
+            wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r10[h] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, l.row + 8 * h);
+                    r10[h] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, l.row + 8 * h);
                 float c10[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c10[e] = LOG2E * parts_sum<1>(base + 204800 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c10[e] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float f26[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
@@ -356,37 +361,37 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 {
                     u32 p[8];
                     pack_rows(p, f26 + 0, l, x.n);
-                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                    write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 205952 + it % 2 * 8, parity(it, 2));
+            wait(base + 107632, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 131072 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 81920, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 205920 + it % 2 * 8, parity(it, 2));
+            wait(base + 107616, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 32768, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f28, base + 196608, 64, 0, base + 131072 + it % 2 * 16384, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f28, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 205872 + it % 2 * 8);
-            arrive(base + 205936 + it % 2 * 8);
-            arrive(base + 205968 + it % 2 * 8);
+            arrive(base + 107568 + it % 2 * 8);
+            arrive(base + 107624);
+            arrive(base + 107640);
             keep(f28);
             {
-                wait(base + 206000 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 107656, parity(it, 1) ^ 1);
                 float r19[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r19[h] = parts_sum<1>(base + 205056 + it % 2 * 512, 64, l.row + 8 * h);
-                float f29[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    r19[h] = parts_sum<1>(base + 106752 + it % 2 * 512, 64, l.row + 8 * h);
+                float f29[16];
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
@@ -395,14 +400,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     f29[e] = x29;
                 }
                 {
-                    u32 p[16];
+                    u32 p[8];
                     pack_rows(p, f29 + 0, l, x.n);
-                    write_columns<4>(base + 163840 + it % 2 * 16384 + 0, p, 64, col0(64), l);
+                    write_columns<2>(base + 90112 + 0, p, 64, col0(32), l);
                 }
             }
             fence_async();
-            arrive(base + 205984 + it % 2 * 8);
-            arrive(base + 205840 + it % 2 * 8);
+            arrive(base + 107648);
+            arrive(base + 107536 + it % 2 * 8);
             it++;
         }
     }

@@ -257,6 +257,8 @@ static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
     int32_t step = 1, terms = terms_of(w, r);
 
     buf_printf(b, "float v%u = 0;\n", (unsigned)r);
+    if (is_of_held(w->s, r))            /* for each element in registers */
+        buf_printf(b, "NO_UNROLL ");
     buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
                         : "for (int y = 0; y < %d; y++) {\n", (int)terms);
     for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
@@ -426,7 +428,7 @@ static const char *output_place(Walk *w, int i)
     const Output *o = &w->g->out[i];
     int t = result_tensor(&w->p, ARG_OUTPUT, i);
     return ctx_format(w->c, "(%s *)a.t[%d].p + at_token(a.t[%d], q, token,"
-                      " head)%s%s",
+                      " fresh(head))%s%s",
                       ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t, t,
                       slice_text(w, t, o->order, o->rank,
                                  w->g->n[o->node].axes),
@@ -441,14 +443,19 @@ static bool has_axes(const Walk *w, const Output *o)
     return all;
 }
 
-/* Results that are stored from the program's loop. */
+/* Whether the result is stored from the program's loop. */
+static bool is_left(const Walk *w, int output)
+{
+    const Output *o = &w->g->out[output];
+    return w->s->wants_out[output] && in_program(w->k, o->node)
+        && has_axes(w, o) && w->k >= w->s->inst + w->s->tokens.first;
+}
+
 static void put_outputs(Walk *w)
 {
     for (int i = 0; i < w->g->nout; i++) {
         Ref r = w->g->out[i].node;
-        if (!w->s->wants_out[i] || !in_program(w->k, r)
-            || !has_axes(w, &w->g->out[i])
-            || w->k < w->s->inst + w->s->tokens.first)
+        if (!is_left(w, i))
             continue;
         const char *to = output_place(w, i);
         buf_printf(w->b, "if (a.t[%d].p%s)\nput(%s, v%u);\n",
@@ -512,8 +519,9 @@ static void put_held_map(Walk *w)
     buf_printf(w->b, "}\n");
 }
 
-/* A single element is one thread's, or warp's; others have others. */
-static void open_map(Walk *w, Ref r, bool lanes)
+/* A single element is one thread's, or warp's; others have others. Addresses of
+ * results are worked out there: kept, they would take registers from states. */
+static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
 {
     AxisSet axes = w->g->n[r].axes;
     int32_t n = count_of(w, r, axes);
@@ -526,8 +534,8 @@ static void open_map(Walk *w, Ref r, bool lanes)
         buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %d; e += WARPS) {"
                    "\n", (int)n);
     else
-        buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
-                   (int)n);
+        buf_printf(w->b, "for (int e = %s; e < %d; e += THREADS) {\n",
+                   leaves ? "fresh(TID)" : "TID", (int)n);
     put_coords(w, n == 1 ? "0" : "e", r, axes);
 }
 
@@ -536,12 +544,14 @@ static void put_flat_map(Walk *w)
     const KInst *k = w->k;
     uint8_t *done = ctx_alloc(w->c, w->g->len);
     Ref last = k->node[k->nnodes - 1];
-    bool lanes = false;
+    bool lanes = false, leaves = false;
 
+    for (int i = 0; i < w->g->nout; i++)
+        leaves |= is_left(w, i);
     for (int i = 0; i < k->nnodes; i++)
         lanes |= is_sum(w, k->node[i]) && !is_held_sum(w, k->node[i])
               && terms_of(w, k->node[i]) >= LANES;
-    open_map(w, last, lanes);
+    open_map(w, last, lanes, leaves);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (is_held_sum(w, r))

@@ -71,7 +71,7 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     Error why;
     Ctx *c = t->g->ctx;
 
-    if (!w->larger || w->chunk != CHUNK_DEFAULT)
+    if (!w->larger || w->chunk < CHUNK_DEFAULT / 2)
         return NULL;
     roomy.shared *= 2;
     roomy.registers *= 2;

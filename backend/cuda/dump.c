@@ -215,7 +215,7 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
                                          : "vectors",
                        .roles = roles_text(c, s), .buffers = s->nbuffers,
                        .regs = { s->regs[0], s->regs[1] },
-                       .length = schedule_length(s) };
+                       .length = s->tokens.threads ? 0 : schedule_length(s) };
 }
 
 static Launched launched(Ctx *c, const CudaKernel *k)
@@ -224,11 +224,11 @@ static Launched launched(Ctx *c, const CudaKernel *k)
 
     if (k->walk == CUDA_HOPPER)
         l.form = "wgmma";
-    else if (k->head)
+    else if (k->schedule && !k->schedule->why)
         l = from_schedule(c, k);
     else
         l.why = k->schedule ? k->schedule->why
-                            : "no chunks, or matrices of float32";
+                            : "matrices of float32";
     l.name = k->name;
     l.of = k->of;
     l.warps = k->threads / 32;

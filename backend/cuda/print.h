@@ -17,4 +17,8 @@ typedef struct StoredPlaces {
 void schedule_text(const Schedule *s, const CudaOptions *o,
                    const StoredPlaces *stored, CudaKernel *k, Buf *to);
 
+/* The same of a kernel of single tokens, under the module's head. */
+void tokens_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
+                 Buf *to);
+
 #endif

@@ -428,6 +428,20 @@ static const char *pair_text(Print *p, const KInst *k)
                       share, share / 2);
 }
 
+/* Rows behind a chunk's do not look for another's sums where the program writes
+ * these, too. */
+static const char *leaves_there(const Print *p, const KInst *k,
+                                const KValue *v)
+{
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *o = value_at(p, k->out[i]);
+        if (o->layout == LAY_SUMS && o->buffer == v->buffer && o->at == v->at
+            && v->nrow < TILE_ROWS)
+            return "row < CHUNK_ROWS && ";
+    }
+    return "";
+}
+
 void put_found_sums(Print *p, const KInst *k)
 {
     int share = map_share(p, k);
@@ -447,11 +461,12 @@ void put_found_sums(Print *p, const KInst *k)
                        " col0(%d) + 2 * e, l);\n", u, place(p, v),
                        (int)rows_lying(v), share);
         else if (v->layout == LAY_SUMS && v->col != k->col)
-            buf_printf(p->b, "if (e %% 2 == 0)\ny%u.x = y%u.y = load1(%s);\n",
-                       u, u, here(p, v, pair_text(p, k)));
+            buf_printf(p->b, "if (%se %% 2 == 0)\ny%u.x = y%u.y = load1(%s);\n",
+                       leaves_there(p, k, v), u, u, here(p, v,
+                                                         pair_text(p, k)));
         else if (v->layout == LAY_SUMS)
-            buf_printf(p->b, "if (e %% 2 == 0)\ny%u = load2(%s);\n", u,
-                       here(p, v, "col"));
+            buf_printf(p->b, "if (%se %% 2 == 0)\ny%u = load2(%s);\n",
+                       leaves_there(p, k, v), u, here(p, v, "col"));
         else
             buf_printf(p->b, "if (e %% 4 == 0)\ny%u = parts_column<%d>(%s, %d,"
                        " col);\n", u, v->parts, place(p, v),

@@ -15,7 +15,6 @@ enum { MAX_CHAIN = 96, WARP_SIZE = 32 };
 typedef struct Spot {
     int tile;                           /* -1: nowhere */
     int32_t at, tail, st[NAXES];
-    bool held;                          /* by threads: element u of theirs */
     uint8_t turned;                     /* an axis whose pairs lie swapped; or
                                            0 */
 } Spot;
@@ -32,7 +31,6 @@ typedef struct Tile {
     int32_t elements;
     bool pinned, spilled;               /* pinned: as long as the kernel */
     bool input;                         /* may be loaded a chunk ahead */
-    bool held;                          /* in registers: of no place */
     bool solved;                        /* read or written by a solve */
     Life life[MAX_LIVES];               /* more than one where it is copied
                                            again */
@@ -79,12 +77,6 @@ typedef struct Tiles {
                                            has room for */
     const int32_t (*ext)[NAXES];        /* per node */
     int slice_axis, slice;              /* a block's share of it; or -1 */
-    AxisSet held;                       /* what has these axes is in
-                                           registers; 0: nothing */
-    Ref held_like;                      /* such a state */
-    int held_states, held_warp;         /* how many; a warp's columns */
-    int held_axis;                      /* that blocks may share; -1 */
-    bool held_roomy;                    /* registers for all else, too */
     uint8_t *has, *pre, *kept, *done, *late, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */
@@ -255,23 +247,6 @@ void emit_state_out(Tiles *t, int state);
 void emit_state_kept(Tiles *t, int state);
 void emit_carry(Tiles *t);              /* states that lie elsewhere */
 int64_t stored_bytes(const Tiles *t, Ref r);
-
-/* ---- tile_held.c ---- */
-
-/* The axes of matrices that threads can hold, in t->held, and how they share
- * them; any: a block may have as many threads as suits. */
-void find_held(Tiles *t, bool any);
-int held_together(const Tiles *t);      /* blocks of a multiprocessor */
-int held_rows(const Tiles *t);          /* an axis */
-int held_cols(const Tiles *t);
-int held_count(const Tiles *t);         /* of a thread's elements */
-void held_declare(const Tiles *t, Buf *b);
-void held_open(const Tiles *t, Buf *b); /* a loop over them, left open */
-void held_move(const Tiles *t, Buf *b, bool store);
-/* The sum r over such a matrix's rows or columns, and what goes on from it;
- * `terms` prints what is added to x in the loop. */
-void emit_held_sum(Tiles *t, Ref r, const Chain *k,
-                   void terms(Tiles *, Act *, Buf *, Ref));
 
 /* ---- tile_sharp.c ---- */
 

@@ -385,28 +385,16 @@ static void emit_product(Tiles *t, Ref r, Product *p)
 
 /* ---- which of them ---- */
 
-static bool sums_held(const Tiles *t, Ref r)
-{
-    const Node *n = &t->g->n[r];
-
-    return t->held && (t->g->n[n->a[0]].axes == t->held
-                       || t->g->n[n->a[1]].axes == t->held);
-}
-
 void do_dot(Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
     Product p;
-    Chain k;
 
     for (int i = 0; i < 2 && n->a[0] != n->a[1]; i++)
         if (!is_matrix_product(t, n))
             turn_inside(t, r, n->a[i]);
     need_all(t, r);
-    if (sums_held(t, r)) {
-        chain_after(t, &k, r, 0);
-        emit_held_sum(t, r, &k, summand_text);
-    } else if (n->axes != t->held && find_product(t, r, &p))
+    if (find_product(t, r, &p))
         emit_product(t, r, &p);
     else
         emit_sum(t, r);

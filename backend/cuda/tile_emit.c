@@ -10,8 +10,7 @@
  * over as many nodes as go together, a product, a sum, a scan, a copy between
  * memory and a tile. Values that acts hand on lie in tiles (tile_place.c); a
  * barrier stands where an act meets what another has left. What goes on from
- * a product element by element is done on its fragments (tile_chain.c). In a
- * step, states of two axes stay in registers (tile_held.c).
+ * a product element by element is done on its fragments (tile_chain.c).
  *
  *   node                          act
  *   element-wise, pairs, masks    a loop over elements, or the end of a
@@ -41,9 +40,7 @@ static int blocks_together(const Tiles *t)
     if (t->m->chunk > 1)
         return t->o->arch == 90 && !t->o->room && t->out->shared <= HALF ? 2
                                                                          : 1;
-    int n = t->held ? held_together(t) : t->k->nnodes < SMALL ? 8 : 6;
-    int room = t->o->room - t->held_roomy;
-    int less = t->held ? n * (4 - room) / 4 : n >> room;
+    int less = (t->k->nnodes < SMALL ? 8 : 6) >> t->o->room;
     return less ? less : 1;
 }
 
@@ -349,16 +346,11 @@ static void put_walk(Tiles *t, Buf *b, const Buf *acts)
     put_item_parts(t, b);
     if (puts_item(t))
         put_item(t, b);
-    bool first = !token && t->ahead, states = t->held;
-    if (first && !states)
+    if (!token && t->ahead)
         put_ahead(t, b, "0");
     buf_printf(b, "{\nconst int n = %d;\n(void)n;\n", t->m->chunk);
     print_acts(t, b, BEFORE);
-    buf_printf(b, "}\n");
-    if (first && states)                /* which are longest under way */
-        put_ahead(t, b, "0");
-    buf_printf(b, first && states ? "if (chunks < 1) {\ncopy_wait<0>();\n"
-               "__syncthreads();\n}\n" : "copy_wait<0>();\n__syncthreads();\n");
+    buf_printf(b, "}\ncopy_wait<0>();\n__syncthreads();\n");
     if (token)
         buf_printf(b, "{\n");
     else if (in_parts(t))

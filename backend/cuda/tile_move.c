@@ -96,64 +96,12 @@ static bool move_plain(Tiles *t, Act *a, const Move *m, DType d)
     }
     if (len > 1 && s->st[highest(axes & ~AXIS(AX_I))] != 1)
         return false;
-    if (s->held) {
-        a->copies = false;
-        held_move(t, b, m->store);
-        buf_printf(b, "(t%d, (%s%s *)p, held_row, held_col, a.t[%d].sd[%d],"
-                   " a.t[%d].sd[%d], a.t[%d].wide);\n", s->tile,
-                   m->store ? "" : "const ", ctype_text(d), m->tensor,
-                   place_in(m->order, m->rank, held_rows(t)), m->tensor,
-                   place_in(m->order, m->rank, held_cols(t)), m->tensor);
-        return true;
-    }
     buf_printf(b, "%s<%d, %d%s>(t%d, (%s%s *)p, %s, %s, %s, %s);\n",
                m->store ? "copy_out" : "copy_in", (int)len, (int)pitch,
                m->store ? "" : a->copies
                ? ctx_format(t->c, ", SHARED%d", s->tile) : ", false", s->tile,
                m->store ? "" : "const ", ctype_text(d), sr, sc, rows, wide);
     return true;
-}
-
-/* ---- by one warp: what a token has, beside matrices in registers ---- */
-
-/* A value of two axes at most, as it lies in its tile. */
-static bool by_warp(const Tiles *t, const Move *m)
-{
-    const Spot *s = &t->spot[m->r];
-    AxisSet own = t->g->n[m->r].axes & ~AXIS(AX_I), rows = own;
-
-    if (own)
-        rows &= ~AXIS(highest(own));
-    return t->held && !s->held && !s->at && !s->tail && !(rows & (rows - 1))
-        && (!own || s->st[highest(own)] == 1)
-        && (!m->store || !m->each_token || m->rank == (own != 0) + (rows != 0));
-}
-
-static void warp_text(Tiles *t, Buf *b, const Move *m, DType d, bool ahead)
-{
-    const Spot *s = &t->spot[m->r];
-    AxisSet own = t->g->n[m->r].axes & ~AXIS(AX_I), rows = own;
-    int in = own ? highest(own) : 0, len = own ? tile_extent(t, m->r, in) : 1;
-    const char *sr = "0", *sc = "0", *wide = "false";
-    int n = 1, pitch = len;
-
-    if (own) {
-        rows &= ~AXIS(in);
-        sc = ctx_format(t->c, "a.t[%d].sd[%d]", m->tensor,
-                        place_in(m->order, m->rank, in));
-        if (m->order[m->rank - 1] == in)
-            wide = ctx_format(t->c, "a.t[%d].wide", m->tensor);
-    }
-    if (rows) {
-        n = tile_extent(t, m->r, lowest(rows));
-        pitch = s->st[lowest(rows)];
-        sr = ctx_format(t->c, "a.t[%d].sd[%d]", m->tensor,
-                        place_in(m->order, m->rank, lowest(rows)));
-    }
-    buf_printf(b, "warp_%s<%d, %d, %d%s>(t%d, (%s%s *)p, %s, %s, %s);\n",
-               m->store ? "out" : "in", n, len, pitch, m->store ? "" : ahead
-               ? ctx_format(t->c, ", SHARED%d", s->tile) : ", false", s->tile,
-               m->store ? "" : "const ", ctype_text(d), sr, sc, wide);
 }
 
 /* Any axes: element by element. */
@@ -205,11 +153,8 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
 {
     Buf *b = &a->text;
     double x;
-    bool tile = !constant_of(t, m->r, &x), warp = tile && by_warp(t, m);
+    bool tile = !constant_of(t, m->r, &x);
 
-    if (warp)
-        buf_printf(b, "if (WARP == %d) {\n",
-                   m->tensor % (t->out->threads / WARP_SIZE));
     buf_printf(b, "%s%s *p = (%s%s *)a.t[%d].p + %s",
                m->store ? "" : "const ", ctype_text(d),
                m->store ? "" : "const ", ctype_text(d), m->tensor, where);
@@ -217,11 +162,6 @@ static void move_text(Tiles *t, Act *a, const Move *m, DType d,
     buf_printf(b, ";\n");
     if (tile)
         act_uses(t, a, t->spot[m->r].tile, !m->store);
-    if (warp) {
-        warp_text(t, b, m, d, a->copies);
-        buf_printf(b, "}\n");
-        return;
-    }
     if (tile && move_plain(t, a, m, d))
         return;
     a->copies = false;

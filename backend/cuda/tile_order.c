@@ -19,7 +19,7 @@ static bool is_small(const Tiles *t, const Act *a)
         if (a->use[u] % 2 == 0)
             continue;
         writes = true;
-        if (tile->held || tile->elements * dtype_size(tile->type) > FEW)
+        if (tile->elements * dtype_size(tile->type) > FEW)
             return false;
     }
     return writes && !a->copies && !a->loads && !a->synced

@@ -34,10 +34,10 @@ static int64_t bytes_of(const Tiles *t, const Tile *tile)
 /* A place of its own; small tiles, as sharing one would take a barrier. */
 static bool is_kept(const Tiles *t, const Tile *tile)
 {
-    enum { SMALL = 256, TOKEN = 2048 };
+    enum { SMALL = 256 };
 
     return tile->pinned || doubled(t, tile)
-        || (!t->crowded && once_bytes(tile) <= (t->held ? TOKEN : SMALL));
+        || (!t->crowded && once_bytes(tile) <= SMALL);
 }
 
 /* Copies may begin some acts, `early`, before their tiles are read. */
@@ -134,7 +134,7 @@ static int sort_tiles(const Tiles *t, int *order)
     int n = 0;
 
     for (int i = 0; i < t->ntiles; i++) {
-        if (!t->tile[i].lives || t->tile[i].held)
+        if (!t->tile[i].lives)
             continue;
         int at = n++;
         for (; at > 0 && goes_before(t, &t->tile[i], &t->tile[order[at - 1]]);
@@ -186,10 +186,6 @@ static void declare(const Tiles *t, Buf *b, int i, const char *turn)
 {
     const Tile *tile = &t->tile[i];
 
-    if (tile->held) {
-        buf_printf(b, "float t%d[%d];\n", i, held_count(t));
-        return;
-    }
     if (!tile->spilled || !reads_anew(t))
         put_tile(t, b, i, turn);
     buf_printf(b, "enum { SHARED%d = %d };\n", i, !tile->spilled);
@@ -286,7 +282,7 @@ static double price(const Tiles *t)
     for (int i = 0; i < t->ntiles; i++) {
         const Tile *tile = &t->tile[i];
         double bytes = (double)once_bytes(tile);
-        if (tile->spilled && tile->lives && !tile->held)
+        if (tile->spilled && tile->lives)
             sum += bytes * tile->uses * (is_slow(tile) ? 8 : 1);
         sum += bytes * (tile->lives > 1 ? tile->lives - 1 : 0) / AHEAD;
     }
@@ -341,8 +337,6 @@ void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses)
     if (t->out->spill && !reads_anew(t))
         buf_printf(b, "char *const spill = global(a.run.spill) + blockIdx.x *"
                    " %lldll;\n", (long long)t->out->spill);
-    if (t->held)
-        held_declare(t, b);
     if (t->scratch)
         buf_printf(b, "float *const scratch = (float *)arena;\n"
                    "(void)scratch;\n");
@@ -366,7 +360,7 @@ void print_inputs(Tiles *t, Buf *b, const char *m, bool load)
 
 static bool meet(const Tiles *t, const Tile *a, const Tile *b)
 {
-    return !a->held && !b->held && a->spilled == b->spilled
+    return a->spilled == b->spilled
         && a->at < b->at + bytes_of(t, b) && b->at < a->at + bytes_of(t, a);
 }
 

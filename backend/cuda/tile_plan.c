@@ -147,7 +147,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
                      .stores = t->stored_here, .few = t->o->few,
-                     .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1 };
+                     .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1,
+                     .spilled = t->o->room };
 
     if (t->at + 1 == t->o->without) {
         Schedule *none = ctx_alloc(t->c, sizeof *none);
@@ -241,7 +242,7 @@ static void price(Tiles *t)
     const Kernel *k = &t->p->kernel[t->at];
 
     t->out->moves = kernel_moves(t->p, t->at, options_machine(t->o));
-    t->out->cycles = s && !s->why ? schedule_cycles(s)
+    t->out->cycles = s && !s->why && !s->tokens.threads ? schedule_cycles(s)
                                   : plain_cycles(t->g, k);
 }
 
@@ -711,18 +712,22 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
 
 /* ---- the module ---- */
 
+/* That of single tokens; or NULL. */
+static const Schedule *tokens_of(const Prepared *y)
+{
+    const Schedule *s = y->t[0]->out->schedule;
+
+    return s && !s->why && s->tokens.threads ? s : NULL;
+}
+
 /* How blocks share heads; threads, where a step's one kernel can choose. */
 static void find_shares(const Prepared *y)
 {
-    for (int i = 0; i < y->p->nkernels; i++) {
-        const Schedule *s = y->t[i]->out->schedule;
-        if (s && !s->why)
-            continue;
-        find_slice(y->t[i]);
-        find_held(y->t[i], y->p->nkernels == 1);
-    }
-    if (y->p->nkernels == 1 && y->t[0]->held)
-        y->m->threads = y->t[0]->out->threads;
+    for (int i = 0; i < y->p->nkernels; i++)
+        if (lacks_schedule(y, i))
+            find_slice(y->t[i]);
+    if (tokens_of(y))
+        y->m->threads = tokens_of(y)->tokens.threads;
 }
 
 /* What is kept, of how many bits and where, and how states lie; schedules keep
@@ -757,6 +762,10 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
         return false;
     }
     put_comment(t, to);
+    if (s->tokens.threads) {
+        tokens_text(s, t->o, t->out, to);
+        return true;
+    }
     schedule_text(s, t->o, &(StoredPlaces){ { t->m->kept.bytes, t->m->later },
                   t->stored_at, t->stored_later }, t->out, to);
     return true;
@@ -779,8 +788,7 @@ static void put_start(const Prepared *y, int rank, Buf *b)
                "#include \"products.cuh\"\n"
                "#include \"scans.cuh\"\n"
                "%sextern __shared__ char arena[];\n",
-               y->m->threads, rank, y->t[0]->held
-               ? "alignas(16) " : "");
+               y->m->threads, rank, tokens_of(y) ? "alignas(16) " : "");
 }
 
 static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)

@@ -76,7 +76,7 @@ static bool by_fours(const Tiles *t, Ref r, int ax)
 
     for (AxisSet o = t->g->n[r].axes & ~AXIS(ax); o; o &= o - 1)
         others |= s->st[lowest(o)];
-    return !s->held && s->st[ax] == 1 && others % 4 == 0;
+    return s->st[ax] == 1 && others % 4 == 0;
 }
 
 /* An axis of the sum along which all operands lie so; or -1. */

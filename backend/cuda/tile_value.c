@@ -90,7 +90,6 @@ int tile_new(Tiles *t, Ref r, bool pinned)
                            (size_t)t->cap_tiles * sizeof *t->tile);
     }
     t->tile[t->ntiles] = (Tile){ .pinned = pinned };
-    t->tile[t->ntiles].held = t->held && t->g->n[r].axes == t->held;
     tile_retype(t, t->ntiles, r, tile_type(t, r));
     return t->ntiles++;
 }
@@ -105,7 +104,7 @@ void tile_retype(Tiles *t, int tile, Ref r, DType d)
 
 Spot tile_spot(const Tiles *t, Ref r, int tile)
 {
-    Spot s = { .tile = tile, .held = t->tile[tile].held };
+    Spot s = { .tile = tile };
 
     strides_as(t, r, t->tile[tile].type, s.st);
     return s;
@@ -164,10 +163,6 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
 {
     bool any = false;
 
-    if (s->held) {
-        buf_printf(b, "u");
-        return;
-    }
     for (; axes; axes &= axes - 1) {
         int ax = lowest(axes);
         const char *at = ax == skip ? other : axis_coord(ax);
@@ -194,7 +189,7 @@ void turn_inside(Tiles *t, Ref r, Ref x)
     const Node *n = &t->g->n[x];
     int ax = n->op == OP_rot90 ? lowest(n->over) : 0;
 
-    if (!ax || !t->has[x] || t->done[x] || t->held
+    if (!ax || !t->has[x] || t->done[x]
         || !(t->g->n[r].axes & AXIS(ax)) || tile_extent(t, x, ax) % 2
         || !is_only_user(t, r, x))
         return;
@@ -336,10 +331,6 @@ static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes)
 {
-    if (t->held && axes == t->held) {
-        held_open(t, b);
-        return;
-    }
     if (!strcmp(from, "TID") && column_loop(t, b, r, axes, 1))
         return;
     int each = !strcmp(from, "0") ? t->out->threads
@@ -355,7 +346,7 @@ bool pair_loop_open(const Tiles *t, Buf *b, Ref r, int *along)
 {
     AxisSet axes = t->g->n[r].axes;
 
-    if (!(axes & (axes - 1)) || (t->held && axes == t->held))
+    if (!(axes & (axes - 1)))
         return false;
     *along = inner_axis(axes, lies_turned(t, r));
     return !is_token_axis(*along) && tile_extent(t, r, *along) % 2 == 0

@@ -36,10 +36,11 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile)
 }
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
-    "wide", "inverse", "sums", "global", "vector", "scalar" };
+    "wide", "inverse", "sums", "global", "vector", "scalar", "held", "flat",
+    "partial" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
-    "store", "carry", "end" };
+    "store", "carry", "end", "partial" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix", "ahead" };
 

@@ -239,6 +239,10 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
                      .k = &w->p->kernel[w->kernel], .tile = w->tile,
                      .wants_out = w->wants_out, .stores = w->stores };
     s->kind = s->k->kind;
+    if (s->g->chunk <= 1) {
+        schedule_tokens(s, w);
+        return s;
+    }
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
     Ref far = w->tile == F16 ? leaves_float16(w->p) : 0;

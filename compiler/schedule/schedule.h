@@ -24,6 +24,9 @@
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
+ * A kernel of single tokens has no products of tiles: all its warps do the
+ * same, one instruction after another, and matrices that it carries stay in
+ * their registers. held.c deals those out, tokens.c makes its instructions.
  * What all of them ask is in queries.c. Before them scales.c and ranks.c change
  * the plan; range.c says what float16 may not hold.
  * forms.def has the instructions that an architecture has for it.
@@ -83,10 +86,12 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile);
  * the matrix, a token's rows before the first and behind the last. GLOBAL: a
  * tensor's, or what kernels keep for one another, where it lies. VECTOR:
  * float32 in shared memory, one a token, or one a column of a state; SCALAR:
- * one. */
+ * one. Of single tokens: HELD: float32 in the registers of all threads; FLAT:
+ * in shared memory, in canonical order, an input of its own type; PARTIAL: of
+ * sums, what warps have added up, `parts` of them, float32 as FLAT. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
-                      LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR,
-                      NLAYOUTS } Layout;
+                      LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, LAY_HELD,
+                      LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
 /* LEAST_ROWS: of a chunk. */
@@ -149,6 +154,9 @@ typedef enum KOp {
                                            <- fragment */
     K_CARRY,                            /* a state <- what becomes of it */
     K_END,                              /* a state as the walk leaves it <- */
+    K_PARTIAL,                          /* partial sums <- over rows or columns
+                                           of what is held: the program `node`,
+                                           of which the sum is the last */
     NKOPS
 } KOp;
 extern const char *const kop_name[NKOPS];
@@ -200,6 +208,20 @@ static inline bool is_internal(const KBuffer *b)
     return b->readers == 1u << b->writer;
 }
 
+/* Of single tokens. threads: a block's; 0: tokens come in chunks. held: the
+ * axes of matrices in registers, or none; of these `col` is the one along which
+ * a thread has HELD_PIECE neighbours of some rows. A warp has so many columns.
+ * first: of the instructions that each token has. */
+enum { HELD_PIECE = 4 };
+typedef struct KTokens {
+    int threads;
+    AxisSet held;
+    uint8_t row, col;
+    int32_t warp_cols;
+    int states;                         /* held */
+    int first;
+} KTokens;
+
 typedef struct Schedule {
     Ctx *c;
     const Plan *p;
@@ -239,6 +261,7 @@ typedef struct Schedule {
     const bool *wants_out;              /* as wished */
     const uint8_t *stores;
     KernelKind kind;                    /* of its loop */
+    KTokens tokens;
     uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
                                            to do */
     const char *why;                    /* there is none: what is missing */
@@ -262,6 +285,8 @@ typedef struct KernelWish {
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
+    int spilled;                        /* of single tokens: attempts whose
+                                           registers did not do */
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would
@@ -336,6 +361,39 @@ double schedule_cycles(const Schedule *s);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 
+/* ---- tokens.c, held.c: single tokens ---- */
+
+/* False: `why` says what is missing. Leaves values with places, instructions
+ * with barriers; nothing else is needed. */
+bool schedule_tokens(Schedule *s, const KernelWish *w);
+/* NULL: each value is written before it is read, and behind a barrier where it
+ * is another thread's; no two that are needed at a time lie in one place. */
+const char *schedule_check_tokens(const Schedule *s);
+/* Which matrices stay in registers, the threads and slices that suit them, and
+ * how many blocks. Requires a slice axis where there may be one. */
+void schedule_held(Schedule *s, const KernelWish *w);
+/* Of what is held: registers of a thread; its rows; threads below one another;
+ * warps side by side, and below one another; whether all have as many rows. */
+int held_count(const Schedule *s);
+int32_t held_rows(const Schedule *s);
+int held_threads_down(const Schedule *s);
+int held_across(const Schedule *s);
+int held_down(const Schedule *s);
+bool held_whole(const Schedule *s);
+static inline bool is_of_held(const Schedule *s, Ref r)
+{
+    return s->tokens.held && s->g->n[r].axes == s->tokens.held;
+}
+/* A number, looked at through views; false if it is none. What views of axes
+ * show. */
+bool token_constant(const Graph *g, Ref r, double *x);
+Ref token_shown(const Graph *g, Ref r);
+/* Whether the input has a place for this token and one for the next. */
+static inline bool has_two_places(const Schedule *s, const KValue *v)
+{
+    return s->g->n[v->node].op == OP_input && s->g->n[v->node].timed;
+}
+
 /* ---- text.c ---- */
 
 void schedule_print(const Schedule *s, Buf *out);
@@ -399,7 +457,7 @@ int32_t value_bytes(const KValue *v);
 static inline bool has_buffer(const KValue *v)
 {
     return v->layout != LAY_FRAGMENT && v->layout != LAY_PACKED
-        && v->layout != LAY_GLOBAL;
+        && v->layout != LAY_GLOBAL && v->layout < LAY_HELD;
 }
 /* Whether its rows are tokens. */
 static inline bool has_tokens(const KValue *v) { return v->row < AX_DIM; }

@@ -2,6 +2,7 @@
  *
  *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
  *            groups N [ahead N [turns N]] regs N N [N] shared N
+ *            [tokens THREADS from N [held AXIS AXIS warp N states N]]
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
@@ -87,10 +88,22 @@ static void print_inst(Buf *b, const KInst *k)
     buf_printf(b, "\n");
 }
 
+/* Of single tokens: threads, and what of each token is done. */
+static const char *tokens_text(const Schedule *s)
+{
+    const KTokens *t = &s->tokens;
+    return !t->threads ? ""
+         : !t->held ? ctx_format(s->c, " tokens %d from %d", t->threads,
+                                 t->first)
+         : ctx_format(s->c, " tokens %d from %d held %d %d warp %d states %d",
+                      t->threads, t->first, t->row, t->col, (int)t->warp_cols,
+                      t->states);
+}
+
 static void print_whole(const Schedule *s, Buf *out)
 {
     buf_printf(out, "schedule %d %s slices %d of %d%s resident %d groups %d"
-               "%s regs %d %d%s shared %d\n", (int)(s->k - s->p->kernel),
+               "%s regs %d %d%s shared %d%s\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
                s->resident, s->groups,
@@ -99,7 +112,7 @@ static void print_whole(const Schedule *s, Buf *out)
                : ctx_format(s->c, " ahead %d", s->ahead),
                s->regs[0], s->regs[1],
                s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
-               (int)s->shared);
+               (int)s->shared, tokens_text(s));
     for (int r = 0; r < NKROLES; r++)
         if (s->warps[r])
             buf_printf(out, "role %s warps %d\n", krole_name[r], s->warps[r]);
@@ -192,6 +205,22 @@ static bool has_number(const Read *x)
     return strchr("%-0123456789", *p) && *p && *p != '\n';
 }
 
+static void read_tokens(Read *x, KTokens *t)
+{
+    t->threads = number(x, 32, 1024);
+    must(x, "from");
+    t->first = number(x, 0, INT16_MAX);
+    if (!next_is(x, "held"))
+        return;
+    t->row = (uint8_t)number(x, AX_DIM, NAXES - 1);
+    t->col = (uint8_t)number(x, AX_DIM, NAXES - 1);
+    t->held = AXIS(t->row) | AXIS(t->col);
+    must(x, "warp");
+    t->warp_cols = number(x, HELD_PIECE, INT32_MAX);
+    must(x, "states");
+    t->states = number(x, 1, MAX_STATES);
+}
+
 static void read_head(Read *x)
 {
     Schedule *s = x->s;
@@ -205,7 +234,7 @@ static void read_head(Read *x)
     if (next_is(x, "rows"))
         s->row_axis = number(x, AX_DIM, NAXES - 1);
     must(x, "resident");
-    s->resident = number(x, 1, 4);
+    s->resident = number(x, 1, 32);
     must(x, "groups");
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
@@ -216,6 +245,8 @@ static void read_head(Read *x)
         s->regs[i] = number(x, 8, 255);
     must(x, "shared");
     s->shared = number(x, 0, INT32_MAX);
+    if (next_is(x, "tokens"))
+        read_tokens(x, &s->tokens);
 }
 
 static void read_buffer(Read *x)

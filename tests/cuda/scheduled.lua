@@ -78,6 +78,8 @@ local cases <const> = {
   "normed_gla,B=1,T=70,H=1,K=96,V=48",
   -- a vector by keys has fewer rows than a fragment
   "kda,B=1,T=200,H=1,K=48,V=48",
+  -- four warpgroups change sums of a chunk of 32 where they lie
+  "kda,B=1,T=40,H=1,K=256,V=256",
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",

@@ -31,14 +31,20 @@ expect(seen == 9, "%d machines", seen)
 -- Hopper's schedules take kernels that are larger than the model has it; on
 -- other machines chunks are as they fit, and where a plan's kernels fit, but
 -- have no schedules there, as those have them.
-local function chunk(name, machine)
-  return flin.stdlib[name]:plan { machine = machine, K = 128, V = 128,
-                                  backward = true }.chunk
+local function chunk(name, machine, size)
+  return flin.stdlib[name]:plan { machine = machine, K = size or 128,
+                                  V = size or 128, backward = true }.chunk
 end
 for name, machine in pairs { momentum_deltanet = "a100", kda = "l40s" } do
   expect(chunk(name, "h200") == 64 and chunk(name, machine) < 64,
          "%s: chunks of %d and %d tokens", name, chunk(name, "h200"),
          chunk(name, machine))
+end
+
+-- Nor do kernels have to fit the model at half the tokens.
+for _, name in ipairs { "gla", "kda" } do
+  expect(chunk(name, "h200", 256) == 32, "%s, K = V = 256: chunks of %d", name,
+         chunk(name, "h200", 256))
 end
 
 local compiles = pcall(flin.stdlib.linear.compile, flin.stdlib.linear)

@@ -917,6 +917,38 @@ static void scales_joined(Ctx *c, void *ud)
     }
 }
 
+/* Of single tokens. */
+static void drop_barrier(Schedule *s) { drop(s, find(s, K_SYNC, 0)); }
+static void drop_map(Schedule *s) { drop(s, find(s, K_MAP, 0)); }
+static void upon_another(Schedule *s)
+{
+    s->value[find(s, K_MAP, 1)->out[0]].at
+        = s->value[find(s, K_PARTIAL, 0)->out[0]].at;
+}
+
+static void tokens(Ctx *c, void *ud)
+{
+    void (*const spoil[])(Schedule *) = { drop_barrier, drop_map,
+                                          upon_another };
+    Test t = { .plan = plan_parse(c, read_text(c, "tests/plans/step.plan")) };
+    Buf a = { .ctx = c }, b = { .ctx = c };
+    Schedule *s = schedule_of(c, &t, 0, false);
+    (void)ud;
+    expect(!s->why && s->tokens.threads, "single tokens", s->why);
+    expect(s->tokens.held && find(s, K_PARTIAL, 1) && !find(s, K_PARTIAL, 2),
+           "a state in registers, two sums over it", NULL);
+    expect(!find(s, K_CARRY, 0), "what becomes of it lies where it was", NULL);
+    schedule_print(s, &a);
+    schedule_print(schedule_parse(c, t.plan, target_of(c, 90, 64, BF16), a.s),
+                   &b);
+    expect(!strcmp(a.s, b.s), "read back", b.s);
+    for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
+        s = schedule_of(c, &t, 0, false);
+        spoil[i](s);
+        expect(schedule_check_tokens(s), "single tokens, spoiled", NULL);
+    }
+}
+
 int main(void)
 {
     Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0,
@@ -952,6 +984,8 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!ctx_protect(c, run, &cases[i]))
             expect(false, cases[i].path, c->err.message);
+    if (!ctx_protect(c, tokens, NULL))
+        expect(false, "single tokens", c->err.message);
     if (!ctx_protect(c, scales_joined, NULL))
         expect(false, "scales", c->err.message);
     ctx_free(c);

@@ -1,0 +1,897 @@
+/* print_tokens.c -- kernels of single tokens: a block takes a head of a
+ * sequence, or its slice of one, and walks its tokens. The next one's inputs
+ * are on their way meanwhile. All warps do one instruction after another.
+ */
+#include "print_parts.h"
+#include "source.h"
+#include "../../compiler/eval.h"
+
+#include <string.h>
+
+enum { LANES = 32 };
+
+typedef struct Walk {
+    Print p;
+    const Schedule *s;
+    const Graph *g;
+    Ctx *c;
+    Buf *b;
+    const int32_t (*ext)[NAXES];
+    const KInst *k;                     /* in hand */
+} Walk;
+
+/* Where a node's elements lie: in a value, or at places of it. */
+typedef struct Spot { int value; int32_t at, st[NAXES]; } Spot;
+
+static const char *coord(const Walk *w, int ax)
+{
+    return ctx_format(w->c, ax < AX_DIM ? "r%d" : "d%d",
+                      ax < AX_DIM ? ax : ax - AX_DIM);
+}
+
+static int32_t extent(const Walk *w, Ref r, int ax)
+{
+    return ax == w->s->slice_axis ? block_extent(w->s, ax) : w->ext[r][ax];
+}
+
+static int32_t count_of(const Walk *w, Ref r, AxisSet axes)
+{
+    int32_t n = 1;
+    for (; axes; axes &= axes - 1)
+        n *= extent(w, r, lowest(axes));
+    return n;
+}
+
+static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
+
+static int value_of(const Walk *w, Ref r)
+{
+    return schedule_value(w->s, r, is_of_held(w->s, r) ? LAY_HELD : LAY_FLAT);
+}
+
+/* By which it is called. */
+static int root(const Walk *w, int value)
+{
+    return fragment_root(w->s, value);
+}
+
+static DType type_of(const Walk *w, const KValue *v)
+{
+    const Node *n = &w->g->n[v->node];
+    DType d = n->op == OP_input ? w->p.o->in[n->index] : F32;
+    return d == F64 ? F32 : d;
+}
+
+/* ---- elements ---- */
+
+static Spot spot_of(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    Spot to = { .value = NOTHING };
+    int32_t step = 1;
+
+    if (!op_is(n->op, MOVES)) {
+        to.value = value_of(w, r);
+        for (AxisSet s = n->axes; s; s &= ~AXIS(highest(s))) {
+            to.st[highest(s)] = step;
+            step *= extent(w, r, highest(s));
+        }
+        return to;
+    }
+    Spot from = spot_of(w, n->a[0]);
+    int ax = n->over ? lowest(n->over) : 0;
+    to = from;
+    if (op_has(n->op, INDEX))
+        to.at += n->index * from.st[ax];
+    if (op_has(n->op, TO_AXIS)) {
+        to.st[ax] = 0;
+        to.st[n->index] = from.st[ax];
+    }
+    for (ax = 0; ax < NAXES; ax++)
+        to.st[ax] = n->axes & AXIS(ax) ? to.st[ax] : 0;
+    return to;
+}
+
+/* Where axis `skip` is at `other`. */
+static const char *index_text(const Walk *w, const Spot *s, int skip,
+                              const char *other)
+{
+    Buf b = { .ctx = w->c };
+    for (int ax = 0; ax < NAXES; ax++)
+        if (s->st[ax])
+            buf_printf(&b, "%s%s%s", b.len ? " + " : "",
+                       ax == skip ? other : coord(w, ax), s->st[ax] == 1 ? ""
+                       : ctx_format(w->c, " * %d", (int)s->st[ax]));
+    if (s->at || !b.len)
+        buf_printf(&b, "%s%d", b.len ? " + " : "", (int)s->at);
+    return b.s;
+}
+
+static const char *element_at(const Walk *w, Ref r, int skip,
+                              const char *other)
+{
+    Buf b = { .ctx = w->c };
+    double x;
+
+    if (token_constant(w->g, r, &x)) {
+        number_text(&b, x);
+        return b.s;
+    }
+    if (in_program(w->k, r))
+        return ctx_format(w->c, "v%u", (unsigned)r);
+    Spot s = spot_of(w, r);
+    const KValue *v = value_at(&w->p, s.value);
+    if (v->layout == LAY_HELD)
+        return ctx_format(w->c, "t%d[u]", root(w, s.value));
+    return ctx_format(w->c, type_of(w, v) == F32 ? "t%d[%s]" : "get(t%d[%s])",
+                      root(w, s.value), index_text(w, &s, skip, other));
+}
+
+static const char *element(const Walk *w, Ref r)
+{
+    return element_at(w, r, NOTHING, NULL);
+}
+
+/* Of pairs: the operand as a function of its axis. */
+static const char *pairs_of(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    Ref x = n->a[0];
+    int from = lowest(n->over);
+    return ctx_format(w->c, "%s([&](int y) { return %s; }, %d, %s)",
+                      op_info[n->op].name, element_at(w, x, from, "y"),
+                      (int)extent(w, x, from),
+                      coord(w, op_has(n->op, TO_AXIS) ? n->index : from));
+}
+
+/* One behind the other along an axis. */
+static const char *joined_text(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    int ax = lowest(n->over);
+    bool has = w->g->n[n->a[0]].axes & n->over;
+    int first = has ? extent(w, n->a[0], ax) : 1;
+    return ctx_format(w->c, "%s < %d ? %s : %s", coord(w, ax), first,
+                      element(w, n->a[0]), element_at(w, n->a[1], ax,
+                      ctx_format(w->c, "(%s - %d)", coord(w, ax), first)));
+}
+
+/* What comes from nowhere: its number along the axis, or 1 at one entry. */
+static const char *placed_text(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    const char *at = coord(w, lowest(n->over));
+    return op_has(n->op, INDEX)
+         ? ctx_format(w->c, "%s == %d ? 1.f : 0.f", at, n->index)
+         : ctx_format(w->c, "(float)%s", at);
+}
+
+static const char *node_text(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    const char *operand[3] = { "", "", "" };
+    Buf b = { .ctx = w->c };
+
+    if (op_is(n->op, PAIRS))
+        return pairs_of(w, r);
+    if (op_is(n->op, CONST))
+        return placed_text(w, r);
+    if (!op_is(n->op, ELEMENTWISE))
+        return joined_text(w, r);
+    for (int i = 0; i < op_info[n->op].arity; i++)
+        operand[i] = element(w, n->a[i]);
+    if (n->op == OP_factor && w->s->tile == F32)
+        return operand[0];
+    value_text(&b, n->op, operand);
+    return b.s;
+}
+
+/* ---- sums ---- */
+
+static bool is_sum(const Walk *w, Ref r)
+{
+    return op_is(w->g->n[r].op, FOLDS) && !op_is(w->g->n[r].op, MOVES);
+}
+
+static int32_t terms_of(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    int32_t terms = 1;
+    for (AxisSet s = n->over; s; s &= s - 1) {
+        Ref a = w->g->n[n->a[0]].axes & AXIS(lowest(s)) ? n->a[0] : n->a[1];
+        terms *= extent(w, a, lowest(s));
+    }
+    return terms;
+}
+
+static const char *term_text(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    return op_info[n->op].arity == 1 ? element(w, n->a[0])
+         : ctx_format(w->c, "%s * %s", element(w, n->a[0]),
+                      element(w, n->a[1]));
+}
+
+/* The coordinates that number `x` of the elements has. */
+static void put_coords(Walk *w, const char *x, Ref r, AxisSet axes)
+{
+    int32_t step = 1, of[NAXES];
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        of[highest(s)] = step;
+        step *= extent(w, r, highest(s));
+    }
+    for (AxisSet s = axes; s; s &= s - 1) {
+        int ax = lowest(s);
+        buf_printf(w->b, "const int %s = %s", coord(w, ax), x);
+        if (of[ax] > 1)
+            buf_printf(w->b, " / %d", (int)of[ax]);
+        if (s != axes)
+            buf_printf(w->b, " %% %d", (int)extent(w, r, ax));
+        buf_printf(w->b, ";\n");
+    }
+}
+
+static void put_value(Walk *w, Ref r)
+{
+    buf_printf(w->b, "const float v%u = %s;\n", (unsigned)r, node_text(w, r));
+}
+
+/* What is computed for the sum alone. */
+static void put_inlined(Walk *w, Ref r, uint8_t *done)
+{
+    for (int i = 0; i < 3; i++) {
+        Ref a = w->g->n[r].a[i];
+        if (!a || done[a] || !in_program(w->k, a))
+            continue;
+        put_inlined(w, a, done);
+        put_value(w, a);
+        done[a] = 1;
+    }
+}
+
+/* By one thread, or by a warp's lanes. */
+static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
+{
+    const Node *n = &w->g->n[r];
+    Buf *b = w->b;
+    int32_t step = 1, terms = terms_of(w, r);
+
+    buf_printf(b, "float v%u = 0;\n", (unsigned)r);
+    if (is_of_held(w->s, r))            /* for each element in registers */
+        buf_printf(b, "NO_UNROLL ");
+    buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
+                        : "for (int y = 0; y < %d; y++) {\n", (int)terms);
+    for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
+        int ax = highest(s);
+        Ref a = w->g->n[n->a[0]].axes & AXIS(ax) ? n->a[0] : n->a[1];
+        buf_printf(b, "const int %s = y", coord(w, ax));
+        if (step > 1)
+            buf_printf(b, " / %d", (int)step);
+        if (s & (s - 1))
+            buf_printf(b, " %% %d", (int)extent(w, a, ax));
+        buf_printf(b, ";\n");
+        step *= extent(w, a, ax);
+    }
+    put_inlined(w, r, done);
+    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, term_text(w, r));
+    if (lanes)
+        buf_printf(b, "v%u = lane_sum<LANES>(v%u);\n", (unsigned)r,
+                   (unsigned)r);
+}
+
+/* ---- what is held ---- */
+
+static void put_held(Walk *w)
+{
+    const Schedule *s = w->s;
+    int pieces = s->tokens.warp_cols / HELD_PIECE, across = held_across(s);
+
+    buf_printf(w->b, "const int held_down = WARP / %d, held_across = WARP %%"
+               " %d;\nconst int held_row = (held_down * %d + LANE / %d) * %d,"
+               " held_col = held_across * %d + LANE %% %d * %d;\n"
+               "(void)held_across;\n(void)held_down;\n", across, across,
+               LANES / pieces, pieces, (int)held_rows(s),
+               (int)s->tokens.warp_cols, pieces, HELD_PIECE);
+}
+
+static void open_held(Walk *w)
+{
+    const Schedule *s = w->s;
+    const char *row = coord(w, s->tokens.row), *col = coord(w, s->tokens.col);
+
+    buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
+               "const int %s = held_row + u / %d, %s = held_col + u %% %d;\n"
+               "(void)%s;\n(void)%s;\n", held_count(s), row, HELD_PIECE, col,
+               HELD_PIECE, row, col);
+    if (!held_whole(s))
+        buf_printf(w->b, "if (%s >= %d)\ncontinue;\n", row,
+                   (int)block_extent(s, s->tokens.row));
+}
+
+/* A sum's axes besides that which it has of what is held: ranks, whose joint
+ * number is so many times `each`. */
+static const char *ranks_text(const Walk *w, Ref r, int each)
+{
+    Buf b = { .ctx = w->c };
+    AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.held;
+    for (; ranks; ranks &= ~AXIS(highest(ranks))) {
+        buf_printf(&b, "%s * %d + ", coord(w, highest(ranks)), each);
+        each *= extent(w, r, highest(ranks));
+    }
+    return b.len ? b.s : "";
+}
+
+static bool is_down(const Walk *w, Ref r)
+{
+    return w->g->n[r].over == AXIS(w->s->tokens.row);
+}
+
+/* Of a thread's own, and of those that the warp's other threads have. */
+static void put_partial(Walk *w)
+{
+    const Schedule *s = w->s;
+    Ref r = w->k->node[w->k->nnodes - 1];
+    const KValue *v = value_at(&w->p, w->k->out[0]);
+    AxisSet ranks = w->g->n[r].axes & ~s->tokens.held;
+    bool down = is_down(w, r);
+    int len = extent(w, r, down ? s->tokens.col : s->tokens.row);
+    int pieces = s->tokens.warp_cols / HELD_PIECE;
+    Buf *b = w->b;
+
+    for (AxisSet a = ranks; a; a &= a - 1) {
+        const char *x = coord(w, lowest(a));
+        buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
+                   (int)extent(w, r, lowest(a)), x);
+    }
+    buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? HELD_PIECE
+               : (int)held_rows(s));
+    open_held(w);
+    for (int i = 0; i + 1 < w->k->nnodes; i++)
+        put_value(w, w->k->node[i]);
+    buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", HELD_PIECE,
+               term_text(w, r));
+    if (down)
+        buf_printf(b, "held_sum<%d>(sum, ", pieces);
+    else
+        buf_printf(b, "held_sum_across<%d, %d, %s>(sum, held_row, ", pieces,
+                   (int)block_extent(s, s->tokens.row),
+                   held_whole(s) ? "true" : "false");
+    buf_printf(b, "t%d + %s%s * %d%s);\n}\n", w->k->out[0],
+               ranks_text(w, r, len * v->parts),
+               down ? "held_down" : "held_across", len,
+               down ? " + held_col" : "");
+}
+
+/* What warps have added up. */
+static void put_whole(Walk *w, Ref r)
+{
+    int v = schedule_value(w->s, r, LAY_PARTIAL);
+    int parts = value_at(&w->p, v)->parts;
+    int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
+    int len = extent(w, r, ax);
+
+    buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
+               "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
+               v, ranks_text(w, r, len * parts), len, coord(w, ax));
+}
+
+static bool is_held_sum(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    return is_sum(w, r) && (is_of_held(w->s, n->a[0])
+                            || is_of_held(w->s, n->a[1]));
+}
+
+/* ---- addresses ---- */
+
+static int place_in(const uint8_t *order, int rank, int ax)
+{
+    int at = 0;
+    for (int d = 0; d < rank; d++)
+        at = order[d] == ax ? d : at;
+    return at;
+}
+
+/* The first element of the block's slice. */
+static const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
+                              int rank, AxisSet axes)
+{
+    int ax = w->s->slice_axis;
+    return w->s->slices == 1 || !(axes & AXIS(ax)) ? ""
+         : ctx_format(w->c, " + block * %d * a.t[%d].sd[%d]",
+                      (int)block_extent(w->s, ax), tensor,
+                      place_in(order, rank, ax));
+}
+
+/* From there on. */
+static const char *strides_text(const Walk *w, int tensor,
+                                const uint8_t *order, int rank)
+{
+    Buf b = { .ctx = w->c };
+    for (int d = 0; d < rank; d++)
+        buf_printf(&b, " + %s * a.t[%d].sd[%d]", coord(w, order[d]), tensor,
+                   d);
+    return b.len ? b.s : "";
+}
+
+/* What all slices have alike is left by the first. */
+static const char *first_text(const Walk *w, AxisSet axes)
+{
+    return w->s->slices == 1 || axes & AXIS(w->s->slice_axis) ? ""
+         : " && block == 0";
+}
+
+/* ---- results ---- */
+
+static const char *output_place(Walk *w, int i)
+{
+    const Output *o = &w->g->out[i];
+    int t = result_tensor(&w->p, ARG_OUTPUT, i);
+    return ctx_format(w->c, "(%s *)a.t[%d].p + at_token(a.t[%d], q, token,"
+                      " fresh(head))%s%s",
+                      ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t, t,
+                      slice_text(w, t, o->order, o->rank,
+                                 w->g->n[o->node].axes),
+                      strides_text(w, t, o->order, o->rank));
+}
+
+static bool has_axes(const Walk *w, const Output *o)
+{
+    bool all = true;
+    for (int i = 0; i < o->rank; i++)
+        all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
+    return all;
+}
+
+/* Whether the result is stored from the program's loop. */
+static bool is_left(const Walk *w, int output)
+{
+    const Output *o = &w->g->out[output];
+    return w->s->wants_out[output] && in_program(w->k, o->node)
+        && has_axes(w, o) && w->k >= w->s->inst + w->s->tokens.first;
+}
+
+static void put_outputs(Walk *w)
+{
+    for (int i = 0; i < w->g->nout; i++) {
+        Ref r = w->g->out[i].node;
+        if (!is_left(w, i))
+            continue;
+        const char *to = output_place(w, i);
+        buf_printf(w->b, "if (a.t[%d].p%s)\nput(%s, v%u);\n",
+                   result_tensor(&w->p, ARG_OUTPUT, i),
+                   first_text(w, w->g->n[r].axes), to, (unsigned)r);
+    }
+}
+
+static void open_loop(Walk *w, Ref r, AxisSet axes)
+{
+    buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
+               (int)count_of(w, r, axes));
+    put_coords(w, "e", r, axes);
+}
+
+/* The result may not vary along some of its axes. */
+static void put_stored(Walk *w)
+{
+    const Output *o = &w->g->out[w->k->index];
+    AxisSet axes = w->g->n[o->node].axes;
+    const char *to = output_place(w, w->k->index);
+
+    buf_printf(w->b, "if (a.t[%d].p%s) {\n",
+               result_tensor(&w->p, ARG_OUTPUT, w->k->index),
+               first_text(w, axes));
+    for (int i = 0; i < o->rank; i++) {
+        const char *x = coord(w, o->order[i]);
+        if (!(axes & AXIS(o->order[i])))
+            buf_printf(w->b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
+                       (int)w->g->axis[o->order[i]].size, x);
+    }
+    open_loop(w, o->node, axes);
+    buf_printf(w->b, "put(%s, %s);\n}\n}\n", to, element(w, o->node));
+}
+
+/* ---- programs ---- */
+
+static void put_made(Walk *w)
+{
+    for (int i = 0; i < w->k->nout; i++) {
+        const KValue *v = value_at(&w->p, w->k->out[i]);
+        Spot s = spot_of(w, v->node);
+        buf_printf(w->b, "t%d[%s] = v%u;\n", root(w, w->k->out[i]),
+                   v->layout == LAY_HELD ? "u"
+                   : index_text(w, &s, NOTHING, NULL), (unsigned)v->node);
+    }
+}
+
+static void put_held_map(Walk *w)
+{
+    uint8_t *done = ctx_alloc(w->c, w->g->len);
+    open_held(w);
+    for (int i = 0; i < w->k->nnodes; i++) {
+        Ref r = w->k->node[i];
+        if (is_sum(w, r))
+            put_sum(w, r, false, done);
+        else
+            put_value(w, r);
+    }
+    put_made(w);
+    buf_printf(w->b, "}\n");
+}
+
+/* A single element is one thread's, or warp's; others have others. Addresses of
+ * results are worked out there: kept, they would take registers from states. */
+static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
+{
+    AxisSet axes = w->g->n[r].axes;
+    int32_t n = count_of(w, r, axes);
+    int warp = (int)(w->k - w->s->inst) % warps_of(w);
+
+    if (n == 1)
+        buf_printf(w->b, lanes ? "if (WARP == %d) {\n"
+                               : "if (WARP == %d && LANE == 0) {\n", warp);
+    else if (lanes)
+        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %d; e += WARPS) {"
+                   "\n", (int)n);
+    else
+        buf_printf(w->b, "for (int e = %s; e < %d; e += THREADS) {\n",
+                   leaves ? "fresh(TID)" : "TID", (int)n);
+    put_coords(w, n == 1 ? "0" : "e", r, axes);
+}
+
+static void put_flat_map(Walk *w)
+{
+    const KInst *k = w->k;
+    uint8_t *done = ctx_alloc(w->c, w->g->len);
+    Ref last = k->node[k->nnodes - 1];
+    bool lanes = false, leaves = false;
+
+    for (int i = 0; i < w->g->nout; i++)
+        leaves |= is_left(w, i);
+    for (int i = 0; i < k->nnodes; i++)
+        lanes |= is_sum(w, k->node[i]) && !is_held_sum(w, k->node[i])
+              && terms_of(w, k->node[i]) >= LANES;
+    open_map(w, last, lanes, leaves);
+    for (int i = 0; i < k->nnodes; i++) {
+        Ref r = k->node[i];
+        if (is_held_sum(w, r))
+            put_whole(w, r);
+        else if (is_sum(w, r))
+            put_sum(w, r, lanes, done);
+        else
+            continue;
+        done[r] = 1;
+    }
+    if (lanes)
+        buf_printf(w->b, "if (LANE == 0) {\n");
+    for (int i = 0; i < k->nnodes; i++)
+        if (!done[k->node[i]])
+            put_value(w, k->node[i]);
+    put_made(w);
+    put_outputs(w);
+    buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
+}
+
+/* ---- inputs ---- */
+
+static void put_declared(Walk *w, int value, const char *turn)
+{
+    const KValue *v = value_at(&w->p, value);
+    const char *type = ctype_text(type_of(w, v));
+
+    if (v->alias != NOTHING)
+        return;
+    if (v->layout == LAY_HELD) {
+        buf_printf(w->b, "float t%d[%d];\n", value, held_count(w->s));
+        return;
+    }
+    buf_printf(w->b, "%s *const t%d = (%s *)(arena + %d", type, value, type,
+               (int)v->at);
+    if (turn)
+        buf_printf(w->b, " + (%s) %% 2 * %d", turn,
+                   (v->element * v->nrow + 15) / 16 * 16);
+    buf_printf(w->b, ");\n");
+}
+
+/* Of inputs that have two places: at that token's. */
+static void put_places(Walk *w, const char *turn)
+{
+    for (int i = 0; i < w->s->nvalues; i++)
+        if (has_two_places(w->s, value_at(&w->p, i)))
+            put_declared(w, i, turn);
+}
+
+/* More than two axes: element by element. */
+static void put_any_load(Walk *w, int value, int tensor, const Input *in)
+{
+    Ref r = value_at(&w->p, value)->node;
+    Spot s = spot_of(w, r);
+    AxisSet axes = w->g->n[r].axes;
+
+    buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
+               (int)count_of(w, r, axes));
+    put_coords(w, "e", r, axes);
+    buf_printf(w->b, "copy1_as<true>(t%d + %s, p%s);\n}\n", value,
+               index_text(w, &s, NOTHING, NULL),
+               strides_text(w, tensor, in->order, in->rank));
+}
+
+/* By one warp. */
+static void put_load_of(Walk *w)
+{
+    int value = w->k->out[0];
+    Ref r = value_at(&w->p, value)->node;
+    int i = w->g->n[r].index;
+    const Input *in = &w->g->in[i];
+    int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
+    const char *type = ctype_text(w->p.o->in[i]);
+    AxisSet rows = in->axes, axes = w->g->n[r].axes;
+    int cols = highest(axes);
+
+    buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = (const %s *)a.t[%d].p +"
+               " ", t % warps_of(w), type, type, t);
+    buf_printf(w->b, in->timed ? "at_token(a.t[%d], q, token, head)"
+               : "head_of(a.t[%d], head) * a.t[%d].sh", t, t);
+    buf_printf(w->b, "%s;\n", slice_text(w, t, in->order, in->rank, axes));
+    rows = axes ? axes & ~AXIS(cols) : 0;
+    if (rows & (rows - 1)) {
+        put_any_load(w, value, t, in);
+    } else {
+        int len = axes ? extent(w, r, cols) : 1;
+        int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
+        bool whole = axes && in->order[in->rank - 1] == cols;
+        buf_printf(w->b, "warp_in<%d, %d, %d, true>(t%d, p, %s, %s, %s);\n",
+                   rows ? (int)extent(w, r, lowest(rows)) : 1, len, len, value,
+                   rows ? ctx_format(w->c, "a.t[%d].sd[%d]", t, down) : "0",
+                   axes ? ctx_format(w->c, "a.t[%d].sd[%d]", t,
+                                     place_in(in->order, in->rank, cols)) : "0",
+                   whole ? ctx_format(w->c, "a.t[%d].wide", t) : "false");
+    }
+    buf_printf(w->b, "}\n");
+}
+
+/* ---- states ---- */
+
+static const char *held_args(const Walk *w, const State *st, int t)
+{
+    const Schedule *s = w->s;
+    return ctx_format(w->c, "held_row, held_col, a.t[%d].sd[%d], a.t[%d]"
+                      ".sd[%d], a.t[%d].wide", t,
+                      place_in(st->order, st->rank, s->tokens.row), t,
+                      place_in(st->order, st->rank, s->tokens.col), t);
+}
+
+static const char *held_name(const Walk *w, const char *what)
+{
+    return ctx_format(w->c, "%s<%d, %s>", what,
+                      (int)block_extent(w->s, w->s->tokens.row),
+                      held_whole(w->s) ? "true" : "false");
+}
+
+static void put_begin(Walk *w)
+{
+    const State *st = &w->g->st[w->k->index];
+    int v = w->k->out[0], t = result_tensor(&w->p, ARG_STATE, w->k->index);
+    bool held = value_at(&w->p, v)->layout == LAY_HELD;
+    AxisSet axes = w->g->n[st->node].axes;
+    const char *type = ctype_text(w->p.o->s0[w->k->index]);
+    Spot s = spot_of(w, st->node);
+    Buf *b = w->b;
+
+    buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + own"
+               " * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
+               type, type, t, t, t, t,
+               slice_text(w, t, st->order, st->rank, axes));
+    if (held) {
+        buf_printf(b, "%s(t%d, p, %s);\n} else {\nUNROLL\nfor (int u = 0; u <"
+                   " %d; u++)\nt%d[u] = 0;\n}\n", held_name(w, "held_in"), v,
+                   held_args(w, st, t), held_count(w->s), v);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        open_loop(w, st->node, axes);
+        buf_printf(b, i ? "t%d[%s] = 0;\n}\n}\n"
+                        : "t%d[%s] = get(p[0%s]);\n}\n} else {\n", v,
+                   index_text(w, &s, NOTHING, NULL),
+                   strides_text(w, t, st->order, st->rank));
+    }
+}
+
+/* To the place of each token, or of the last. */
+static void put_end(Walk *w, bool each)
+{
+    const State *st = &w->g->st[w->k->index];
+    int v = w->k->in[0], t = result_tensor(&w->p, ARG_NEXT, w->k->index);
+    AxisSet axes = w->g->n[st->node].axes;
+    const char *type = ctype_text(result_type(&w->p, ARG_NEXT, w->k->index));
+    Buf *b = w->b;
+
+    buf_printf(b, "if (a.t[%d].p%s%s) {\n%s *p = (%s *)a.t[%d].p + %s *"
+               " a.t[%d].sb + %shead_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
+               each ? " && entry >= 0" : " && !a.pages.each",
+               first_text(w, axes), type, type, t, each ? "entry" : "own", t,
+               each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
+                                 t) : "", t, t,
+               slice_text(w, t, st->order, st->rank, axes));
+    if (value_at(&w->p, v)->layout == LAY_HELD) {
+        buf_printf(b, "%s(t%d, p, %s);\n}\n", held_name(w, "held_out"), v,
+                   held_args(w, st, t));
+        return;
+    }
+    Spot s = spot_of(w, st->node);
+    open_loop(w, st->node, axes);
+    buf_printf(b, "put(p%s, t%d[%s]);\n}\n}\n",
+               strides_text(w, t, st->order, st->rank), v,
+               index_text(w, &s, NOTHING, NULL));
+}
+
+static void put_carried(Walk *w)
+{
+    const KInst *k = w->k;
+    if (k->index == NOTHING) {          /* all that is held */
+        open_held(w);
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = 0; i < k->nout; i++) {
+                const State *st = &w->g->st[w->g->n[value_at(&w->p, k->out[i])
+                                                    ->node].index];
+                if (pass)
+                    buf_printf(w->b, "t%d[u] = x%d;\n", k->out[i], i);
+                else
+                    buf_printf(w->b, "const float x%d = %s;\n", i,
+                               element(w, st->next));
+            }
+        buf_printf(w->b, "}\n");
+        return;
+    }
+    const State *st = &w->g->st[k->index];
+    bool first = value_at(&w->p, k->out[0])->layout == LAY_PARTIAL;
+    Spot s = spot_of(w, st->node);
+    const char *at = index_text(w, &s, NOTHING, NULL);
+    open_loop(w, st->node, w->g->n[st->node].axes);
+    buf_printf(w->b, "t%d[%s] = %s;\n}\n", k->out[0], at, first
+               ? element(w, st->next)
+               : ctx_format(w->c, "t%d[%s]", k->in[0], at));
+}
+
+/* ---- the kernel ---- */
+
+static void put_inst(Walk *w, const KInst *k)
+{
+    w->k = k;
+    switch ((KOp)k->op) {
+    case K_BEGIN: put_begin(w); break;
+    case K_LOAD: put_load_of(w); break;
+    case K_MAP:
+        (is_of_held(w->s, k->node[k->nnodes - 1]) ? put_held_map
+                                                  : put_flat_map)(w);
+        break;
+    case K_PARTIAL: put_partial(w); break;
+    case K_STORE: put_stored(w); break;
+    case K_CARRY: put_carried(w); break;
+    case K_SYNC: buf_printf(w->b, "__syncthreads();\n"); break;
+    case K_END: case K_VECTOR: case K_CLEAR: case K_PRODUCT: case K_SETTLE:
+    case K_INVERSE: case K_SCAN: case K_ACROSS: case K_DECAYED: case NKOPS:
+        break;
+    }
+}
+
+/* Whether the instruction asks for what a token brings. */
+static bool brings(const Schedule *s, const KInst *k)
+{
+    return k->op == K_LOAD && k >= s->inst + s->tokens.first;
+}
+
+static void put_token(Walk *w, const char *at)
+{
+    buf_printf(w->b, "const i64 at = %s;\nconst i64 token = q.start + at;\n"
+               "(void)token;\n", at);
+}
+
+/* Token m's inputs on their way. */
+static void put_ahead(Walk *w, const char *m)
+{
+    const Schedule *s = w->s;
+
+    buf_printf(w->b, "if (%s < q.len) {\n", m);
+    put_token(w, m);
+    put_places(w, m);
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        if (brings(s, k))
+            put_inst(w, k);
+    buf_printf(w->b, "}\ncopy_commit();\n");
+}
+
+static void put_ends(Walk *w, bool each)
+{
+    for (const KInst *k = w->s->inst; k < w->s->inst + w->s->ninsts; k++) {
+        w->k = k;
+        if (k->op == K_END)
+            put_end(w, each);
+    }
+}
+
+static void put_before(Walk *w)
+{
+    const Schedule *s = w->s;
+
+    for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++) {
+        if (k->op == K_SYNC)
+            buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
+        put_inst(w, k);
+    }
+    put_ahead(w, "0");
+    buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n"
+               "}\n");
+}
+
+static void put_walk(Walk *w)
+{
+    const Schedule *s = w->s;
+    Buf *b = w->b;
+
+    buf_printf(b, "NO_UNROLL for (i64 m = 0; m < q.len; m++) {\n");
+    put_ahead(w, "m + 1");
+    put_places(w, "m");
+    put_token(w, "m");
+    buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
+    for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
+         k++)
+        if (!brings(s, k))
+            put_inst(w, k);
+    buf_printf(b, "if (a.pages.each) {\n"
+               "const i64 entry = state_entry(a.pages, s, at);\n(void)entry;\n"
+               );
+    put_ends(w, true);
+    buf_printf(b, "}\n__syncthreads();\n}\n");
+    put_ends(w, false);
+}
+
+static void put_item(const Walk *w)
+{
+    const CudaKernel *k = w->p.k;
+
+    buf_printf(w->b, "NO_UNROLL for (i64 item = blockIdx.x; item <"
+               " a.run.items; item += blocks_here()) {\n"
+               "const int block = (int)(item %% %d);\n"
+               "const i64 s = divided(item / %d, a.run.heads);\n"
+               "const int head = (int)(item / %d - s * a.run.heads);\n"
+               "(void)block;\n", k->blocks, k->blocks, k->blocks);
+    if (k->follows)
+        buf_printf(w->b, "follow();\n");
+    buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
+               "if (own < 0)\ncontinue;\n"
+               "const Sequence q = sequence(a.run, s);\n");
+}
+
+void tokens_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
+                 Buf *to)
+{
+    Buf body = { .ctx = s->c }, head = { .ctx = s->c };
+    Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body,
+               .ext = graph_extents(s->c, s->g) };
+    int n = (int)(s->k - s->p->kernel);
+
+    w.p = (Print){ .s = s, .o = o, .k = k, .c = s->c, .b = &body };
+    k->threads = s->tokens.threads;
+    k->shared = s->shared;
+    k->blocks = s->slices;
+    k->row_axis = s->slices > 1 ? s->slice_axis : 0;
+    k->follows = o->arch >= 90;
+    if (k->follows)
+        buf_printf(&body, "let_follow();\n");
+    if (s->tokens.held)
+        put_held(&w);
+    for (int i = 0; i < s->nvalues; i++)
+        if (!has_two_places(s, &s->value[i]))
+            put_declared(&w, i, NULL);
+    put_item(&w);
+    put_before(&w);
+    put_walk(&w);
+    buf_printf(&body, "__syncthreads();\n}\n}\n");
+    buf_printf(&head, "struct Args%d { Run run; Tensor t[%d]; Pages pages; };"
+               "\nextern \"C\" __global__ void __launch_bounds__(THREADS, %d)"
+               " %s(const __grid_constant__ Args%d a)\n{\n", n,
+               k->ntensors + !k->ntensors, s->resident, k->name, n);
+    buf_put(&head, body.s, body.len);
+    source_indent(to, head.s);
+}

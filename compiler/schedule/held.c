@@ -1,0 +1,271 @@
+/* held.c -- matrices of single tokens that stay in the threads' registers:
+ * states that are loaded, changed and stored once a token would go through
+ * shared memory for nothing. A thread has four neighbours of some rows; what is
+ * element by element is done there, and sums over the rows are put together.
+ */
+#include "schedule.h"
+#include "../eval.h"
+
+#include <math.h>
+
+enum { UNIT_REGISTERS = 65536, WARP_SIZE = 32 };
+
+static int32_t cols_of(const Schedule *s)
+{
+    return block_extent(s, s->tokens.col);
+}
+
+static int32_t rows_of(const Schedule *s)
+{
+    return block_extent(s, s->tokens.row);
+}
+
+int held_across(const Schedule *s)
+{
+    return cols_of(s) / s->tokens.warp_cols;
+}
+
+int held_down(const Schedule *s)
+{
+    return s->tokens.threads / WARP_SIZE / held_across(s);
+}
+
+int held_threads_down(const Schedule *s)
+{
+    return WARP_SIZE / (s->tokens.warp_cols / HELD_PIECE) * held_down(s);
+}
+
+/* One after the other: a warp's loads are then spread over the matrix, and with
+ * them those of all blocks over the memory's channels. */
+int32_t held_rows(const Schedule *s)
+{
+    int down = held_threads_down(s);
+    return (rows_of(s) + down - 1) / down;
+}
+
+int held_count(const Schedule *s)
+{
+    return HELD_PIECE * held_rows(s);
+}
+
+bool held_whole(const Schedule *s)
+{
+    return rows_of(s) % held_rows(s) == 0
+        && rows_of(s) / held_rows(s) == held_threads_down(s);
+}
+
+/* ---- what goes along ---- */
+
+/* Whether the sum is one over rows or over columns; of ranks, if it has some,
+ * one each. */
+static bool sums_along(const Schedule *s, const Node *n)
+{
+    AxisSet held = s->tokens.held, over = n->over, ranks = n->axes & ~held;
+
+    for (int i = 0; i < 2; i++)
+        if (s->g->n[n->a[i]].axes & ~(held | ranks))
+            return false;
+    return over && !(over & (over - 1)) && over & held
+        && (n->axes & held) == (held & ~over);
+}
+
+/* Whether the node, if it has to do with such matrices, does what can be done
+ * where they are. Parts of matrices are none: all have whole axes. */
+static bool goes_along(const Schedule *s, const int32_t (*ext)[NAXES], Ref r)
+{
+    const Node *n = &s->g->n[r];
+    AxisSet held = s->tokens.held;
+    bool reads = false, all = (n->axes & held) == held;
+    bool alike = n->axes == held;
+
+    for (int i = 0; i < 4; i++)
+        reads |= (s->g->n[n->a[i]].axes & held) == held;
+    for (AxisSet a = n->axes & held; a && alike; a &= a - 1)
+        alike &= ext[r][lowest(a)] == s->g->axis[lowest(a)].size;
+    if (op_is(n->op, FOLDS) && !op_is(n->op, MOVES))
+        return all ? !reads && alike : !reads || sums_along(s, n);
+    if (n->op == OP_state)
+        return !all || alike;
+    return all ? alike && op_info[n->op].traits & ELEMENTWISE : !reads;
+}
+
+/* How many such states there are, if all that has to do with them goes along;
+ * or 0. */
+static int can_hold(const Schedule *s, const int32_t (*ext)[NAXES])
+{
+    const Graph *g = s->g;
+    int states = 0;
+
+    for (int i = 0; i < g->nst; i++) {
+        const State *st = &g->st[i];
+        if (!(s->k->states & STATE(i)) || st->axes != s->tokens.held)
+            continue;
+        states++;
+        if (st->order[st->rank - 1] != s->tokens.col
+            || g->n[st->next].axes != s->tokens.held)
+            return 0;
+    }
+    for (int i = 0; i < s->k->nnodes; i++)
+        if (!goes_along(s, ext, s->k->node[i]))
+            return 0;
+    for (int i = 0; i < g->nout; i++)
+        if ((g->n[g->out[i].node].axes & s->tokens.held) == s->tokens.held)
+            return 0;
+    return states;
+}
+
+/* ---- who has what ---- */
+
+/* A block's share of the axis that blocks can share, its threads, and the
+ * columns of a warp. */
+typedef struct Shape { int slices, threads, warp; } Shape;
+
+static void take_shape(Schedule *s, int axis, Shape shape)
+{
+    s->slice_axis = shape.slices > 1 ? axis : 0;
+    s->slices = shape.slices;
+    s->tokens.threads = shape.threads;
+    s->tokens.warp_cols = shape.warp;
+}
+
+/* Whole pieces, and all warps with as many. */
+static bool divides(const Schedule *s)
+{
+    int32_t pieces = s->tokens.warp_cols / HELD_PIECE;
+    int warps = s->tokens.threads / WARP_SIZE;
+
+    return s->tokens.warp_cols % HELD_PIECE == 0 && pieces
+        && WARP_SIZE % pieces == 0 && cols_of(s) % s->tokens.warp_cols == 0
+        && warps % held_across(s) == 0
+        && (held_down(s) == 1 || held_threads_down(s) <= rows_of(s));
+}
+
+/* Of a thread: its states', and what all else takes. */
+static int held_registers(const Schedule *s)
+{
+    return held_count(s) * s->tokens.states;
+}
+
+/* Whether all else may do with as few, of small steps: where it does not spill.
+ */
+static bool is_close(const Schedule *s, const KernelWish *w)
+{
+    enum { LEAST = 32, MOST = 64, SMALL = 32 };
+
+    return !w->spilled && s->k->nnodes < SMALL && held_registers(s) >= LEAST
+        && held_registers(s) < MOST;
+}
+
+static int held_together(const Schedule *s, const KernelWish *w)
+{
+    enum { REST = 64, MOST = 32 };
+    int rest = is_close(s, w) ? held_registers(s) : REST;
+    int n = UNIT_REGISTERS / ((held_registers(s) + rest) * s->tokens.threads);
+
+    return n < 1 ? 1 : n > MOST ? MOST : n;
+}
+
+/* Whether blocks that share a head would each read a state that one stores:
+ * from a copy, then, of that state before the call, or of all in pools. */
+static bool shares_states(const Schedule *s)
+{
+    for (int i = 0; i < s->g->nst && s->slice_axis; i++)
+        if (s->k->states & STATE(i)
+            && !(s->g->st[i].axes & AXIS(s->slice_axis)))
+            return true;
+    return false;
+}
+
+/* How much longer than a copy of the states a step takes, about (H200, K and V
+ * of 128): rows of memory that a warp has in short pieces, blocks that load
+ * much at once, few bytes or threads under way, a thread's instructions besides
+ * those for its states, and waiting for one another. */
+static double waste(const Schedule *s, const KernelWish *w)
+{
+    enum { FEW = 64 << 10, REGISTERS = 64, THREADS = 256 };
+    double all = 4.0 * rows_of(s) * cols_of(s) * s->tokens.states;
+    double there = all * held_together(s, w);
+    double sum = 24.0 / (4 * s->tokens.warp_cols);
+
+    sum += all / (640 << 10) + 1.0 / held_registers(s);
+    sum += 20.0 / (s->tokens.threads * held_together(s, w));
+    sum += s->tokens.threads > THREADS ? 0.05 : 0;
+    sum += there < FEW ? FEW / there - 1 : 0;
+    sum += held_registers(s) > REGISTERS ? 0.2 : 0;
+    return sum + (shares_states(s) ? 1 : 0);
+}
+
+static bool find_shape(Schedule *s, const KernelWish *w, int axis, int slices)
+{
+    enum { LEAST = 16, WARPS = 16, REGISTERS = 128 };
+    int32_t size = axis ? s->g->axis[axis].size : 1;
+    Shape best = { slices, s->tokens.threads, 0 };
+    double least = INFINITY;
+
+    for (int32_t slice = size; slice > 0; slice /= 2) {
+        for (int warps = 1; warps <= WARPS; warps++)
+            for (int cols = HELD_PIECE; cols <= HELD_PIECE * WARP_SIZE;
+                 cols *= 2) {
+                Shape shape = { size / slice, warps * WARP_SIZE, cols };
+                take_shape(s, axis, shape);
+                if (divides(s) && held_registers(s) <= REGISTERS
+                    && waste(s, w) < least) {
+                    least = waste(s, w);
+                    best = shape;
+                }
+            }
+        if (slice % (2 * LEAST))
+            break;
+    }
+    take_shape(s, axis, best);
+    return least < INFINITY;
+}
+
+/* Blocks that a multiprocessor has room for at least: as many as have their
+ * states' copies under way side by side, or half of that. */
+static int find_resident(const Schedule *s, const KernelWish *w, int spilled)
+{
+    enum { SMALL = 32 };
+    int n = s->tokens.held ? held_together(s, w)
+          : s->k->nnodes < SMALL ? 8 : 6;
+    int less = s->tokens.held ? n * (4 - spilled) / 4 : n >> spilled;
+    return less ? less : 1;
+}
+
+/* A shape that spilled for being close is found anew, and not the number of
+ * blocks lowered as well. */
+static bool find_shapes(Schedule *s, const KernelWish *w, int axis, int slices)
+{
+    KernelWish first = *w;
+
+    first.spilled = 0;
+    if (!find_shape(s, &first, axis, slices))
+        return false;
+    bool anew = w->spilled && is_close(s, &first);
+    if (anew)
+        find_shape(s, w, axis, slices);
+    s->resident = find_resident(s, anew ? w : &first, w->spilled - anew);
+    return true;
+}
+
+void schedule_held(Schedule *s, const KernelWish *w)
+{
+    const int32_t (*ext)[NAXES] = graph_extents(s->c, s->g);
+    Schedule before = *s;
+
+    for (int i = 0; i < s->g->nst; i++) {
+        const State *st = &s->g->st[i];
+        if (!(s->k->states & STATE(i)) || st->rank != 2)
+            continue;
+        *s = before;
+        s->tokens.held = st->axes;
+        s->tokens.col = st->order[1];
+        s->tokens.row = (uint8_t)lowest(st->axes & ~AXIS(st->order[1]));
+        s->tokens.states = can_hold(s, ext);
+        if (s->tokens.states
+            && find_shapes(s, w, before.slice_axis, before.slices))
+            return;
+    }
+    *s = before;
+    s->resident = find_resident(s, w, w->spilled);
+}

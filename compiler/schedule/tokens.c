@@ -1,0 +1,810 @@
+/* tokens.c -- the instructions of a kernel of single tokens.
+ *
+ * What is computed has a **level**: how many barriers it is behind. Values of
+ * the same axes and level are one program; those that others read, or at other
+ * coordinates, are left in shared memory. What is held is computed anew by who
+ * reads it, but for what states become. What no token differs in is made once,
+ * before the first.
+ */
+#include "schedule.h"
+#include "../cost.h"
+#include "../eval.h"
+
+#include <string.h>
+
+typedef struct Tokens {
+    Schedule *s;
+    const KernelWish *w;
+    const Graph *g;
+    const int32_t (*ext)[NAXES];
+    uint8_t *has;
+    uint8_t *inlined;                   /* computed by the one that reads it */
+    int *level, deepest;
+} Tokens;
+
+bool token_constant(const Graph *g, Ref r, double *x)
+{
+    r = token_shown(g, r);
+    *x = g->n[r].op == OP_size ? g->axis[g->n[r].index].size : g->n[r].num;
+    return g->n[r].op == OP_num || g->n[r].op == OP_size;
+}
+
+Ref token_shown(const Graph *g, Ref r)
+{
+    while (op_is(g->n[r].op, MOVES))
+        r = g->n[r].a[0];
+    return r;
+}
+
+/* ---- what a node is ---- */
+
+static bool is_number(const Tokens *x, Ref r)
+{
+    double value;
+    return token_constant(x->g, r, &value);
+}
+
+static bool is_sum(const Tokens *x, Ref r)
+{
+    return op_is(x->g->n[r].op, FOLDS) && !op_is(x->g->n[r].op, MOVES);
+}
+
+/* Computed, and not only looked at. */
+static bool is_made(const Tokens *x, Ref r)
+{
+    return x->has[r] && !op_is(x->g->n[r].op, MOVES | GIVEN)
+        && !is_number(x, r);
+}
+
+static bool is_elementwise(const Tokens *x, Ref r)
+{
+    return op_info[x->g->n[r].op].traits & ELEMENTWISE;
+}
+
+/* Neither what tokens have in a chunk, nor what passes over rows. */
+static bool is_of_token(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return !op_is(n->op, RECURS | OF_RANKS | WHOLE_ROW)
+        && !(n->axes & (ROW_AXES | COL_AXES))
+        && (!op_is(n->op, MOVES) || n->over);
+}
+
+/* The same for all tokens. */
+static bool is_before(const Tokens *x, Ref r)
+{
+    return !x->g->n[r].timed && !x->g->n[r].states
+        && !is_of_held(x->s, r);
+}
+
+static bool is_next(const Tokens *x, Ref r)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i) && x->g->st[i].next == r)
+            return true;
+    return false;
+}
+
+static bool is_output(const Tokens *x, Ref r)
+{
+    for (int i = 0; i < x->g->nout; i++)
+        if (x->w->wants_out[i] && token_shown(x->g, x->g->out[i].node) == r)
+            return true;
+    return false;
+}
+
+/* A sum over what is held, of which warps have parts. */
+static bool is_held_sum(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return is_sum(x, r) && (is_of_held(x->s, n->a[0])
+                            || is_of_held(x->s, n->a[1]));
+}
+
+static int32_t extent(const Tokens *x, Ref r, int ax)
+{
+    return ax == x->s->slice_axis ? block_extent(x->s, ax) : x->ext[r][ax];
+}
+
+static bool is_alike(const Tokens *x, Ref a, Ref b, AxisSet axes)
+{
+    bool same = x->g->n[a].axes == axes;
+    for (; axes && same; axes &= axes - 1)
+        same = x->ext[a][lowest(axes)] == x->ext[b][lowest(axes)];
+    return same;
+}
+
+/* Whether u reads its operand o at its own coordinates alone, computed in the
+ * same program if that is as early. */
+static bool is_beside(const Tokens *x, Ref u, Ref o)
+{
+    return (is_elementwise(x, u) || is_sum(x, u)) && is_made(x, o)
+        && is_before(x, u) == is_before(x, o)
+        && !(is_sum(x, u) && !x->inlined[o])
+        && is_alike(x, o, u, is_sum(x, u) ? x->g->n[u].axes | x->g->n[u].over
+                                          : x->g->n[u].axes);
+}
+
+/* ---- levels ---- */
+
+/* Whether only u reads r, and reads it as it is. */
+static bool is_only_for(const Tokens *x, Ref r, Ref u)
+{
+    for (Ref q = r + 1; q < x->g->len; q++)
+        for (int i = 0; i < 4; i++)
+            if (x->has[q] && x->g->n[q].a[i] == r && q != u)
+                return false;
+    return !is_next(x, r) && !is_output(x, r);
+}
+
+static bool sums_all_of(const Tokens *x, Ref u, Ref r)
+{
+    AxisSet all = x->g->n[u].axes | x->g->n[u].over;
+    bool same = x->g->n[r].axes == all;
+    for (AxisSet s = all; s && same; s &= s - 1)
+        for (int i = 0; i < 2; i++) {
+            Ref a = x->g->n[u].a[i];
+            same &= !(x->g->n[a].axes & AXIS(lowest(s)))
+                 || x->ext[a][lowest(s)] == x->ext[r][lowest(s)];
+        }
+    return same;
+}
+
+static void find_inlined(Tokens *x)
+{
+    for (Ref r = (Ref)x->g->len - 1; r > 0; r--) {
+        bool held = is_of_held(x->s, r);
+        if (!is_made(x, r) || !(is_elementwise(x, r) || held))
+            continue;
+        if (held) {
+            x->inlined[r] = !is_next(x, r);
+            continue;
+        }
+        for (Ref u = r + 1; u < x->g->len && !x->inlined[r]; u++)
+            for (int i = 0; i < 3; i++)
+                x->inlined[r] |= is_made(x, u) && x->g->n[u].a[i] == r
+                    && ((is_sum(x, u) && !is_held_sum(x, u)
+                         && sums_all_of(x, u, r))
+                        || (x->inlined[u] && !is_of_held(x->s, u)
+                            && is_alike(x, r, u, x->g->n[u].axes)))
+                    && is_before(x, u) == is_before(x, r)
+                    && is_only_for(x, r, u);
+    }
+}
+
+/* How deep u must be for its operand o. */
+static int level_behind(const Tokens *x, Ref u, Ref o)
+{
+    Ref b = token_shown(x->g, o);
+    if (!is_made(x, b) || is_before(x, b) != is_before(x, u))
+        return 0;
+    if (is_of_held(x->s, b))
+        return x->level[b] + !x->inlined[b];
+    if (x->inlined[b] || (o == b && !is_of_held(x->s, u)
+                          && is_beside(x, u, b)))
+        return x->level[b];
+    return x->level[b] + 1;
+}
+
+static void find_levels(Tokens *x)
+{
+    for (Ref u = 1; u < x->g->len; u++) {
+        if (!is_made(x, u))
+            continue;
+        for (int i = 0; i < 4; i++) {
+            int n = x->g->n[u].a[i] ? level_behind(x, u, x->g->n[u].a[i]) : 0;
+            x->level[u] = n > x->level[u] ? n : x->level[u];
+        }
+        x->level[u] += is_held_sum(x, u);
+        x->deepest = x->level[u] > x->deepest ? x->level[u] : x->deepest;
+    }
+    x->deepest++;
+    for (Ref r = 1; r < x->g->len; r++) /* what nobody else waits for */
+        if (is_of_held(x->s, r) && is_made(x, r) && is_next(x, r)) {
+            bool read = false;
+            for (Ref u = r + 1; u < x->g->len; u++)
+                for (int i = 0; i < 4; i++)
+                    read |= x->has[u] && x->g->n[u].a[i] == r;
+            x->level[r] = read ? x->level[r] : x->deepest;
+        }
+}
+
+/* ---- values and instructions ---- */
+
+static int32_t count_of(const Tokens *x, Ref r, AxisSet axes)
+{
+    int32_t n = 1;
+    for (; axes; axes &= axes - 1)
+        n *= extent(x, r, lowest(axes));
+    return n;
+}
+
+static int value_new(Tokens *x, Ref node, Layout layout)
+{
+    Schedule *s = x->s;
+    const Node *n = &x->g->n[node];
+    if (s->nvalues == s->cap_values) {
+        size_t old = (size_t)s->cap_values * sizeof *s->value;
+        s->cap_values = s->cap_values ? 2 * s->cap_values : 32;
+        s->value = ctx_grow(s->c, s->value, old,
+                            (size_t)s->cap_values * sizeof *s->value);
+    }
+    KValue *v = &s->value[s->nvalues];
+    *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
+                   .element = 4, .buffer = NOTHING, .alias = NOTHING,
+                   .nrow = count_of(x, node, n->axes), .ncol = 1 };
+    if (n->op == OP_input && x->w->in[n->index] != F64)
+        v->element = (uint8_t)dtype_size(x->w->in[n->index]);
+    if (layout == LAY_PARTIAL && n->op != OP_state)
+        v->parts = (uint8_t)(n->over == AXIS(s->tokens.row) ? held_down(s)
+                                                            : held_across(s));
+    return s->nvalues++;
+}
+
+static int value_of(Tokens *x, Ref node, Layout layout)
+{
+    int v = schedule_value(x->s, node, layout);
+    return v == NOTHING ? value_new(x, node, layout) : v;
+}
+
+static KInst *inst_new(Tokens *x, KOp op)
+{
+    Schedule *s = x->s;
+    if (s->ninsts == s->cap_insts) {
+        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
+        s->cap_insts = s->cap_insts ? 2 * s->cap_insts : 32;
+        s->inst = ctx_grow(s->c, s->inst, old,
+                           (size_t)s->cap_insts * sizeof *s->inst);
+    }
+    KInst *k = &s->inst[s->ninsts++];
+    *k = (KInst){ .op = (uint8_t)op, .role = KR_MATRIX, .index = NOTHING };
+    return k;
+}
+
+static void uses(Tokens *x, int16_t *list, uint8_t *n, int v)
+{
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v)
+            return;
+    if (*n == MOST_USES)
+        x->s->why = "more values than an instruction may use";
+    else
+        list[(*n)++] = (int16_t)v;
+}
+
+static void reads(Tokens *x, KInst *k, int v) { uses(x, k->in, &k->nin, v); }
+static void writes(Tokens *x, KInst *k, int v) { uses(x, k->out, &k->nout, v); }
+
+static Layout layout_of(const Tokens *x, Ref r)
+{
+    return is_of_held(x->s, r) ? LAY_HELD : LAY_FLAT;
+}
+
+static bool in_program(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+/* The node, and before it what is inlined in it; what others have left is read.
+ */
+static void program_add(Tokens *x, KInst *k, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    if (in_program(k, r))
+        return;
+    bool whole = k->op == K_MAP && is_held_sum(x, r);
+    if (whole)
+        reads(x, k, value_of(x, r, LAY_PARTIAL));
+    for (int i = 0; i < 4 && !whole; i++) {
+        Ref b = token_shown(x->g, n->a[i]);
+        if (!n->a[i] || is_number(x, b) || in_program(k, b))
+            continue;
+        if (x->inlined[b])
+            program_add(x, k, b);
+        else
+            reads(x, k, value_of(x, b, layout_of(x, b)));
+    }
+    Ref *node = ctx_alloc(x->s->c, ((size_t)k->nnodes + 1) * sizeof *node);
+    if (k->nnodes)
+        memcpy(node, k->node, (size_t)k->nnodes * sizeof *node);
+    node[k->nnodes++] = r;
+    k->node = node;
+}
+
+/* ---- programs ---- */
+
+/* Whether some node reads r that is not of the program. */
+static bool is_read_elsewhere(const Tokens *x, const KInst *k, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (x->has[u] && x->g->n[u].a[i] == r && !in_program(k, u))
+                return true;
+    return false;
+}
+
+/* Whether the program can store the output from its loop. */
+static bool stores_from(const Tokens *x, const KInst *k, int output)
+{
+    const Output *o = &x->g->out[output];
+    AxisSet axes = x->g->n[o->node].axes;
+    bool all = in_program(k, o->node) && !x->inlined[o->node]
+            && !is_before(x, o->node);
+    for (int i = 0; i < o->rank; i++)
+        all &= (axes & AXIS(o->order[i])) != 0;
+    return all;
+}
+
+static bool is_stored_elsewhere(const Tokens *x, const KInst *k, Ref r)
+{
+    for (int i = 0; i < x->g->nout; i++)
+        if (x->w->wants_out[i] && token_shown(x->g, x->g->out[i].node) == r
+            && !stores_from(x, k, i))
+            return true;
+    return false;
+}
+
+static bool is_of_program(const Tokens *x, Ref r, Ref first, bool before)
+{
+    return is_made(x, r) && !x->inlined[r] && is_before(x, r) == before
+        && x->level[r] == x->level[first]
+        && is_alike(x, r, first, x->g->n[first].axes);
+}
+
+static void select_map(Tokens *x, Ref first, bool before)
+{
+    int at = x->s->ninsts;
+    KInst *k = inst_new(x, K_MAP);
+    for (Ref r = first; r < x->g->len; r++)
+        if (is_of_program(x, r, first, before))
+            program_add(x, k, r);
+    for (int i = 0; i < k->nnodes; i++) {
+        Ref r = k->node[i];
+        if (!x->inlined[r] && (is_next(x, r) || is_read_elsewhere(x, k, r)
+                               || is_stored_elsewhere(x, k, r)))
+            writes(x, &x->s->inst[at], value_of(x, r, layout_of(x, r)));
+    }
+}
+
+static void select_partials(Tokens *x, int level)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_made(x, r) && is_held_sum(x, r) && x->level[r] == level + 1) {
+            KInst *k = inst_new(x, K_PARTIAL);
+            program_add(x, k, r);
+            writes(x, k, value_of(x, r, LAY_PARTIAL));
+        }
+}
+
+static void select_maps(Tokens *x, int level, bool before, bool held)
+{
+    for (Ref r = 1; r < x->g->len; r++) {
+        bool first = is_made(x, r) && !x->inlined[r] && x->level[r] == level
+                  && is_before(x, r) == before
+                  && is_of_held(x->s, r) == held;
+        for (Ref q = 1; q < r && first; q++)
+            first = !is_of_program(x, q, r, before);
+        if (first)
+            select_map(x, r, before);
+    }
+}
+
+/* Of inputs that some instruction reads. */
+static void select_loads(Tokens *x, bool before)
+{
+    for (int i = 0; i < x->g->nin; i++) {
+        Ref r = x->g->in[i].node;
+        if (x->has[r] && !x->g->n[r].timed == before)
+            writes(x, inst_new(x, K_LOAD), value_of(x, r, LAY_FLAT));
+    }
+}
+
+static void select_outputs(Tokens *x)
+{
+    for (int i = 0; i < x->g->nout; i++) {
+        Ref r = x->g->out[i].node, b = token_shown(x->g, r);
+        bool done = !x->w->wants_out[i];
+        for (int n = 0; n < x->s->ninsts && !done; n++)
+            done = x->s->inst[n].op == K_MAP
+                && stores_from(x, &x->s->inst[n], i);
+        if (done)
+            continue;
+        KInst *k = inst_new(x, K_STORE);
+        k->index = (int16_t)i;
+        if (!is_number(x, b))
+            reads(x, k, value_of(x, b, LAY_FLAT));
+    }
+}
+
+/* ---- states ---- */
+
+static void begin_states(Tokens *x, KOp op)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->s->k->states & STATE(i)) {
+            KInst *k = inst_new(x, op);
+            int v = value_of(x, x->g->st[i].node,
+                             layout_of(x, x->g->st[i].node));
+            k->index = (int16_t)i;
+            if (op == K_BEGIN)
+                writes(x, k, v);
+            else
+                reads(x, k, v);
+        }
+}
+
+/* Whether all that the program does with r is to read it at the coordinates in
+ * hand, behind its sums. */
+static bool reads_as_is(const Tokens *x, const KInst *k, Ref r)
+{
+    bool as_is = true;
+    for (int i = 0; i < k->nnodes; i++)
+        for (int j = 0; j < 4; j++) {
+            Ref a = x->g->n[k->node[i]].a[j];
+            if (a && token_shown(x->g, a) == r)
+                as_is &= a == r && is_elementwise(x, k->node[i])
+                      && !x->inlined[k->node[i]]
+                      && is_alike(x, r, k->node[i],
+                                  x->g->n[k->node[i]].axes);
+        }
+    return as_is;
+}
+
+/* What becomes of a state is written over it where nobody reads it later. */
+static bool write_over(Tokens *x, int state)
+{
+    Schedule *s = x->s;
+    Ref r = x->g->st[state].node, next = x->g->st[state].next;
+    int from = schedule_value(s, r, layout_of(x, r));
+    int to = is_made(x, next) ? schedule_value(s, next, layout_of(x, next))
+                              : NOTHING;
+    int writer = NOTHING, last = NOTHING;
+    if (to == NOTHING || s->value[to].alias != NOTHING
+        || !is_alike(x, next, r, x->g->n[r].axes))
+        return false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nout; j++)
+            writer = k->out[j] == to ? i : writer;
+        for (int j = 0; j < k->nin; j++)
+            last = k->in[j] == from ? i : last;
+    }
+    for (int i = 0; i < x->g->nst; i++) /* it moves to another state, too */
+        if (i != state && x->s->k->states & STATE(i)
+            && token_shown(x->g, x->g->st[i].next) == r)
+            return false;
+    bool ok = writer >= s->tokens.first
+           && (writer > last || (writer == last && (is_of_held(s, r)
+              || reads_as_is(x, &s->inst[writer], r))));
+    if (ok)
+        s->value[to].alias = (int16_t)from;
+    return ok;
+}
+
+/* Those that are not: all that was held at once; of others, what was a state or
+ * lies elsewhere first goes to a place of its own. */
+static void carry_states(Tokens *x)
+{
+    Schedule *s = x->s;
+    KInst *held = NULL;
+    bool done[MAX_STATES] = { false };
+    for (int i = 0; i < x->g->nst; i++) {
+        Ref r = x->g->st[i].node, next = x->g->st[i].next;
+        done[i] = !(s->k->states & STATE(i)) || next == r
+               || write_over(x, i);
+    }
+    for (int i = 0; i < x->g->nst; i++)
+        if (!done[i] && is_of_held(s, x->g->st[i].node)) {
+            held = held ? held : inst_new(x, K_CARRY);
+            reads(x, held, value_of(x, x->g->st[i].next, LAY_HELD));
+            writes(x, held, value_of(x, x->g->st[i].node, LAY_HELD));
+        }
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < x->g->nst; i++) {
+            Ref r = x->g->st[i].node, b;
+            if (done[i] || is_of_held(s, r))
+                continue;
+            b = token_shown(x->g, x->g->st[i].next);
+            KInst *k = inst_new(x, K_CARRY);
+            k->index = (int16_t)i;
+            if (turn == 0) {
+                if (!is_number(x, b))
+                    reads(x, k, value_of(x, b, LAY_FLAT));
+                writes(x, k, value_of(x, r, LAY_PARTIAL));
+            } else {
+                reads(x, k, value_of(x, r, LAY_PARTIAL));
+                writes(x, k, value_of(x, r, LAY_FLAT));
+            }
+        }
+}
+
+/* ---- places ---- */
+
+static bool in_shared(const KValue *v) { return v->layout != LAY_HELD; }
+
+static int32_t bytes_of(const Schedule *s, const KValue *v)
+{
+    enum { ALIGN = 16 };
+    int32_t n = v->element * v->nrow * v->parts;
+    n = (n + ALIGN - 1) / ALIGN * ALIGN;
+    return has_two_places(s, v) ? 2 * n : n;
+}
+
+/* The instructions from which to which a value has its place: what is there
+ * before the first token, or comes from memory, has it always. */
+static void interval(const Schedule *s, int value, bool roomy, int *first,
+                     int *last)
+{
+    *first = s->ninsts;
+    *last = -1;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        bool used = false;
+        for (int j = 0; j < k->nin; j++)
+            used |= fragment_root(s, k->in[j]) == value;
+        for (int j = 0; j < k->nout; j++)
+            used |= fragment_root(s, k->out[j]) == value;
+        if (!used)
+            continue;
+        bool always = roomy || i < s->tokens.first || k->op == K_LOAD;
+        *first = always ? 0 : i < *first ? i : *first;
+        *last = always ? s->ninsts : i > *last ? i : *last;
+    }
+}
+
+/* First fit. roomy: small ones have places of their own, as sharing one would
+ * take a barrier. */
+static void place_values(Schedule *s, bool roomy)
+{
+    enum { SMALL = 2048 };
+    s->shared = 0;
+    for (int v = 0; v < s->nvalues; v++) {
+        KValue *k = &s->value[v];
+        int first[2], last[2];
+        if (!in_shared(k) || k->alias != NOTHING)
+            continue;
+        k->at = 0;
+        interval(s, v, roomy && bytes_of(s, k) <= SMALL, &first[0], &last[0]);
+        for (int u = 0; u < v; u++) {
+            const KValue *o = &s->value[u];
+            interval(s, u, roomy && bytes_of(s, o) <= SMALL, &first[1],
+                     &last[1]);
+            if (!in_shared(o) || o->alias != NOTHING || first[1] > last[0]
+                || first[0] > last[1] || k->at >= o->at + bytes_of(s, o)
+                || o->at >= k->at + bytes_of(s, k))
+                continue;
+            k->at = o->at + bytes_of(s, o);
+            u = -1;                     /* from the first on again */
+        }
+        int32_t end = k->at + bytes_of(s, k);
+        s->shared = end > s->shared ? end : s->shared;
+    }
+    for (int v = 0; v < s->nvalues; v++)
+        if (s->value[v].alias != NOTHING)
+            s->value[v].at = s->value[fragment_root(s, v)].at;
+}
+
+static bool find_places(Schedule *s)
+{
+    place_values(s, true);
+    if (s->shared > s->target->shared)
+        place_values(s, false);
+    if (s->shared > s->target->shared)
+        s->why = ctx_format(s->c, "%d bytes of shared memory; %s has %d",
+                            (int)s->shared, s->target->name,
+                            s->target->shared);
+    return !s->why;
+}
+
+/* ---- barriers ---- */
+
+static bool overlap(const Schedule *s, int a, int b)
+{
+    const KValue *v = &s->value[a], *u = &s->value[b];
+    return in_shared(v) && in_shared(u) && v->at < u->at + bytes_of(s, u)
+        && u->at < v->at + bytes_of(s, v);
+}
+
+static bool any_overlap(const Schedule *s, const int16_t *a, int na,
+                        const int16_t *b, int nb)
+{
+    for (int i = 0; i < na; i++)
+        for (int j = 0; j < nb; j++)
+            if (overlap(s, a[i], b[j]))
+                return true;
+    return false;
+}
+
+/* Whether one of the two, of which threads may do the second while others are
+ * still at the first, writes what the other uses. */
+static bool must_wait(const Schedule *s, const KInst *a, const KInst *b)
+{
+    return any_overlap(s, a->out, a->nout, b->in, b->nin)
+        || any_overlap(s, a->out, a->nout, b->out, b->nout)
+        || any_overlap(s, a->in, a->nin, b->out, b->nout);
+}
+
+/* Besides those that stand before each token and behind it, and loads of it. */
+static void put_barriers(Schedule *s)
+{
+    KInst sync = { .op = K_SYNC, .role = KR_MATRIX, .index = NOTHING };
+    for (int from = 0, i = 0; i < s->ninsts; i++) {
+        bool wait = false;
+        if (i == s->tokens.first)
+            while (s->inst[i].op == K_LOAD)
+                i++;
+        from = i >= s->tokens.first && from < s->tokens.first ? i : from;
+        for (int j = from; j < i; j++)
+            wait |= must_wait(s, &s->inst[j], &s->inst[i]);
+        if (!wait)
+            continue;
+        inst_insert(s, i, sync);
+        s->tokens.first += i < s->tokens.first;
+        from = i + 1;
+    }
+}
+
+static bool is_written_before(const Schedule *s, int value, int before)
+{
+    for (int i = 0; i < before; i++)
+        for (int j = 0; j < s->inst[i].nout; j++)
+            if (s->inst[i].out[j] == value)
+                return true;
+    return false;
+}
+
+/* Whether the instruction asks for what a token brings: others wait for it
+ * before they begin. */
+static bool brings(const Schedule *s, int i)
+{
+    return s->inst[i].op == K_LOAD && i >= s->tokens.first;
+}
+
+static const char *order_fault(const Schedule *s)
+{
+    for (int i = 0, from = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin; j++)
+            if (!is_written_before(s, k->in[j], i))
+                return "a value is read that nobody has written";
+        if (k->op == K_SYNC || i == s->tokens.first)
+            from = i;
+        for (int j = from; j < i; j++)
+            if (!brings(s, j) && !brings(s, i)
+                && must_wait(s, &s->inst[j], k))
+                return "no barrier before what another thread uses";
+    }
+    return NULL;
+}
+
+const char *schedule_check_tokens(const Schedule *s)
+{
+    int first[2], last[2];
+    for (int v = 0; v < s->nvalues; v++)
+        for (int u = 0; u < v; u++) {
+            interval(s, v, false, &first[0], &last[0]);
+            interval(s, u, false, &first[1], &last[1]);
+            if (s->value[v].alias == NOTHING && s->value[u].alias == NOTHING
+                && first[0] <= last[1] && first[1] <= last[0]
+                && overlap(s, v, u))
+                return "two values lie in one place";
+        }
+    return order_fault(s);
+}
+
+/* ---- slices ---- */
+
+static bool mixes(const Tokens *x, Ref r, int ax)
+{
+    const Node *n = &x->g->n[r];
+    AxisSet own = n->axes, has = AXIS(ax);
+
+    for (int i = 0; i < 4; i++)
+        own |= x->g->n[n->a[i]].axes;
+    return own & has && (n->over & has
+                         || (op_has(n->op, TO_AXIS) && n->index == ax));
+}
+
+static bool can_slice(const Tokens *x, int ax)
+{
+    bool carried = false;
+
+    for (int i = 0; i < x->g->nst; i++)
+        carried |= x->s->k->states & STATE(i)
+                && x->g->st[i].axes & AXIS(ax);
+    for (int i = 0; i < x->s->k->nnodes && carried; i++) {
+        Ref r = x->s->k->node[i];
+        carried = !mixes(x, r, ax) && (!(x->g->n[r].axes & AXIS(ax))
+                  || x->ext[r][ax] == x->g->axis[ax].size);
+    }
+    return carried;
+}
+
+/* The axis that blocks share out into most parts: each computes the rest by
+ * itself, which is little of a single token. */
+static void find_slices(Tokens *x)
+{
+    enum { LEAST = 32 };
+    Schedule *s = x->s;
+
+    s->slices = 1;
+    for (int ax = AX_DIM; ax < x->g->naxes; ax++) {
+        int32_t size = x->g->axis[ax].size, slice = size;
+        if (!can_slice(x, ax))
+            continue;
+        while (slice % 16 == 0 && slice / 2 >= LEAST)
+            slice /= 2;
+        if (size / slice <= s->slices)
+            continue;
+        s->slice_axis = ax;
+        s->slices = size / slice;
+    }
+}
+
+/* ---- all of it ---- */
+
+static const char *find_fault(Tokens *x)
+{
+    if (x->s->p->nkernels != 1 || x->s->kind != K_FORWARD)
+        return "tokens one by one, in several kernels";
+    for (int i = 0; i < x->s->k->nnodes; i++) {
+        Ref r = x->s->k->node[i];
+        if (!is_of_token(x, r))
+            return ctx_format(x->s->c, "%%%u = %s: of a single token",
+                              (unsigned)r, op_info[x->g->n[r].op].name);
+    }
+    return NULL;
+}
+
+bool schedule_tokens(Schedule *s, const KernelWish *w)
+{
+    enum { THREADS = 128, WARP_SIZE = 32, MOST_REGS = 255 };
+    size_t n = s->g->len;
+    Tokens x = { .s = s, .w = w, .g = s->g,
+                 .ext = graph_extents(s->c, s->g) };
+
+    x.has = ctx_alloc(s->c, n);
+    x.inlined = ctx_alloc(s->c, n);
+    x.level = ctx_alloc(s->c, n * sizeof *x.level);
+    for (int i = 0; i < s->k->nnodes; i++) {
+        Ref r = s->k->node[i];
+        x.has[r] = 1;
+        for (int a = 0; a < 4; a++)
+            x.has[s->g->n[r].a[a]] |= op_is(s->g->n[s->g->n[r].a[a]].op, GIVEN);
+    }
+    s->why = find_fault(&x);
+    if (s->why)
+        return false;
+    s->tokens.threads = THREADS;
+    find_slices(&x);
+    schedule_held(s, w);
+    find_inlined(&x);
+    find_levels(&x);
+    begin_states(&x, K_BEGIN);
+    select_loads(&x, true);
+    for (int i = 0; i <= x.deepest; i++)
+        select_maps(&x, i, true, false);
+    s->tokens.first = s->ninsts;
+    select_loads(&x, false);
+    for (int i = 0; i <= x.deepest; i++) {
+        select_maps(&x, i, false, false);
+        select_partials(&x, i);
+        select_maps(&x, i, false, true);
+    }
+    select_outputs(&x);
+    carry_states(&x);
+    begin_states(&x, K_END);
+    s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_SIZE);
+    if (s->why || !find_places(s))
+        return false;
+    put_barriers(s);
+    int threads = s->resident * s->tokens.threads;
+    int regs = s->target->regs / threads / s->target->reg_step
+             * s->target->reg_step;
+    s->regs[0] = s->regs[1] = regs < MOST_REGS ? regs : MOST_REGS;
+    s->why = schedule_check_tokens(s);
+    return !s->why;
+}

@@ -300,8 +300,8 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 
 bool schedule_select(Schedule *s, const KernelWish *w);
 /* Requires values and instructions, without buffers. False: there is nothing
- * for a warpgroup ahead to do. */
-bool schedule_ahead(Schedule *s);
+ * for so many warpgroups ahead to do. */
+bool schedule_ahead(Schedule *s, int warpgroups);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. */
 void schedule_order(Schedule *s, KRole role);

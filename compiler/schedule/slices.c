@@ -12,7 +12,7 @@ static bool keeps_apart(const Node *n, int axis)
     switch (n->op) {
     case OP_num: case OP_input: case OP_state: case OP_row: case OP_col:
     case OP_dmask: case OP_dot: case OP_sum: case OP_cumsum: case OP_last:
-    case OP_delay: case OP_solve:
+    case OP_delay: case OP_solve: case OP_ofrank:
         return true;
     }
     return op_info[n->op].traits & ELEMENTWISE || !(n->axes & AXIS(axis));
@@ -24,11 +24,6 @@ static const char *entries_fault(const Schedule *s, int axis)
     for (int i = 0; i < s->k->nnodes; i++)
         if (!keeps_apart(&g->n[s->k->node[i]], axis))
             return "slices of an axis that is contracted";
-    for (int i = 0; i < g->nst; i++) {
-        AxisSet of = g->n[g->st[i].node].axes;
-        if (s->k->states & STATE(i) && of && !(of & AXIS(axis)))
-            return "slices of an axis that a state has not";
-    }
     return NULL;
 }
 

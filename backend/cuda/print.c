@@ -364,8 +364,8 @@ static void put_product(Print *p, const KInst *k)
 }
 
 /* By the first warpgroup; another meets as often. Who carries states has few
- * registers. What is ahead of one warpgroup is early: the tile that it writes is
- * read yet. */
+ * registers. What is ahead of one warpgroup is early: the tile that it writes
+ * is read yet. */
 static void put_inverse(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);

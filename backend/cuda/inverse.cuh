@@ -116,8 +116,10 @@ INLINE void write_block(u32 tile, const float (&x)[8], int i, int j, int lane)
 /* What is left of warp i's row of blocks, T being there. The same code for all
  * four: what the longest does, as far as a warp goes. The first terms are all
  * under way at a time: where a warp has fewer it takes another block of its own
- * instead, for nothing. */
-INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
+ * instead, for nothing. ready(): before the tile is written. */
+template<class READY>
+INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i,
+                       READY ready)
 {
     float x[3][8] = {};
     u32 top[8], m[3][8];
@@ -146,6 +148,7 @@ INLINE void invert_row(u32 tile, u32 s, const float (&t)[8], int lane, int i)
                 store_block(entry(s, 16 * j, 16 * i), x[j], lane);
         warpgroup_sync();
     }
+    ready();
     UNROLL for (int j = 0; j < 4; j++)
         if (j != i)
             write_block(fresh(tile), x[j < 3 ? j : 2], i, j, fresh(lane));
@@ -183,7 +186,16 @@ INLINE void invert_own(u32 tile, u32 s, int lane, int i)
     float t[8];
     invert_block(t, entry(s, 16 * i, 16 * i), lane);
     write_block(tile, t, i, i, lane);
-    invert_row(tile, s, t, lane, i);
+    invert_row(tile, s, t, lane, i, [] { });
+}
+/* The tile is another's until ready() has been called, which comes late. */
+template<class READY>
+INLINE void invert_late(u32 tile, u32 s, int lane, int i, READY ready)
+{
+    float t[8];
+    invert_block(t, entry(s, 16 * i, 16 * i), lane);
+    invert_row(tile, s, t, lane, i, ready);
+    write_block(tile, t, i, i, lane);
 }
 INLINE void invert_few(u32 tile, u32 s, int lane, int i)
 {

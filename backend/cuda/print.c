@@ -393,19 +393,31 @@ static void put_product(Print *p, const KInst *k)
 }
 
 /* By the first warpgroup; another meets as often. Who carries states has few
- * registers. */
+ * registers. What is ahead of one warpgroup is early: the tile that it writes
+ * is read yet. */
 static void put_inverse(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
     const char *to = place(p, v), *from = place(p, value_at(p, k->in[0]));
     bool beside = warpgroups_of(p->s, k->role) > 1;
-    if (k->wait_empty >> v->buffer & 1)
+    bool waits = k->wait_empty >> v->buffer & 1;
+    bool late = waits && k->role == KR_AHEAD && is_ordered(p->s, k->role);
+    if (waits && !late)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
-    buf_printf(p->b, "invert_%s(%s, %s, l.lane, %s);\n}%s\n",
-               k->role == KR_AHEAD ? "own" : "few", to, from, warp,
-               beside ? " else {\nbeside_invert_own();\n}" : "");
+    buf_printf(p->b, "invert_%s(%s, %s, l.lane, %s", late ? "late"
+               : k->role == KR_AHEAD ? "own" : "few", to, from, warp);
+    if (late) {
+        buf_printf(p->b, ", [&] {\n");
+        put_wait(p, v->buffer, v->turn, true);
+        buf_printf(p->b, "}");
+    }
+    buf_printf(p->b, ");\n}%s\n", beside ? " else {\nbeside_invert_own();"
+               : "");
+    if (beside && late)
+        put_wait(p, v->buffer, v->turn, true);
+    buf_printf(p->b, beside ? "}\n" : "");
     p->fence_due = true;
     if (k->post_full >> v->buffer & 1) {
         put_fence(p);

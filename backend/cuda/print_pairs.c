@@ -95,7 +95,7 @@ void put_across(Print *p, const KInst *k)
     Ref r = k->node[k->nnodes - 1];
     buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d) {\n"
                "const float y = %s;\n", k->nout ? "" : once_text(p, r),
-               (int)k->nrow, 32 * p->s->warps[k->role],
+               (int)k->nrow, GROUP_THREADS * warpgroups_of(p->s, k->role),
                across_text(p, k, r, "k"));
     if (k->nout)
         buf_printf(p->b, "store1(%s + 4 * k, y);\n",

@@ -314,7 +314,7 @@ static bool is_read_along_columns(const Print *p, const KInst *k,
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
     return p->s->row_axis && v->layout == LAY_VECTOR && v->parts == 1
-        && is_read_along_columns(p, k, v);
+        && is_read_along_columns(p, k, v) && !is_found_by_steps(p, k, v);
 }
 
 /* Whether a program finds the matrix in 16 bits, a tensor's. */

@@ -120,7 +120,7 @@ static void put_vector_state(Print *p, const KInst *k)
     const KValue *from = value_at(p, carries ? k->in[0] : 0);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n",
                k->op == K_END ? once_text(p, v->node) : "", (int)v->nrow,
-               32 * p->s->warps[k->role]);
+               GROUP_THREADS * warpgroups_of(p->s, k->role));
     const char *type = element_type(result_type(p, kind, k->index));
     int t = result_tensor(p, kind, k->index);
     const char *at = sliced_index(p, v->row, 0);
@@ -141,7 +141,7 @@ void put_kept_vector(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n"
                "(%s + %s)[k] = load1(%s + 4 * k);\n", once_text(p, v->node),
-               (int)v->nrow, 32 * p->s->warps[k->role],
+               (int)v->nrow, GROUP_THREADS * warpgroups_of(p->s, k->role),
                kept_place(p, v->node), sliced_index(p, v->row, 0),
                place(p, v));
 }
@@ -155,7 +155,7 @@ static void put_role_state(Print *p, const KInst *k)
 void put_state(Print *p, const KInst *k)
 {
     bool begins = k->op == K_BEGIN;
-    if (k->role != KR_MATRIX) {
+    if (!has_matrices(k->role)) {
         put_role_state(p, k);
         return;
     }
@@ -178,7 +178,7 @@ void put_state(Print *p, const KInst *k)
 
 void put_carry(Print *p, const KInst *k)
 {
-    if (k->role != KR_MATRIX) {
+    if (!has_matrices(k->role)) {
         put_role_state(p, k);
         return;
     }

@@ -37,10 +37,24 @@ static bool is_read_by_matrices(const Select *x, Ref r)
     return false;
 }
 
+/* Whether it scales columns of matrices that have a row axis: a thread has many
+ * columns of these, which others have, too. */
+static bool is_of_columns(const Select *x, Ref r)
+{
+    bool any = false;
+    for (Ref u = r + 1; u < x->g->len && x->s->row_axis; u++)
+        for (int i = 0; i < 4; i++)
+            any |= shown_node(x->g, x->g->n[u].a[i]) == r
+                && schedule_computes(x->s, u) && in_matrix_role(x, u)
+                && x->g->n[u].axes & AXIS(x->s->row_axis);
+    return any;
+}
+
 bool is_handed_across(const Select *x, Ref r)
 {
     return x->kind[r] == ACROSS && schedule_computes(x->s, r)
-        && is_of_pairs(x, r) && is_read_by_matrices(x, r);
+        && (is_of_columns(x, r)
+            || (is_of_pairs(x, r) && is_read_by_matrices(x, r)));
 }
 
 bool is_after_across(const Select *x, Ref r)

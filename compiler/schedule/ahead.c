@@ -84,6 +84,34 @@ static void mark_late(Ahead *x, int at)
         x->late[k->out[i]] = true;
 }
 
+/* The state of one axis that the instruction begins, carries on, or ends as
+ * what it finds in shared memory; or NOTHING. */
+static int vector_state(const Schedule *s, const KInst *k)
+{
+    int v = k->op == K_BEGIN && k->nout ? k->out[0]
+          : (k->op == K_CARRY || k->op == K_END) && k->nin ? k->in[0]
+          : NOTHING;
+    bool vector = v != NOTHING && s->value[v].layout == LAY_VECTOR;
+    return vector ? k->index : NOTHING;
+}
+
+/* Such a state is carried by one role: by that which computes what becomes of
+ * it, if the other never reads it. */
+static bool tie_vector_state(Ahead *x, int at)
+{
+    const Schedule *s = x->s;
+    int state = vector_state(s, &s->inst[at]);
+    bool late = false;
+    for (int i = 0; i < s->ninsts && state != NOTHING; i++) {
+        const KInst *u = &s->inst[i];
+        bool own = vector_state(s, u) == state;
+        for (int j = 0; j < u->nin && x->tied[i]; j++)
+            late |= s->value[u->in[j]].node == s->g->st[state].node;
+        late |= own && x->tied[i];
+    }
+    return late && ties(x, at);
+}
+
 /* Instructions of other roles are tied where they go on from what is. */
 static void find_tied(Ahead *x)
 {
@@ -93,11 +121,13 @@ static void find_tied(Ahead *x)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             bool matrix = k->role == KR_MATRIX;
-            bool own = k->op == K_BEGIN || k->op == K_ACROSS
-                    || k->op == K_CARRY || k->op == K_END;
+            bool own = k->op == K_BEGIN || k->op == K_CARRY || k->op == K_END;
+            bool vector = vector_state(s, k) != NOTHING;
             bool rows = s->row_axis && k->nrow && k->row == s->row_axis;
-            if (matrix && (own || rows))
+            if (matrix && ((own && !vector) || rows))
                 more |= ties(x, i);
+            if (matrix && vector)
+                more |= tie_vector_state(x, i);
             if (k->op != K_CLEAR || k->nout)
                 more |= tie_reader(x, i);
             if (matrix && !x->tied[i])
@@ -242,10 +272,7 @@ bool schedule_rows_alone(Schedule *s)
 {
     for (int i = 0; i < s->ninsts && s->row_axis; i++) {
         const KInst *k = &s->inst[i];
-        const char *why = k->role == KR_MATRIX ? rows_fault(s, k)
-                        : k->op == K_DECAYED || k->op == K_SCAN
-                        ? "states in registers, beside sums of matrices"
-                        : NULL;
+        const char *why = k->role == KR_MATRIX ? rows_fault(s, k) : NULL;
         s->why = why ? why : s->why;
         if (why)
             return false;
@@ -253,14 +280,14 @@ bool schedule_rows_alone(Schedule *s)
     return true;
 }
 
-bool schedule_ahead(Schedule *s)
+bool schedule_ahead(Schedule *s, int warpgroups)
 {
     Ahead x = { .s = s };
     bool any = false, shifts = false;
     x.tied = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *x.tied);
     x.late = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *x.late);
     find_tied(&x);
-    s->ahead = 1;
+    s->ahead = warpgroups;
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
         shifts |= clears(k) && (k->nin > 1
@@ -272,5 +299,5 @@ bool schedule_ahead(Schedule *s)
         any |= k->op == K_PRODUCT || k->op == K_DECAYED || k->op == K_SCAN;
     }
     deal_clears(s);
-    return any && !shifts && schedule_rows_alone(s);
+    return any && (!shifts || s->row_axis) && schedule_rows_alone(s);
 }

@@ -194,7 +194,7 @@ static const char *check_across(const Schedule *s)
         if (k->op != K_ACROSS)
             continue;
         Ref made = k->nnodes ? k->node[k->nnodes - 1] : 0;
-        if (k->role != KR_MATRIX || !made || k->nout > 1
+        if (!has_matrices(k->role) || !made || k->nout > 1
             || s->g->n[made].axes != AXIS(k->row)
             || k->nrow != block_extent(s, k->row)
             || !(k->nout ? s->value[k->out[0]].node == made

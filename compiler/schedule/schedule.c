@@ -33,6 +33,15 @@ static bool has_op(const Schedule *s, KOp op)
     return any;
 }
 
+/* Whether the role ahead goes on from what it did a chunk before. */
+static bool carries_ahead(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == K_CARRY && s->inst[i].role == KR_AHEAD;
+    return any;
+}
+
 /* Of a row axis: the matrix role has what it needs, but that the role ahead has
  * what ptxas has been seen to make do with; all else is that role's. */
 static void deal_rows_registers(Schedule *s, int all)
@@ -42,11 +51,12 @@ static void deal_rows_registers(Schedule *s, int all)
     int ahead = registers_held(s, KR_AHEAD) + AHEAD
               + has_op(s, K_INVERSE) * INVERSE;
     ahead = (ahead + step - 1) / step * step;
-    int most = (all - s->turns * ahead) / s->groups / step * step;
+    int aheads = s->turns * (s->ahead ? s->ahead : 1);
+    int most = (all - aheads * ahead) / s->groups / step * step;
     int n = (registers_held(s, KR_MATRIX) + MATRIX + step - 1) / step * step;
     n = n < most ? n : most;
     s->regs[1] = n < MOST ? n : MOST;
-    n = (all - s->groups * s->regs[1]) / s->turns;
+    n = (all - s->groups * s->regs[1]) / aheads;
     s->regs[2] = (n < MOST ? n : MOST) / step * step;
 }
 
@@ -76,7 +86,8 @@ static void deal_registers(Schedule *s, int all)
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
-    bool rows = s->row_axis && (s->groups > 1 || s->turns > 1);
+    bool rows = s->row_axis
+             && (s->groups > 1 || s->turns > 1 || s->ahead > 1);
     int few = rows ? 40 : s->resident > 1 ? 48 : 56;
     int all = 1 + s->groups + s->ahead * s->turns;
     int threads = all * s->target->group * s->target->warp;
@@ -118,7 +129,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         if (!schedule_select(s, w))
             return s;
         s->ahead = 0;
-        if (like->ahead && !schedule_ahead(s)) {
+        if (like->ahead && !schedule_ahead(s, like->ahead)) {
             s->why = s->why ? s->why
                             : "nothing that no carried state goes into";
             return s;
@@ -132,7 +143,11 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        s->turns = s->row_axis && s->groups == 1 && solves ? 2 : 1;
+        s->turns = s->row_axis && s->groups == 1 && solves ? like->turns : 1;
+        if (s->turns > 1 && carries_ahead(s)) {
+            s->why = "chunks in turn that go on from the one before";
+            return s;
+        }
         if (is_ordered(s, KR_MATRIX))
             schedule_order(s, KR_MATRIX);
         if (is_ordered(s, KR_AHEAD))
@@ -207,8 +222,10 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* Or with states in registers as factors: as many rows of them to a block as
- * two warpgroups have; one where blocks are few. A walk of training finds what
- * no carried state goes into. */
+ * two warpgroups have; one where blocks are few. Two have what is done ahead
+ * then: every other chunk each; where memory is short, or something is carried
+ * ahead, half the columns each; or one has it. A walk of training finds what no
+ * carried state goes into. */
 static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_row_axis(like);
@@ -222,12 +239,17 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
     like->slices = (size + most - 1) / most;
     like->slice_axis = like->slices > 1 ? axis : 0;
     like->row_axis = axis;
-    like->ahead = !joint;
     like->resident = 1;
     if (size % (like->slices * TILE_ROWS)
         || schedule_slice_fault(like, axis, like->slices))
         return s;
-    Schedule *rows = attempt(c, w, like);
+    Schedule *rows = NULL;
+    int ways = w->few && !joint ? 3 : 1;
+    for (int i = 0; i < ways && (!rows || rows->why); i++) {
+        like->turns = i == 0 ? 2 : 1;
+        like->ahead = joint ? 0 : i == 1 ? 2 : 1;
+        rows = attempt(c, w, like);
+    }
     return !rows->why && (s->why || schedule_cycles(rows) < schedule_cycles(s))
          ? rows : s;
 }

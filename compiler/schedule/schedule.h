@@ -325,8 +325,8 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
 
 bool schedule_select(Schedule *s, const KernelWish *w);
 /* Requires values and instructions, without buffers. False: there is nothing
- * for a warpgroup ahead to do. */
-bool schedule_ahead(Schedule *s);
+ * for so many warpgroups ahead to do. */
+bool schedule_ahead(Schedule *s, int warpgroups);
 /* Whether the matrix role of a schedule with a row axis has what such can. */
 bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a

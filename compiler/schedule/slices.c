@@ -15,7 +15,8 @@ static bool keeps_apart(const Node *n, int axis)
     case OP_delay: case OP_solve:
         return true;
     }
-    return op_info[n->op].traits & ELEMENTWISE || !(n->axes & AXIS(axis));
+    return op_info[n->op].traits & ELEMENTWISE || op_is(n->op, OF_RANKS)
+        || !(n->axes & AXIS(axis));
 }
 
 static const char *entries_fault(const Schedule *s, int axis)
@@ -24,11 +25,6 @@ static const char *entries_fault(const Schedule *s, int axis)
     for (int i = 0; i < s->k->nnodes; i++)
         if (!keeps_apart(&g->n[s->k->node[i]], axis))
             return "slices of an axis that is contracted";
-    for (int i = 0; i < g->nst; i++) {
-        AxisSet of = g->n[g->st[i].node].axes;
-        if (s->k->states & STATE(i) && of && !(of & AXIS(axis)))
-            return "slices of an axis that a state has not";
-    }
     return NULL;
 }
 

@@ -238,7 +238,7 @@ static void read_head(Read *x)
     must(x, "groups");
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
-        s->ahead = number(x, 1, 1);
+        s->ahead = number(x, 1, 2);
     s->turns = next_is(x, "turns") ? number(x, 1, 2) : 1;
     must(x, "regs");
     for (int i = 0; i < 2 + (s->ahead > 0); i++)

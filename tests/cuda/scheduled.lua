@@ -3,7 +3,7 @@
 --   flin tests/cuda/scheduled.lua [long] [NAME[,K=64...] ...]
 --   flin tests/cuda/scheduled.lua some             every fifth of these
 --   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
---   flin tests/cuda/scheduled.lua forward [NAME ...]   all variants, forward
+--   flin tests/cuda/scheduled.lua forward [NAME[,V=64] ...]   all, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
 --   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
 -- typed=1: gates and constants in float32, gradients from what forward saved;
@@ -259,10 +259,14 @@ end
 
 -- Forward from states in float32: the last of three sequences ends behind T
 -- tokens.
-local function check_forward(name, T)
+local function check_forward(text, T)
+  local name = text:match "^[%w_]+"
   local v = flin.stdlib[name]
   local at = { B = 1, T = T, H = 2, K = 64, V = 64, seed = 3,
                dtype = "bfloat16" }
+  for key, n in text:gmatch ",(%u+)=(%d+)" do
+    at[key] = tonumber(n)
+  end
   local x = v:random(at)
   x.cu_seqlens = { 0, 3, 33, T }
   x.initial_state = {}
@@ -368,12 +372,25 @@ end
 
 local are_long <const> = ... == "long"
 local cut <const> = ... == "cut"
+-- Few heads with wide values: a block has half of them, and a vector that a
+-- state's rows alone have is carried ahead of the state, by both.
+local sliced <const> = { "kda", "precond_gdn", "precond_kda", "mamba3",
+                         "deltaproduct", "mlstm", "comba" }
+
+local function with_slices(names)
+  local all = { table.unpack(names) }
+  for _, name in ipairs(sliced) do
+    all[#all + 1] = name .. ",K=128,V=128"
+  end
+  return all
+end
+
 local forward <const> = cut or ... == "forward"
 local sweeps <const> = ... == "sweep"
 for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
                       or ... == "some" and some()
                       or forward and (select(2, ...) and { select(2, ...) }
-                                      or flin.stdlib_names)
+                                      or with_slices(flin.stdlib_names))
                       or ... and { ... } or cases) do
   local before = programs()
   local ok, why_not = pcall(forward and check_forward or check, text,

@@ -268,12 +268,13 @@ static void put_vectors(Print *p, const KInst *k)
 
 /* ---- the matrix role ---- */
 
-/* Whether the walk carries it from chunk to chunk. */
+/* Whether the walk carries it from chunk to chunk, or leaves it to the next. */
 static bool is_carried(const Print *p, int value)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->op == K_BEGIN && k->nout && k->out[0] == value)
+        if ((k->op == K_BEGIN && k->nout && k->out[0] == value)
+            || (k->late && k->in[0] == value))
             return true;
     }
     return false;
@@ -391,12 +392,24 @@ static bool takes_chunks_in_turn(const Schedule *s, int role)
     return role == KR_AHEAD && s->turns > 1;
 }
 
+/* Whether lean turns make the value. */
+static bool is_made_lean(const Print *p, int value)
+{
+    for (int i = 0; i < p->s->ninsts; i++)
+        if (p->s->inst[i].lean && has_value(p->s->inst[i].out,
+                                            p->s->inst[i].nout, value))
+            return true;
+    return false;
+}
+
 /* Holds what products that have ended left, and took, in its registers. */
 static void put_ended(Print *p, const KInst *k)
 {
     buf_printf(p->b, "wgmma_wait<%d>();\n", k->index);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
+        if (p->lean && !is_made_lean(p, k->in[i]))
+            continue;
         if (v->layout == LAY_FRAGMENT)
             buf_printf(p->b, "keep(%s);\n", fragment_name(p, v->node));
         else if (v->layout == LAY_PACKED)
@@ -462,12 +475,49 @@ static void put_settled(Print *p, int settle)
     }
 }
 
+/* What is left to the next turn is a function of the number of its chunk. */
+static unsigned late_name(const Print *p, const KInst *k)
+{
+    return (unsigned)value_at(p, k->out[0])->node;
+}
+
+static void put_late(Print *p, KRole role)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != role || !k->late)
+            continue;
+        buf_printf(p->b, "auto late%u = [&](u32 %s) {\n", late_name(p, k),
+                   count_name(p, value_at(p, k->out[0])->buffer));
+        put_inst(p, k);
+        buf_printf(p->b, "};\n");
+    }
+}
+
+/* Behind the loop over chunks, of its last. */
+static void put_last_late(Print *p, KRole role)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role == role && k->late)
+            buf_printf(p->b, "if (%s)\nlate%u(%s - 1);\n", p->s->splits
+                       ? "x.last > x.first" : "chunks > 0", late_name(p, k),
+                       count_name(p, value_at(p, k->out[0])->buffer));
+    }
+}
+
 static void put_insts(Print *p, KRole role, KOp from, KOp to)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < from || k->op > to)
             continue;
+        if (k->late) {
+            buf_printf(p->b, "if (m > %s)\nlate%u(%s - 1);\n",
+                       p->s->splits ? "x.first" : "0", late_name(p, k),
+                       count_name(p, value_at(p, k->out[0])->buffer));
+            continue;
+        }
         if (has_matrices(role))
             put_found_early(p, k);
         put_inst(p, k);
@@ -476,6 +526,64 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             put_settled(p, i);
     }
     put_fence(p);
+}
+
+/* ---- lean turns ---- */
+
+/* The instruction as a lean turn has it: of what it does not do there it hands
+ * over what others fill. */
+static void put_lean(Print *p, const KInst *of)
+{
+    const uint32_t lean = lean_buffers(p->s);
+    KInst k = *of;
+    k.wait_full = of->lean_full;
+    k.wait_empty &= lean;
+    k.post_full &= lean;
+    k.post_empty &= lean;
+    if (k.lean || k.op == K_SYNC) {
+        if (k.op == K_SETTLE && k.index != NOTHING)
+            k.index = 0;
+        put_inst(p, &k);
+        return;
+    }
+    if (k.op == K_LOAD)
+        return;
+    each_bit(p, &k, k.wait_full, false, put_wait);
+    each_bit(p, &k, k.post_empty, true, put_post);
+}
+
+/* Holds what products of lean turns leave. */
+static void put_lean_settled(Print *p, int settle)
+{
+    for (int i = settle - 1; i >= 0; i--) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != p->s->inst[settle].role)
+            continue;
+        if (k->op == K_SETTLE)
+            break;
+        if (k->op == K_PRODUCT && k->lean)
+            buf_printf(p->b, "keep(%s);\n",
+                       fragment_name(p, value_at(p, k->out[0])->node));
+    }
+}
+
+static void put_lean_insts(Print *p, KRole role)
+{
+    p->lean = true;
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->late
+            || packs_carried(p->s, k))
+            continue;
+        if (has_matrices(role))
+            put_found_early(p, k);
+        put_lean(p, k);
+        if (k->op == K_SETTLE && k->lean && k->index == NOTHING
+            && is_waited(p, FORM_PRODUCT))
+            put_lean_settled(p, i);
+    }
+    put_fence(p);
+    p->lean = false;
 }
 
 /* The first output of which heads leave shares, if a block may have these heads
@@ -507,7 +615,8 @@ static void put_items(Print *p, const char *name)
     bool walk = s->kind != K_TOKEN;
     int share = added_share(p);
     p->k->adds = share != NOTHING;
-    buf_printf(p->b, "u32 %s = 0;\n", name);
+    buf_printf(p->b, "u32 %s = 0;\n%s", name,
+               s->splits ? "u32 own = 0;\n" : "");
     if (p->k->adds)
         buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
                    "const i64 item = item_of(turn, a.tensor[%d].group);\n"
@@ -516,9 +625,9 @@ static void put_items(Print *p, const char *name)
     else
         buf_printf(p->b, "NO_UNROLL for (i64 item = blockIdx.x; item"
                    " < a.run.items; item += gridDim.x) {\nItem x;\n");
-    buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
-               "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
-               s->slices);
+    buf_printf(p->b, walk ? "const int chunks = find_walk<%d%s>(a.run, item,"
+               " x);\n" : "if (!find_item<%d%s>(a.run, item, x))\ncontinue;\n",
+               s->slices, s->splits ? ", true" : "");
 }
 
 /* How many chunks later than the ring that is deepest one is filled that has
@@ -542,7 +651,7 @@ static int most_lag(const Schedule *s)
         if (k->op == K_LOAD && lag_of(s, k) > most)
             most = lag_of(s, k);
     }
-    return s->row_axis ? most : 0;
+    return s->row_axis && !s->splits ? most : 0;
 }
 
 /* What loads, in a walk. */
@@ -576,6 +685,53 @@ static void put_lagging_loads(Print *p)
     buf_printf(b, "}\nbefore += chunks;\n}\n");
 }
 
+/* What is packed of states is so behind lean turns. */
+static void put_begins(Print *p, KRole role, bool packs)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role == role && k->op == K_BEGIN && (k->nin > 0) == packs)
+            put_inst(p, k);
+    }
+}
+
+/* Of a turn what all instructions find. */
+static void put_turn_begin(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    bool vectors = role == KR_VECTOR || role == KR_VECTOR2;
+    if (s->kind != K_TOKEN && fetches_ahead(s) && vectors)
+        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, m + 1, next);\n");
+    if (takes_chunks_in_turn(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+    if (has_matrices(role) && s->row_axis)
+        put_fragments(p, role, false);
+}
+
+/* As the last of blocks that share a walk leaves its states. */
+static void put_ends_of(Print *p, KRole role)
+{
+    bool any = false;
+    for (int i = 0; i < p->s->ninsts && p->s->splits; i++)
+        any |= p->s->inst[i].role == role && p->s->inst[i].op == K_END;
+    buf_printf(p->b, any ? "if (x.last == chunks) {\n" : "");
+    put_insts(p, role, K_END, K_END);
+    buf_printf(p->b, any ? "}\n" : "");
+}
+
+static void put_lean_loop(Print *p, KRole role)
+{
+    if (!has_lean(p->s, role)) {
+        buf_printf(p->b, "it += x.first;\n");
+        return;
+    }
+    buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
+               "find_chunk(a.run, m, x);\n");
+    put_turn_begin(p, role);
+    put_lean_insts(p, role);
+    buf_printf(p->b, "}\n");
+}
+
 /* The loop over items, and in a walk that over chunks. */
 static void put_role(Print *p, KRole role)
 {
@@ -592,24 +748,27 @@ static void put_role(Print *p, KRole role)
             put_fragments(p, role, false);
         put_item_lane(p);
     }
-    put_insts(p, role, K_BEGIN, K_BEGIN);
+    put_begins(p, role, false);
+    put_late(p, role);
     if (walk && fetches_ahead(s) && !has_matrices(role))
         put_first_fetch(p, role);
-    if (walk)                           /* without buffers it waits for loads
+    if (s->splits)
+        put_lean_loop(p, role);
+    put_begins(p, role, true);
+    if (s->splits)
+        buf_printf(p->b, "NO_UNROLL for (int m = x.first; m < x.last; m++,"
+                   " it++, own++) {\nfind_chunk(a.run, m, x);\n");
+    else if (walk)                      /* without buffers it waits for loads
                                            alone: many at a time */
         buf_printf(p->b, "%s for (int m = 0; m < chunks; m++, it++) {\n"
                    "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
                    : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
                                                           : "m");
-    if (walk && fetches_ahead(s) && (role == KR_VECTOR || role == KR_VECTOR2))
-        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, m + 1, next);\n");
-    if (takes_chunks_in_turn(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
-    if (has_matrices(role) && s->row_axis)
-        put_fragments(p, role, false);
+    put_turn_begin(p, role);
     put_insts(p, role, K_LOAD, K_CARRY);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
-    put_insts(p, role, K_END, K_END);
+    put_last_late(p, role);
+    put_ends_of(p, role);
     buf_printf(p->b, "}\n");
 }
 
@@ -725,6 +884,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
     k->shared = s->shared;
     k->blocks = s->slices;
+    k->split = s->splits;
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);

@@ -149,6 +149,8 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     switch (k->walk) {
     case CUDA_HOPPER: break;
     case CUDA_WALKED:
+        return call->nseq * call->heads * k->blocks
+             * cuda_parts(k, m->units, call);
     case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
     case CUDA_SCHEDULED:
     case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
@@ -310,6 +312,7 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
 
     run.per_entry = entry_chunks(m, call);
     run.items = items_of(m, k, call);
+    run.parts = cuda_bounds(k, m->units, call, run.bound);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);
     run.spill = workspace + (uint64_t)part_at(m, p, call, true, p->g->nst);

@@ -77,6 +77,37 @@ static bool tie_writer(Ahead *x, int at)
     return false;
 }
 
+/* The value that a state is in, of an instruction that begins, carries or ends
+ * it; NOTHING: it is no such. */
+static int state_value(const KInst *k)
+{
+    return k->op == K_BEGIN && k->nout ? k->out[0]
+         : (k->op == K_CARRY || k->op == K_END) && k->nin ? k->in[k->nin - 1]
+         : NOTHING;
+}
+
+/* By whoever has the same state. */
+static bool tie_state(Ahead *x, int at)
+{
+    const Schedule *s = x->s;
+    int v = state_value(&s->inst[at]);
+    for (int i = 0; i < s->ninsts && v != NOTHING; i++)
+        if (x->tied[i] && state_value(&s->inst[i]) == v)
+            return ties(x, at);
+    return false;
+}
+
+/* States that products take, or that are in lanes; vectors over an axis are
+ * whose they must be. */
+static bool is_of_matrices(const Schedule *s, const KInst *k)
+{
+    int v = state_value(k);
+    bool state = k->op == K_BEGIN || k->op == K_CARRY || k->op == K_END;
+    return k->op == K_ACROSS
+        || (state && (!s->carries || v == NOTHING
+                      || s->value[v].layout != LAY_VECTOR));
+}
+
 static void mark_late(Ahead *x, int at)
 {
     const KInst *k = &x->s->inst[at];
@@ -93,15 +124,14 @@ static void find_tied(Ahead *x)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             bool matrix = k->role == KR_MATRIX;
-            bool own = k->op == K_BEGIN || k->op == K_ACROSS
-                    || k->op == K_CARRY || k->op == K_END;
+            bool own = is_of_matrices(s, k);
             bool rows = s->row_axis && k->nrow && k->row == s->row_axis;
             if (matrix && (own || rows))
                 more |= ties(x, i);
             if (k->op != K_CLEAR || k->nout)
                 more |= tie_reader(x, i);
             if (matrix && !x->tied[i])
-                more |= tie_writer(x, i);
+                more |= tie_writer(x, i) || tie_state(x, i);
             if (k->op == K_SETTLE)
                 more |= tie_under_way(x, i);
             if (x->tied[i])
@@ -199,7 +229,7 @@ static bool has_rows_alone(Schedule *s)
     for (int i = 0; i < s->ninsts && s->row_axis; i++) {
         const KInst *k = &s->inst[i];
         const char *why = k->role == KR_MATRIX ? rows_fault(s, k)
-                        : k->op == K_DECAYED || k->op == K_SCAN
+                        : k->op == K_DECAYED
                         ? "states in registers, beside sums of matrices"
                         : NULL;
         s->why = why ? why : s->why;
@@ -209,14 +239,14 @@ static bool has_rows_alone(Schedule *s)
     return true;
 }
 
-bool schedule_ahead(Schedule *s)
+bool schedule_ahead(Schedule *s, int warpgroups)
 {
     Ahead x = { .s = s };
     bool any = false, shifts = false;
     x.tied = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *x.tied);
     x.late = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *x.late);
     find_tied(&x);
-    s->ahead = 1;
+    s->ahead = warpgroups;
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
         shifts |= clears(k) && (k->nin > 1
@@ -228,5 +258,5 @@ bool schedule_ahead(Schedule *s)
         any |= k->op == K_PRODUCT || k->op == K_DECAYED || k->op == K_SCAN;
     }
     deal_clears(s);
-    return any && !shifts && has_rows_alone(s);
+    return any && (!shifts || s->row_axis) && has_rows_alone(s);
 }

@@ -47,20 +47,31 @@ static int count_decays(const Schedule *s, const KInst *k)
     return n;
 }
 
+/* Whether nothing but packing waits for the products: others are under way. */
+static bool waits_to_pack(const Schedule *s, int settle)
+{
+    return settle + 1 < s->ninsts && packs_carried(s, &s->inst[settle + 1]);
+}
+
 /* Of a role, where states stay in registers: each wait for products, and what
  * programs of matrices are long. */
 static double ordered_cycles(const Schedule *s, KRole role, double settle,
                              double each, double decays, double inverse)
 {
+    const double early = 200, scan = 600;
     double cycles = 0;
 
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        if (k->role == role)
-            cycles += k->op == K_SETTLE ? settle
-                    : k->op == K_MAP ? each * inst_length(s, k)
+        KInst whole = *k;               /* parts come one after another */
+        whole.parts = 0;
+        if (k->role == role && !k->late)
+            cycles += packs_carried(s, k) ? -early
+                    : k->op == K_SETTLE ? waits_to_pack(s, i) ? 0 : settle
+                    : k->op == K_MAP ? each * inst_length(s, &whole)
                                        + decays * count_decays(s, k)
-                    : k->op == K_INVERSE ? inverse : 0;
+                    : k->op == K_INVERSE ? inverse
+                    : k->op == K_SCAN ? scan : 0;
     }
     return cycles;
 }
@@ -72,7 +83,7 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
  * for the other emitter's. */
 static double rows_cycles(const Schedule *s)
 {
-    const double beside = 1.31;
+    const double beside = s->ahead > 1 ? 1.4 : 1.31;
 
     return beside * fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                          ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
@@ -85,7 +96,7 @@ static double forward_cycles(const Schedule *s)
 {
     if (s->row_axis)
         return rows_cycles(s);
-    const double beside = 0.5, alone = 1.6;
+    const double beside = 0.5, alone = s->ahead > 1 ? 1 : 1.6;
     double ahead = s->ahead ? role_cycles(s, KR_AHEAD) : 0;
 
     return fmax(role_cycles(s, KR_MATRIX) + beside * ahead, alone * ahead);

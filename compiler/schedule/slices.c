@@ -18,7 +18,8 @@ static bool keeps_apart(const Node *n, int axis)
     return op_info[n->op].traits & ELEMENTWISE || !(n->axes & AXIS(axis));
 }
 
-static const char *entries_fault(const Schedule *s, int axis)
+/* vectors: whether blocks may all carry one that has not the axis. */
+static const char *entries_fault(const Schedule *s, int axis, bool vectors)
 {
     const Graph *g = s->g;
     for (int i = 0; i < s->k->nnodes; i++)
@@ -26,7 +27,9 @@ static const char *entries_fault(const Schedule *s, int axis)
             return "slices of an axis that is contracted";
     for (int i = 0; i < g->nst; i++) {
         AxisSet of = g->n[g->st[i].node].axes;
-        if (s->k->states & STATE(i) && of && !(of & AXIS(axis)))
+        bool matrix = of & (of - 1);
+        if (s->k->states & STATE(i) && of && !(of & AXIS(axis))
+            && (matrix || !vectors))
             return "slices of an axis that a state has not";
     }
     return NULL;
@@ -40,7 +43,7 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
     if (axis < AX_DIM || axis >= g->naxes || slices < 1
         || g->axis[axis].size % (slices * TILE_COLS))
         return "slices that are not of whole columns";
-    return entries_fault(s, axis);
+    return entries_fault(s, axis, s->row_axis == axis);
 }
 
 static bool is_found(const Schedule *s, Ref r)
@@ -89,9 +92,11 @@ int schedule_row_axis(const Schedule *s)
     bool any = false;
     int best = 0;
     for (int axis = AX_DIM; axis < g->naxes; axis++)
-        if (g->axis[axis].size % TILE_ROWS == 0 && !entries_fault(s, axis))
+        if (g->axis[axis].size % TILE_ROWS == 0
+            && !entries_fault(s, axis, true))
             best = axis;
     for (int i = 0; i < g->nst; i++)
-        any |= s->k->states & STATE(i) && g->n[g->st[i].node].axes;
+        any |= s->k->states & STATE(i)
+            && g->n[g->st[i].node].axes & AXIS(best) & ~AXIS(0);
     return any && !g->rows ? best : 0;
 }

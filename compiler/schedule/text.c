@@ -71,6 +71,10 @@ static void print_inst(Buf *b, const KInst *k)
                    (int)k->ncol);
     if (k->parts)
         buf_printf(b, " parts %d", k->parts);
+    if (k->late)
+        buf_printf(b, " late");
+    if (k->lean)
+        buf_printf(b, " lean");
     if (k->index != NOTHING)
         buf_printf(b, k->op == K_SETTLE ? " left %d" : " output %d",
                    k->index);
@@ -80,6 +84,7 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " nodes");
     for (int i = 0; i < k->nnodes; i++)
         buf_printf(b, " %%%u", (unsigned)k->node[i]);
+    print_set(b, "lean full", k->lean_full);
     print_set(b, "await full", k->wait_full);
     print_set(b, "await empty", k->wait_empty);
     print_set(b, "tell full", k->post_full);
@@ -209,7 +214,7 @@ static void read_head(Read *x)
     must(x, "groups");
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
-        s->ahead = number(x, 1, 1);
+        s->ahead = number(x, 1, 2);
     s->turns = next_is(x, "turns") ? number(x, 1, 2) : 1;
     must(x, "regs");
     for (int i = 0; i < 2 + (s->ahead > 0); i++)
@@ -315,6 +320,9 @@ static void read_inst(Read *x)
     }
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
+    k->late = next_is(x, "late");
+    k->lean = next_is(x, "lean");
+    s->splits |= k->lean;
     if (next_is(x, "left"))
         k->index = (int16_t)number(x, 0, 7);
     if (next_is(x, "output"))
@@ -329,11 +337,11 @@ static void read_inst(Read *x)
         while (has_number(x) && k->nnodes < (int)s->g->len)
             k->node[k->nnodes++] = (Ref)number(x, 1, (int)s->g->len - 1);
     }
-    uint32_t *const set[] = { &k->wait_full, &k->wait_empty, &k->post_full,
+    uint32_t *const set[] = { &k->lean_full, &k->wait_full, &k->wait_empty, &k->post_full,
                               &k->post_empty };
-    static const char *const what[] = { "await full", "await empty",
+    static const char *const what[] = { "lean full", "await full", "await empty",
                                         "tell full", "tell empty" };
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (next_is(x, what[i]))
             *set[i] = read_set(x);
     if (x->at[strspn(x->at, " ")] && x->at[strspn(x->at, " ")] != '\n')

@@ -337,10 +337,11 @@ static void read_inst(Read *x)
         while (has_number(x) && k->nnodes < (int)s->g->len)
             k->node[k->nnodes++] = (Ref)number(x, 1, (int)s->g->len - 1);
     }
-    uint32_t *const set[] = { &k->lean_full, &k->wait_full, &k->wait_empty, &k->post_full,
-                              &k->post_empty };
-    static const char *const what[] = { "lean full", "await full", "await empty",
-                                        "tell full", "tell empty" };
+    uint32_t *const set[] = { &k->lean_full, &k->wait_full, &k->wait_empty,
+                              &k->post_full, &k->post_empty };
+    static const char *const what[] = { "lean full", "await full",
+                                        "await empty", "tell full",
+                                        "tell empty" };
     for (int i = 0; i < 5; i++)
         if (next_is(x, what[i]))
             *set[i] = read_set(x);

@@ -392,16 +392,6 @@ static bool takes_chunks_in_turn(const Schedule *s, int role)
     return role == KR_AHEAD && s->turns > 1;
 }
 
-/* Whether lean turns make the value. */
-static bool is_made_lean(const Print *p, int value)
-{
-    for (int i = 0; i < p->s->ninsts; i++)
-        if (p->s->inst[i].lean && has_value(p->s->inst[i].out,
-                                            p->s->inst[i].nout, value))
-            return true;
-    return false;
-}
-
 /* Holds what products that have ended left, and took, in its registers. */
 static void put_ended(Print *p, const KInst *k)
 {
@@ -475,37 +465,6 @@ static void put_settled(Print *p, int settle)
     }
 }
 
-/* What is left to the next turn is a function of the number of its chunk. */
-static unsigned late_name(const Print *p, const KInst *k)
-{
-    return (unsigned)value_at(p, k->out[0])->node;
-}
-
-static void put_late(Print *p, KRole role)
-{
-    for (int i = 0; i < p->s->ninsts; i++) {
-        const KInst *k = &p->s->inst[i];
-        if (k->role != role || !k->late)
-            continue;
-        buf_printf(p->b, "auto late%u = [&](u32 %s) {\n", late_name(p, k),
-                   count_name(p, value_at(p, k->out[0])->buffer));
-        put_inst(p, k);
-        buf_printf(p->b, "};\n");
-    }
-}
-
-/* Behind the loop over chunks, of its last. */
-static void put_last_late(Print *p, KRole role)
-{
-    for (int i = 0; i < p->s->ninsts; i++) {
-        const KInst *k = &p->s->inst[i];
-        if (k->role == role && k->late)
-            buf_printf(p->b, "if (%s)\nlate%u(%s - 1);\n", p->s->splits
-                       ? "x.last > x.first" : "chunks > 0", late_name(p, k),
-                       count_name(p, value_at(p, k->out[0])->buffer));
-    }
-}
-
 static void put_insts(Print *p, KRole role, KOp from, KOp to)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
@@ -513,9 +472,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         if (k->role != role || k->op < from || k->op > to)
             continue;
         if (k->late) {
-            buf_printf(p->b, "if (m > %s)\nlate%u(%s - 1);\n",
-                       p->s->splits ? "x.first" : "0", late_name(p, k),
-                       count_name(p, value_at(p, k->out[0])->buffer));
+            put_late_before(p, k);
             continue;
         }
         if (has_matrices(role))
@@ -526,64 +483,6 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             put_settled(p, i);
     }
     put_fence(p);
-}
-
-/* ---- lean turns ---- */
-
-/* The instruction as a lean turn has it: of what it does not do there it hands
- * over what others fill. */
-static void put_lean(Print *p, const KInst *of)
-{
-    const uint32_t lean = lean_buffers(p->s);
-    KInst k = *of;
-    k.wait_full = of->lean_full;
-    k.wait_empty &= lean;
-    k.post_full &= lean;
-    k.post_empty &= lean;
-    if (k.lean || k.op == K_SYNC) {
-        if (k.op == K_SETTLE && k.index != NOTHING)
-            k.index = 0;
-        put_inst(p, &k);
-        return;
-    }
-    if (k.op == K_LOAD)
-        return;
-    each_bit(p, &k, k.wait_full, false, put_wait);
-    each_bit(p, &k, k.post_empty, true, put_post);
-}
-
-/* Holds what products of lean turns leave. */
-static void put_lean_settled(Print *p, int settle)
-{
-    for (int i = settle - 1; i >= 0; i--) {
-        const KInst *k = &p->s->inst[i];
-        if (k->role != p->s->inst[settle].role)
-            continue;
-        if (k->op == K_SETTLE)
-            break;
-        if (k->op == K_PRODUCT && k->lean)
-            buf_printf(p->b, "keep(%s);\n",
-                       fragment_name(p, value_at(p, k->out[0])->node));
-    }
-}
-
-static void put_lean_insts(Print *p, KRole role)
-{
-    p->lean = true;
-    for (int i = 0; i < p->s->ninsts; i++) {
-        const KInst *k = &p->s->inst[i];
-        if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->late
-            || packs_carried(p->s, k))
-            continue;
-        if (has_matrices(role))
-            put_found_early(p, k);
-        put_lean(p, k);
-        if (k->op == K_SETTLE && k->lean && k->index == NOTHING
-            && is_waited(p, FORM_PRODUCT))
-            put_lean_settled(p, i);
-    }
-    put_fence(p);
-    p->lean = false;
 }
 
 /* The first output of which heads leave shares, if a block may have these heads
@@ -630,15 +529,24 @@ static void put_items(Print *p, const char *name)
                s->slices, s->splits ? ", true" : "");
 }
 
+/* How many chunks before the matrix role wants it a slot may be filled: what
+ * the role ahead alone reads that has left when the other begins with it. */
+static int turns_free(const KBuffer *b)
+{
+    enum { AHEAD = 2 };
+    return b->depth + (b->readers == 1u << KR_AHEAD ? AHEAD : 0);
+}
+
 /* How many chunks later than the ring that is deepest one is filled that has
  * fewer slots: what waits for a slot of that holds up none of those. */
 static int lag_of(const Schedule *s, const KInst *load)
 {
     int deepest = 0;
     for (int i = 0; i < s->nbuffers; i++)
-        if (s->buffer[i].copied && s->buffer[i].depth > deepest)
-            deepest = s->buffer[i].depth;
-    return deepest - s->buffer[s->value[load->out[0]].buffer].depth;
+        if (s->buffer[i].copied && turns_free(&s->buffer[i]) > deepest)
+            deepest = turns_free(&s->buffer[i]);
+    return deepest
+         - turns_free(&s->buffer[s->value[load->out[0]].buffer]);
 }
 
 static int most_lag(const Schedule *s)
@@ -728,7 +636,7 @@ static void put_lean_loop(Print *p, KRole role)
     buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
                "find_chunk(a.run, m, x);\n");
     put_turn_begin(p, role);
-    put_lean_insts(p, role);
+    put_lean_insts(p, role, put_inst);
     buf_printf(p->b, "}\n");
 }
 
@@ -749,7 +657,7 @@ static void put_role(Print *p, KRole role)
         put_item_lane(p);
     }
     put_begins(p, role, false);
-    put_late(p, role);
+    put_late(p, role, put_inst);
     if (walk && fetches_ahead(s) && !has_matrices(role))
         put_first_fetch(p, role);
     if (s->splits)

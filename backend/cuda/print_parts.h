@@ -124,6 +124,18 @@ static inline bool is_scores(const KInst *k)
     return k->row == AX_I && k->col == AX_J;
 }
 
+/* ---- print_turns.c: turns of a walk's loop ---- */
+
+typedef void PutInst(Print *p, const KInst *k);
+/* What the role leaves to the next turn: before the loop; in it, of the turn
+ * before; behind it. */
+void put_late(Print *p, KRole role, PutInst put);
+void put_late_before(Print *p, const KInst *k);
+void put_last_late(Print *p, KRole role);
+/* The role's instructions in a lean turn; whether those make the value. */
+void put_lean_insts(Print *p, KRole role, PutInst put);
+bool is_made_lean(const Print *p, int value);
+
 /* ---- print_moves.c: loads and stores ---- */
 
 void put_load(Print *p, const KInst *k);

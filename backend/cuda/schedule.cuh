@@ -168,10 +168,11 @@ template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
     UNROLL for (int i = 0; i < N; i++)
         p[i] = pack(x[2 * i], x[2 * i + 1]);
 }
-/* Columns from `cols` on as zeros. */
+/* Columns from `cols` on as zeros: of few chunks, by a branch. */
 template<int N>
 INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
 {
+    __syncwarp();                       /* not by predicates, in all */
     UNROLL for (int i = 0; i < N; i++) {
         const int col = i / 2 * 8 + l.col;
         p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;

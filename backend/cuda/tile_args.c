@@ -9,20 +9,6 @@
 
 enum { PART_ALIGN = 256 };
 
-CudaExtent cuda_extent(const Call *call)
-{
-    CudaExtent e = { 1, 0 };
-
-    for (int64_t i = 0; i < call->nseq; i++) {
-        const Seq *s = &call->seq[i];
-        if (s->b >= e.batch)
-            e.batch = s->b + 1;
-        if (s->start + s->len > e.tokens)
-            e.tokens = s->start + s->len;
-    }
-    return e;
-}
-
 static int64_t aligned(int64_t n)
 {
     return (n + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;

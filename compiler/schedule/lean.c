@@ -1,7 +1,7 @@
 /* lean.c -- what of a turn of a walk the states alone need: a block that goes
  * on where another one ends, of the same sequence, first walks what comes
- * before for them. Such a turn is lean: of instructions that it has no need for roles
- * hand over what others fill.
+ * before for them. Such a turn is lean: of instructions that it has no need
+ * for roles hand over what others fill.
  */
 #include "schedule.h"
 

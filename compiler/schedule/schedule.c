@@ -87,13 +87,24 @@ static void deal_registers(Schedule *s, int all)
     }
 }
 
+/* Whether a program of vectors has more numbers than few registers hold. */
+static bool has_long_vectors(const Schedule *s)
+{
+    enum { LONG = 16 };
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == K_VECTOR && s->inst[i].nnodes > LONG;
+    return any;
+}
+
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
     bool rows = s->row_axis && (s->groups > 1 || s->turns > 1);
     int all = 1 + s->groups + s->ahead * s->turns;
-    int few = s->ahead > 1 ? 32 : rows ? 40 : s->resident > 1 ? 48 : 56;
+    int few = s->ahead > 1 && !has_long_vectors(s) ? 32
+            : rows ? 40 : s->resident > 1 ? 48 : 56;
     int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
@@ -202,9 +213,13 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
     return plain;
 }
 
+/* More warpgroups are to save what prices tell apart: others have fewer
+ * registers then, which some spill. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    return !s->why && (than->why || schedule_cycles(s) < schedule_cycles(than));
+    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
+    return !s->why && (than->why || least * schedule_cycles(s)
+                                    < schedule_cycles(than));
 }
 
 /* Or with a warpgroup ahead, or two, where that is worth it: of walks forward

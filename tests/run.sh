@@ -171,6 +171,7 @@ cuda() {
     for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/scheduled.lua forward" \
         "flin tests/cuda/scheduled.lua cut" \
+        "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
@@ -244,6 +245,8 @@ cuda() {
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
         *segments.lua|*"kept.lua gla kda")
             more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
+        *"scheduled.lua parts")
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FLIN_SEGMENTS=1" ;;
         *scheduled.lua|*times.lua)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh"

@@ -284,6 +284,9 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
 
 /* Blocks that share a sequence, of a kernel of cuda_emit's. */
 int cuda_parts(const CudaKernel *k, int units, const Call *call);
+/* Which chunks they have, in 1/4096 of all. */
+int cuda_bounds(const CudaKernel *k, int units, const Call *call,
+                int32_t bound[CUDA_SEGMENTS + 1]);
 
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);
@@ -308,6 +311,7 @@ typedef struct HostRun {
     int64_t nseq, tokens, per_entry, items;
     uint64_t stored, later, spill;
     int32_t heads, ragged;
+    int32_t parts, bound[CUDA_SEGMENTS + 1];
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */

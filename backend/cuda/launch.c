@@ -191,25 +191,6 @@ static unsigned char *put(unsigned char *at, const void *x, size_t n)
     return at + n;
 }
 
-/* Few blocks: several share a sequence. Scanning a chunk takes about half the
- * time of working it out (.48 to .60, measured where decays are scalar), so
- * later parts are shorter: all end together. */
-static int32_t segments_of(const Driver *d, const CudaKernel *k,
-                           const Call *call, int32_t bound[5])
-{
-    double sum = 0, at = 0, part = 1;
-    int n = cuda_parts(k, d->processors, call);
-    for (int i = 0; i < n; i++, part *= 0.5)
-        sum += part;
-    part = 1;
-    for (int i = 0; i < n; i++, part *= 0.5) {
-        bound[i] = (int32_t)(4096 * at / sum);
-        at += part;
-    }
-    bound[n] = 4096;
-    return n;
-}
-
 static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
                           const Call *call, DevicePtr seq,
                           DevicePtr workspace)
@@ -238,7 +219,7 @@ static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
         at = put(at, &t, sizeof t);
     }
     int32_t shape[8] = { call->heads, k->blocks };
-    shape[2] = segments_of(d, k, call, shape + 3);
+    shape[2] = cuda_bounds(k, d->processors, call, shape + 3);
     at = put(at, &seq, sizeof seq);
     at = put(at, &e.tokens, sizeof e.tokens);
     at = put(at, &kept, sizeof kept);

@@ -297,12 +297,13 @@ static void put_vectors(Print *p, const KInst *k)
 
 /* ---- the matrix role ---- */
 
-/* Whether the walk carries it from chunk to chunk. */
+/* Whether the walk carries it from chunk to chunk, or leaves it to the next. */
 static bool is_carried(const Print *p, int value)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->op == K_BEGIN && k->nout && k->out[0] == value)
+        if ((k->op == K_BEGIN && k->nout && k->out[0] == value)
+            || (k->late && k->in[0] == value))
             return true;
     }
     return false;
@@ -438,6 +439,8 @@ static void put_ended(Print *p, const KInst *k)
     buf_printf(p->b, "wgmma_wait<%d>();\n", k->index);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
+        if (p->lean && !is_made_lean(p, k->in[i]))
+            continue;
         if (v->layout == LAY_FRAGMENT)
             buf_printf(p->b, "keep(%s);\n", fragment_name(p, v->node));
         else if (v->layout == LAY_PACKED)
@@ -510,6 +513,10 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < from || k->op > to)
             continue;
+        if (k->late) {
+            put_late_before(p, k);
+            continue;
+        }
         if (has_matrices(role))
             put_found_early(p, k);
         put_inst(p, k);
@@ -549,7 +556,8 @@ static void put_items(Print *p, const char *name)
     bool walk = s->kind != K_TOKEN;
     int share = added_share(p);
     p->k->adds = share != NOTHING;
-    buf_printf(p->b, "u32 %s = 0;\n", name);
+    buf_printf(p->b, "u32 %s = 0;\n%s", name,
+               s->splits ? "u32 own = 0;\n" : "");
     if (p->k->adds)
         buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
                    "const i64 item = item_of(turn, a.tensor[%d].group);\n"
@@ -558,9 +566,17 @@ static void put_items(Print *p, const char *name)
     else
         buf_printf(p->b, "NO_UNROLL for (i64 item = blockIdx.x; item"
                    " < a.run.items; item += gridDim.x) {\nItem x;\n");
-    buf_printf(p->b, walk ? "const int chunks = find_walk<%d>(a.run, item, x);"
-               "\n" : "if (!find_item<%d>(a.run, item, x))\ncontinue;\n",
-               s->slices);
+    buf_printf(p->b, walk ? "const int chunks = find_walk<%d%s>(a.run, item,"
+               " x);\n" : "if (!find_item<%d%s>(a.run, item, x))\ncontinue;\n",
+               s->slices, s->splits ? ", true" : "");
+}
+
+/* How many chunks before the matrix role wants it a slot may be filled: what
+ * the role ahead alone reads that has left when the other begins with it. */
+static int turns_free(const KBuffer *b)
+{
+    enum { AHEAD = 2 };
+    return b->depth + (b->readers == 1u << KR_AHEAD ? AHEAD : 0);
 }
 
 /* How many chunks later than the ring that is deepest one is filled that has
@@ -569,9 +585,10 @@ static int lag_of(const Schedule *s, const KInst *load)
 {
     int deepest = 0;
     for (int i = 0; i < s->nbuffers; i++)
-        if (s->buffer[i].copied && s->buffer[i].depth > deepest)
-            deepest = s->buffer[i].depth;
-    return deepest - s->buffer[s->value[load->out[0]].buffer].depth;
+        if (s->buffer[i].copied && turns_free(&s->buffer[i]) > deepest)
+            deepest = turns_free(&s->buffer[i]);
+    return deepest
+         - turns_free(&s->buffer[s->value[load->out[0]].buffer]);
 }
 
 static int most_lag(const Schedule *s)
@@ -584,7 +601,7 @@ static int most_lag(const Schedule *s)
         if (k->op == K_LOAD && lag_of(s, k) > most)
             most = lag_of(s, k);
     }
-    return s->row_axis ? most : 0;
+    return s->row_axis && !s->splits ? most : 0;
 }
 
 /* What loads, in a walk. */
@@ -620,6 +637,55 @@ static void put_lagging_loads(Print *p)
     buf_printf(b, "}\nbefore += chunks;\n}\n");
 }
 
+/* What is packed of states is so behind lean turns. */
+static void put_begins(Print *p, KRole role, bool packs)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role == role && k->op == K_BEGIN && (k->nin > 0) == packs)
+            put_inst(p, k);
+    }
+}
+
+/* Of a turn what all instructions find. */
+static void put_turn_begin(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    bool vectors = role == KR_VECTOR || role == KR_VECTOR2;
+    if (s->kind != K_TOKEN && fetches_ahead(s) && vectors)
+        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
+                   walked_text(p, fetches_lanes(s, role)
+                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
+    if (takes_chunks_in_turn(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+    if (has_matrices(role) && s->row_axis)
+        put_fragments(p, role, false);
+}
+
+/* As the last of blocks that share a walk leaves its states. */
+static void put_ends_of(Print *p, KRole role)
+{
+    bool any = false;
+    for (int i = 0; i < p->s->ninsts && p->s->splits; i++)
+        any |= p->s->inst[i].role == role && p->s->inst[i].op == K_END;
+    buf_printf(p->b, any ? "if (x.last == chunks) {\n" : "");
+    put_insts(p, role, K_END, K_END);
+    buf_printf(p->b, any ? "}\n" : "");
+}
+
+static void put_lean_loop(Print *p, KRole role)
+{
+    if (!has_lean(p->s, role)) {
+        buf_printf(p->b, "it += x.first;\n");
+        return;
+    }
+    buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
+               "find_chunk(a.run, m, x);\n");
+    put_turn_begin(p, role);
+    put_lean_insts(p, role, put_inst);
+    buf_printf(p->b, "}\n");
+}
+
 /* The loop over items, and in a walk that over chunks. */
 static void put_role(Print *p, KRole role)
 {
@@ -636,26 +702,27 @@ static void put_role(Print *p, KRole role)
             put_fragments(p, role, false);
         put_item_lane(p);
     }
-    put_insts(p, role, K_BEGIN, K_BEGIN);
+    put_begins(p, role, false);
+    put_late(p, role, put_inst);
     if (walk && fetches_ahead(s) && !has_matrices(role))
         put_first_fetch(p, role);
-    if (walk)                           /* without buffers it waits for loads
+    if (s->splits)
+        put_lean_loop(p, role);
+    put_begins(p, role, true);
+    if (s->splits)
+        buf_printf(p->b, "NO_UNROLL for (int m = x.first; m < x.last; m++,"
+                   " it++, own++) {\nfind_chunk(a.run, m, x);\n");
+    else if (walk)                      /* without buffers it waits for loads
                                            alone: many at a time */
         buf_printf(p->b, "%s for (int m = 0; m < chunks; m++, it++) {\n"
                    "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
                    : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
                                                           : "m");
-    if (walk && fetches_ahead(s) && (role == KR_VECTOR || role == KR_VECTOR2))
-        buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
-                   walked_text(p, fetches_lanes(s, role)
-                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
-    if (takes_chunks_in_turn(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
-    if (has_matrices(role) && s->row_axis)
-        put_fragments(p, role, false);
+    put_turn_begin(p, role);
     put_insts(p, role, K_LOAD, K_CARRY);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
-    put_insts(p, role, K_END, K_END);
+    put_last_late(p, role);
+    put_ends_of(p, role);
     buf_printf(p->b, "}\n");
 }
 
@@ -771,6 +838,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
     k->shared = s->shared;
     k->blocks = s->slices;
+    k->split = s->splits;
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);

@@ -327,6 +327,16 @@ static void put_rows_tile(Print *p, const KInst *k, const KValue *v)
                    turned ? "transposed" : "fragment", rows_place(p, v, col));
 }
 
+static bool is_multiplied(const Print *p, const KValue *v)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->op == K_PRODUCT && value_at(p, k->in[0]) == v)
+            return true;
+    }
+    return false;
+}
+
 /* A product's left factor; of tokens those behind the end are zeros. What the
  * program computes is packed as it goes. */
 static void put_packed(Print *p, const KInst *k, const KValue *v)
@@ -334,7 +344,7 @@ static void put_packed(Print *p, const KInst *k, const KValue *v)
     if (!in_program(k, v->node))
         buf_printf(p->b, "pack_all(p%u, %s);\n", (unsigned)v->node,
                    fragment_name(p, v->node));
-    if (k->col == AX_I)
+    if (k->col == AX_I && is_multiplied(p, v))
         buf_printf(p->b, "if (x.n < 64)\nclear_columns(p%u, x.n, l);\n",
                    (unsigned)v->node);
     buf_printf(p->b, "keep(p%u);\n", (unsigned)v->node);
@@ -352,6 +362,22 @@ static void put_found_packed(Print *p, const KInst *k)
                    : ctx_format(p->c, "registers<16>(p%u, %d)", u, col / 4),
                    rows_place(p, v, col));
     buf_printf(p->b, "keep(p%u);\n", u);
+}
+
+/* A tile of what is packed. */
+static void put_unpacked(Print *p, const KInst *k)
+{
+    const KValue *v = value_at(p, k->out[0]);
+    each_bit(p, k, k->wait_empty, true, put_wait);
+    if (takes_turns(p, v))
+        put_wait(p, v->buffer, v->turn, true);
+    buf_printf(p->b, "write_transposed(%s + row0 * 128, p%u, l);\n",
+               place(p, v), (unsigned)v->node);
+    p->fence_due = true;
+    if (!takes_turns(p, v))
+        return;
+    put_fence(p);
+    put_post(p, v->buffer, v->turn, false);
 }
 
 static void put_tile(Print *p, const KInst *k, const KValue *v)
@@ -587,6 +613,10 @@ void put_map(Print *p, const KInst *k)
     if (deals_rows(p->s, k->role) && !k->nnodes && k->nin == 1
         && value_at(p, k->in[0])->layout == LAY_TILE) {
         put_found_packed(p, k);
+        return;
+    }
+    if (k->late) {
+        put_unpacked(p, k);
         return;
     }
     buf_printf(p->b, "{\n");

@@ -87,6 +87,30 @@ static void put_load_by_lanes(Print *p, const KValue *v)
                barrier(p, v->buffer, v->turn, false));
 }
 
+/* Bytes of all that lies in the slot, in a lean turn of what that has; whether
+ * the instruction is the first that fills it. */
+static int slot_bytes(const Print *p, const KInst *k, bool *first)
+{
+    const KValue *v = value_at(p, k->out[0]);
+    int bytes = 0;
+    *first = k->wait_empty >> v->buffer & 1;
+    if (buffer_of(p, v)->uses > 1) {
+        *first = true;
+        return (int)value_bytes(v);
+    }
+    if (!p->lean)
+        return (int)buffer_of(p, v)->bytes;
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *u = &p->s->inst[i];
+        if (u->op != K_LOAD || !u->lean
+            || value_at(p, u->out[0])->buffer != v->buffer)
+            continue;
+        *first = bytes ? *first : u->out[0] == k->out[0];
+        bytes += (int)value_bytes(value_at(p, u->out[0]));
+    }
+    return bytes;
+}
+
 void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -103,15 +127,14 @@ void put_load(Print *p, const KInst *k)
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
     int rows = rows_lying(v);
-    const KBuffer *of = buffer_of(p, v);
-    bool first = of->uses > 1 || k->wait_empty >> v->buffer & 1;
+    bool first;
+    int bytes = slot_bytes(p, k, &first);
     if (first)
         put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n",
                barrier(p, v->buffer, v->turn, false), place(p, v));
     if (first)                          /* of all that lies in the slot */
-        buf_printf(p->b, "arrive_expecting(full, %d);\n",
-                   (int)(of->uses > 1 ? value_bytes(v) : of->bytes));
+        buf_printf(p->b, "arrive_expecting(full, %d);\n", bytes);
     if (input)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));

@@ -88,11 +88,18 @@ const char *fragment_name(Print *p, Ref r)
                       : value_at(p, fragment_root(p->s, v))->node));
 }
 
+/* Chunks so far; of those that were not lean turns. */
+const char *count_name(const Print *p, int buffer)
+{
+    return p->s->splits && !(lean_buffers(p->s) >> buffer & 1) ? "own" : "it";
+}
+
 /* Which use of its ring this is. */
 static const char *position(Print *p, const KBuffer *b, int turn)
 {
-    return b->uses == 1 ? "it"
-         : ctx_format(p->c, "(it * %d + %d)", (int)b->uses, turn);
+    const char *count = count_name(p, (int)(b - p->s->buffer));
+    return b->uses == 1 ? count
+         : ctx_format(p->c, "(%s * %d + %d)", count, (int)b->uses, turn);
 }
 
 static const char *slot_text(Print *p, const KBuffer *b, int turn)
@@ -410,5 +417,7 @@ int first_warp(const Schedule *s, KRole role)
 
 void put_sync(Print *p, KRole role)
 {
-    buf_printf(p->b, "matrix_sync<%d>();\n", warpgroups_of(p->s, role));
+    int n = warpgroups_of(p->s, role);
+    buf_printf(p->b, "matrix_sync<%d%s>();\n", n,
+               role == KR_AHEAD && n > 1 ? ", true" : "");
 }

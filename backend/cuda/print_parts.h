@@ -15,6 +15,7 @@ typedef struct Print {
     Buf *b;
     bool fence_due;                     /* for what is written of tiles */
     bool deep;                          /* of what is below -8, too */
+    bool lean;                          /* in turns for the states alone */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -92,6 +93,8 @@ int first_warp(const Schedule *s, KRole role);
 void put_sync(Print *p, KRole role);
 /* How many rows of the program's space a lane has: two of each piece. */
 int rows_held(const KInst *k);
+/* What counts the turns of a loop that use the buffer. */
+const char *count_name(const Print *p, int buffer);
 /* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
  * for it; tells it by every lane. */
 const char *barrier(Print *p, int buffer, int turn, bool empty);
@@ -120,6 +123,18 @@ static inline bool is_scores(const KInst *k)
 {
     return k->row == AX_I && k->col == AX_J;
 }
+
+/* ---- print_turns.c: turns of a walk's loop ---- */
+
+typedef void PutInst(Print *p, const KInst *k);
+/* What the role leaves to the next turn: before the loop; in it, of the turn
+ * before; behind it. */
+void put_late(Print *p, KRole role, PutInst put);
+void put_late_before(Print *p, const KInst *k);
+void put_last_late(Print *p, KRole role);
+/* The role's instructions in a lean turn; whether those make the value. */
+void put_lean_insts(Print *p, KRole role, PutInst put);
+bool is_made_lean(const Print *p, int value);
 
 /* ---- print_moves.c: loads and stores ---- */
 

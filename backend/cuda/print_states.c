@@ -152,11 +152,23 @@ static void put_role_state(Print *p, const KInst *k)
     (vector ? put_lane_state : put_number_state)(p, k);
 }
 
+/* A state as a factor. */
+static void put_packed_state(Print *p, const KValue *from, const KValue *to)
+{
+    unsigned u = (unsigned)to->node;
+    buf_printf(p->b, "pack_all(p%u, %s);\nkeep(p%u);\n", u,
+               fragment_name(p, from->node), u);
+}
+
 void put_state(Print *p, const KInst *k)
 {
     bool begins = k->op == K_BEGIN;
     if (!has_matrices(k->role)) {
         put_role_state(p, k);
+        return;
+    }
+    if (begins && k->nin) {
+        put_packed_state(p, value_at(p, k->in[0]), value_at(p, k->out[0]));
         return;
     }
     CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
@@ -185,6 +197,10 @@ void put_carry(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     if (v->layout == LAY_VECTOR) {
         put_vector_state(p, k);
+        return;
+    }
+    if (packs_carried(p->s, k)) {
+        put_packed_state(p, v, value_at(p, k->in[1]));
         return;
     }
     if (fragment_root(p->s, k->in[0]) == k->in[1])

@@ -40,35 +40,6 @@ static int64_t length_of(const Call *call, int64_t i)
          : call->tokens;
 }
 
-/* ---- blocks that share a sequence ---- */
-
-enum { SPLIT_CHUNKS = 64 };             /* at least, a segment more */
-
-static int64_t chunks_of(const CudaKernel *k, const Call *call)
-{
-    const CudaExtent all = { 1, call->tokens };     /* ends are out there */
-    CudaExtent e = call->seq ? cuda_extent(call) : all;
-
-    return (e.tokens * k->ranks + 63) / 64;
-}
-
-bool may_split(const CudaKernel *k, const Call *call)
-{
-    return k->split && chunks_of(k, call) >= SPLIT_CHUNKS;
-}
-
-int cuda_parts(const CudaKernel *k, int units, const Call *call)
-{
-    int64_t grid = call->nseq * call->heads * k->blocks;
-    int64_t chunks = chunks_of(k, call);
-    int n = 1;
-
-    while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= units
-           && chunks >= SPLIT_CHUNKS * n)
-        n *= 2;
-    return n;
-}
-
 /* ---- prices ---- */
 
 double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
@@ -90,7 +61,7 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
     m.bandwidth *= (double)units / m.units;     /* a part of such a machine */
     m.units = units;
     rounds = (double)longest;
-    if (k->walk == CUDA_HOPPER) {       /* the first part is the longest */
+    if (k->split) {                     /* the first part is the longest */
         double part = 1, sum = 0;
         int n = cuda_parts(k, units, call);
         for (int i = 0; i < n; i++, part *= 0.5)

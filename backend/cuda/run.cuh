@@ -3,12 +3,14 @@
 /* A launch. seq: in order of batch entry and start; null: sequence s is batch
  * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
  * what there is to do, shared out among the blocks of the grid. ragged: chunks
- * may have fewer tokens than their tiles have room for. */
+ * may have fewer tokens than their tiles have room for. parts: blocks that
+ * share a walk; part i has its chunks from bound[i] / 4096 of all on. */
 struct Run {
     const Sequence *seq;
     i64 nseq, tokens, per_entry, items;
     char *stored, *later, *spill;
     int heads, ragged;
+    int parts, bound[5];
 };
 
 /* Of kernels of single tokens: which states of pools are the sequences'

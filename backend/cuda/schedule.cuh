@@ -11,6 +11,8 @@ constexpr int CHUNK = CHUNK_ROWS / RANKS;   /* tokens */
  * the block's slice of an axis. */
 struct Item {
     int head, n, row, seq, slice;
+    int first, last;                    /* chunks that a block has of a walk:
+                                           it is lean before the first */
     i64 at;
     Rows where;
 };
@@ -45,17 +47,25 @@ INLINE i64 item_of(u32 turn, u32 each)
 
 /* Sequence and head of the launch, to be walked: neighbours have a head's
  * slices. */
-template<int SLICES>
+template<int SLICES, bool SPLIT = false>
 INLINE int find_walk(const Run &run, i64 item, Item &x)
 {
-    const i64 at = item / SLICES;
+    i64 at = item / SLICES;
+    int part = 0;
     x.slice = (int)(item % SLICES);
+    if (SPLIT) {
+        part = (int)((u32)at % (u32)run.parts);
+        at = (u32)at / (u32)run.parts;
+    }
     const i64 s = divided(at, run.heads);
     const Sequence q = sequence(run, s);
     x.head = (int)(at - s * run.heads);
     x.seq = (int)s;
     x.where = rows_in(q);
-    return chunks_of(x.where);
+    const int chunks = chunks_of(x.where);
+    x.first = SPLIT ? (int)((i64)chunks * run.bound[part] >> 12) : 0;
+    x.last = SPLIT ? (int)((i64)chunks * run.bound[part + 1] >> 12) : chunks;
+    return chunks;
 }
 /* Its chunk c. */
 INLINE void find_chunk(const Run &run, int c, Item &x)
@@ -69,11 +79,13 @@ INLINE void find_chunk(const Run &run, int c, Item &x)
 /* A ring's slot at its pos-th use. */
 INLINE u32 parity(u32 pos, u32 depth) { return pos / depth & 1; }
 
-/* The warps of a role of matrices meet. */
-template<int WARPGROUPS> INLINE void matrix_sync()
+/* The warps of a role of matrices meet: of one that is AHEAD of another, by
+ * themselves. */
+template<int WARPGROUPS, bool AHEAD = false> INLINE void matrix_sync()
 {
     if (WARPGROUPS > 1)
-        asm volatile("bar.sync 7, %0;" :: "n"(128 * WARPGROUPS) : "memory");
+        asm volatile("bar.sync %0, %1;" :: "n"(AHEAD ? 5 : 7),
+                     "n"(128 * WARPGROUPS) : "memory");
     else
         warpgroup_sync();
 }
@@ -156,10 +168,11 @@ template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
     UNROLL for (int i = 0; i < N; i++)
         p[i] = pack(x[2 * i], x[2 * i + 1]);
 }
-/* Columns from `cols` on as zeros. */
+/* Columns from `cols` on as zeros: of few chunks, by a branch. */
 template<int N>
 INLINE void clear_columns(u32 (&p)[N], int cols, const Lane &l)
 {
+    __syncwarp();                       /* not by predicates, in all */
     UNROLL for (int i = 0; i < N; i++) {
         const int col = i / 2 * 8 + l.col;
         p[i] = col + 1 < cols ? p[i] : col < cols ? p[i] & 0xffff : 0;

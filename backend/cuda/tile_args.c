@@ -9,20 +9,6 @@
 
 enum { PART_ALIGN = 256 };
 
-CudaExtent cuda_extent(const Call *call)
-{
-    CudaExtent e = { 1, 0 };
-
-    for (int64_t i = 0; i < call->nseq; i++) {
-        const Seq *s = &call->seq[i];
-        if (s->b >= e.batch)
-            e.batch = s->b + 1;
-        if (s->start + s->len > e.tokens)
-            e.tokens = s->start + s->len;
-    }
-    return e;
-}
-
 static int64_t aligned(int64_t n)
 {
     return (n + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
@@ -149,6 +135,8 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     switch (k->walk) {
     case CUDA_HOPPER: break;
     case CUDA_WALKED:
+        return call->nseq * call->heads * k->blocks
+             * cuda_parts(k, m->units, call);
     case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
     case CUDA_SCHEDULED:
     case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
@@ -324,6 +312,7 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
 
     run.per_entry = entry_chunks(m, call);
     run.items = items_of(m, k, call);
+    run.parts = cuda_bounds(k, m->units, call, run.bound);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);
     run.spill = workspace + (uint64_t)part_at(m, p, call, true, p->g->nst);

@@ -33,7 +33,7 @@ static const char *check_uses(const Schedule *s)
                 continue;
             if (w == NOTHING)
                 return wrong(s, "a value that nobody writes", k->in[j]);
-            if (s->inst[w].role == k->role && w >= i)
+            if (s->inst[w].role == k->role && (k->late ? w <= i : w >= i))
                 return wrong(s, "read before it is written", k->in[j]);
             if (s->value[k->in[j]].layout == LAY_FRAGMENT
                 && k->op == K_MAP && s->inst[w].op == K_PRODUCT) {
@@ -77,7 +77,7 @@ static const char *check_role_under_way(const Schedule *s, int role)
             if (s->value[k->in[0]].layout == LAY_PACKED)
                 number[k->in[0]] = issued;
         }
-        if (k->op == K_CARRY && issued > ended)
+        if (k->op == K_CARRY && !packs_carried(s, k) && issued > ended)
             return wrong(s, "a product that goes on behind its turn", i);
     }
     return issued > ended ? wrong(s, "a product that goes on behind its turn",
@@ -113,6 +113,26 @@ static const char *check_written_over(const Schedule *s)
     return NULL;
 }
 
+/* What is done a turn later has what it finds in registers, and leaves what
+ * is stored alone: nobody else waits for it. */
+static const char *check_late(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (!k->late)
+            continue;
+        bool holds = s->row_axis && k->op == K_MAP && k->role == KR_MATRIX
+                  && !k->nnodes && k->nin == 1 && k->nout == 1
+                  && s->value[k->in[0]].layout == LAY_PACKED
+                  && s->value[k->out[0]].layout == LAY_TILE
+                  && s->buffer[s->value[k->out[0]].buffer].readers
+                     == 1u << KR_STORE;
+        if (!holds)
+            return wrong(s, "what may not be left to the next turn", i);
+    }
+    return NULL;
+}
+
 /* ---- states ---- */
 
 /* The instruction that does that with the state, by whoever begins with it; of
@@ -121,8 +141,9 @@ static bool does_later(const Schedule *s, const KInst *begin, KOp op)
 {
     for (const KInst *k = begin; k < s->inst + s->ninsts; k++)
         if (k->op == op && k->index == begin->index && k->role == begin->role)
-            return !begin->nout
-                || (k->nin && k->in[k->nin - 1] == begin->out[0]);
+            if (!begin->nout
+                || (k->nin && k->in[k->nin - 1] == begin->out[0]))
+                return true;
     return false;
 }
 
@@ -131,7 +152,8 @@ static const char *check_states(const Schedule *s)
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op == K_BEGIN
             && (!does_later(s, &s->inst[i], K_CARRY)
-                || !does_later(s, &s->inst[i], K_END)))
+                || (!s->inst[i].nin
+                    && !does_later(s, &s->inst[i], K_END))))
             return wrong(s, "a state that is not carried on",
                          s->inst[i].index);
     return NULL;
@@ -521,9 +543,26 @@ static const char *check_meetings(const Schedule *s)
  * writer and emptied by each reader. */
 typedef struct Play {
     const Schedule *s;
+    bool lean;                          /* all turns are */
     int at[NKROLES], item[NKROLES];
     int filled[MOST_BUFFERS], emptied[NKROLES][MOST_BUFFERS];
 } Play;
+
+/* Of a lean turn the instruction as such a turn has it: a slot is asked for by
+ * the first that fills it then. */
+static KInst as_played(const Play *p, int at)
+{
+    const Schedule *s = p->s;
+    KInst k = s->inst[at];
+    uint32_t lean = lean_buffers(s);
+    if (!p->lean)
+        return k;
+    k.wait_full = k.lean_full;
+    k.wait_empty &= lean;
+    k.post_full &= lean;
+    k.post_empty &= lean;
+    return k;
+}
 
 static int times(const Schedule *s, const KInst *k, int b, bool writes)
 {
@@ -563,7 +602,7 @@ static bool step(Play *p, int role)
         p->item[role]++;
         return true;
     }
-    const KInst *k = &s->inst[p->at[role]];
+    const KInst played = as_played(p, p->at[role]), *k = &played;
     if (!may_go(p, k))
         return false;
     for (int b = 0; b < s->nbuffers; b++) {
@@ -577,10 +616,10 @@ static bool step(Play *p, int role)
 }
 
 /* A few items by all roles: none may wait for ever, none be left waiting. */
-static const char *check_progress(const Schedule *s)
+static const char *check_progress_of(const Schedule *s, bool lean)
 {
     enum { ITEMS = 5 };
-    Play p = { .s = s };
+    Play p = { .s = s, .lean = lean };
     for (bool any = true; any;) {
         any = false;
         for (int r = 0; r < NKROLES; r++)
@@ -592,6 +631,12 @@ static const char *check_progress(const Schedule *s)
             return ctx_format(s->c, "the %s role waits for ever",
                               krole_name[r]);
     return NULL;
+}
+
+static const char *check_progress(const Schedule *s)
+{
+    const char *why = check_progress_of(s, false);
+    return why || !s->splits ? why : check_progress_of(s, true);
 }
 
 /* Whether the matrix role, at that instruction, has waited for what the role
@@ -683,9 +728,15 @@ static bool lives_at(const Schedule *s, int v, int at, bool behind)
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
             if (lies_in_registers(&s->value[s->inst[i].in[j]])
-                && fragment_root(s, s->inst[i].in[j]) == v)
-                last = i;
-    return behind ? first <= at && at < last : first < at && at <= last;
+                && fragment_root(s, s->inst[i].in[j]) == v) {
+                if (packs_carried(s, &s->inst[i]) && s->inst[i].in[1] == v)
+                    first = i;          /* written again for the next turn */
+                else
+                    last = i;
+            }
+    bool from = behind ? first <= at : first < at;
+    bool to = behind ? at < last : at <= last;
+    return last < first ? from || to : from && to;
 }
 
 /* A program gives up an element of what it reads when it leaves one of what it
@@ -715,10 +766,11 @@ int registers_held(const Schedule *s, KRole role)
 /* Those, and what else a thread needs. */
 const char *registers_fault(const Schedule *s)
 {
-    enum { OTHERS = 64, AHEAD = 32, ROWS = 16 };
+    enum { OTHERS = 64, AHEAD = 32 };
     for (int ahead = 0; ahead < 1 + (s->ahead > 0); ahead++) {
         int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
-        int others = s->row_axis && !ahead ? ROWS : s->ahead ? AHEAD : OTHERS;
+        int others = s->row_axis && !ahead ? ROWS_REGS
+                   : s->ahead ? AHEAD : OTHERS;
         if (most + others > s->regs[1 + ahead])
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);
@@ -752,7 +804,7 @@ const char *schedule_check(Schedule *s)
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_under_way,
         check_fragments, check_parts, check_writers, check_readers,
-        check_written_over,
+        check_written_over, check_late,
         check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,

@@ -42,7 +42,8 @@ static bool has_place(const Schedule *s, const int16_t *list, int n, int v)
 static bool writes_any(const Schedule *s, const KInst *k, const int16_t *list,
                        int n)
 {
-    bool any = k->op == K_CLEAR && has_place(s, list, n, k->in[0]);
+    bool any = (k->op == K_CLEAR && has_place(s, list, n, k->in[0]))
+            || (packs_carried(s, k) && has_place(s, list, n, k->in[1]));
     for (int i = 0; i < k->nout; i++)
         any |= has_place(s, list, n, k->out[i]);
     return any;
@@ -56,10 +57,12 @@ static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
 
 /* ---- the longest way from each ---- */
 
-static int time_of(const KInst *k)
+/* The next turn begins with what is packed of a state. */
+static int time_of(const Schedule *s, const KInst *k)
 {
     enum { INVERSE = 20, PRODUCT = 5, PROGRAM = 2 };
-    return k->op == K_INVERSE ? INVERSE : k->op == K_PRODUCT ? PRODUCT
+    return packs_carried(s, k) ? PRODUCT + PROGRAM
+         : k->op == K_INVERSE ? INVERSE : k->op == K_PRODUCT ? PRODUCT
          : k->op == K_MAP ? PROGRAM : 1;
 }
 
@@ -72,18 +75,35 @@ static void find_heights(Order *o)
             if (o->meets[i * o->n + j] && o->height[j] > behind)
                 behind = o->height[j];
         }
-        o->height[i] = behind + time_of(&o->inst[i]);
+        o->height[i] = behind + time_of(o->s, &o->inst[i]);
     }
 }
 
 /* ---- one after another ---- */
 
+/* What the turn before has left is done when all products are asked for. */
 static bool is_ready(const Order *o, int at)
 {
-    for (int i = 0; i < at; i++)
-        if (!o->done[i] && o->meets[i * o->n + at])
+    for (int i = 0; i < o->n; i++) {
+        bool first = i < at && o->meets[i * o->n + at];
+        if (!o->done[i] && (first || (o->inst[at].late
+                                      && o->inst[i].op == K_PRODUCT)))
             return false;
+    }
     return !o->done[at];
+}
+
+/* Where registers are short: whether what the instruction takes from memory as
+ * a factor goes into those of the state that the product has as one. */
+static bool takes_room(const Order *o, int product, int at)
+{
+    const Schedule *s = o->s;
+    const KInst *k = &o->inst[at], *p = &o->inst[product];
+    bool takes = k->op == K_MAP && k->nout
+              && s->value[k->out[0]].layout == LAY_PACKED
+              && s->value[k->in[0]].layout == LAY_TILE;
+    return takes && s->ahead > 1 && o->role == KR_MATRIX
+        && s->value[p->in[0]].col != AX_I;
 }
 
 /* The last of the products under way that must end before the instruction, by
@@ -91,9 +111,10 @@ static bool is_ready(const Order *o, int at)
 static int waits_for(const Order *o, int at)
 {
     int last = 0;
-    for (int i = 0; i < at; i++)
-        if (o->issued[i] > o->ended && o->meets[i * o->n + at]
-            && o->inst[at].op != K_PRODUCT)
+    for (int i = 0; i < o->n; i++)
+        if (o->issued[i] > o->ended && o->inst[at].op != K_PRODUCT
+            && ((i < at && o->meets[i * o->n + at])
+                || takes_room(o, i, at)))
             last = o->issued[i] > last ? o->issued[i] : last;
     return last;
 }
@@ -196,10 +217,10 @@ static void put_all(Order *o)
         end_products(o, o->products);
 }
 
-static bool is_dealt(const KInst *k, KRole role)
+static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
 {
     return k->role == role && k->op != K_BEGIN && k->op != K_SETTLE
-        && k->op != K_CARRY && k->op != K_END;
+        && (k->op != K_CARRY || packs_carried(s, k)) && k->op != K_END;
 }
 
 /* Requires roles; instructions have no buffers yet. Those of other roles keep
@@ -211,7 +232,7 @@ void schedule_order(Schedule *s, KRole role)
     o.inst = ctx_alloc(s->c, n * each);
     o.to = ctx_alloc(s->c, 2 * n * each);
     for (int i = 0; i < s->ninsts; i++)
-        if (is_dealt(&s->inst[i], role))
+        if (is_dealt(s, &s->inst[i], role))
             o.inst[o.n++] = s->inst[i];
     size_t own = (size_t)o.n + 1;
     o.height = ctx_alloc(s->c, own * sizeof *o.height);
@@ -225,7 +246,7 @@ void schedule_order(Schedule *s, KRole role)
             bool last = k->op == K_STORE || k->op == K_CARRY || k->op == K_END
                      || (role == KR_AHEAD && k->role == KR_MATRIX
                          && k->op != K_BEGIN);
-            if (last == behind && !is_dealt(k, role)
+            if (last == behind && !is_dealt(s, k, role)
                 && !(k->role == role && k->op == K_SETTLE))
                 o.to[o.nto++] = *k;
         }

@@ -49,40 +49,58 @@ static int count_decays(const Schedule *s, const KInst *k)
     return n;
 }
 
+/* Of sums along the chunk: a lane has 16 rows of one column or two. With gates
+ * those are as many more numbers. */
+static double scan_cycles(const Schedule *s, const KInst *k)
+{
+    const double plain = 650, gated = 1300;
+
+    return k->nin > 1 ? gated * share_of(s, k->role, k->ncol) / 32 : plain;
+}
+
+/* Whether nothing but packing waits for the products: others are under way. */
+static bool waits_to_pack(const Schedule *s, int settle)
+{
+    return settle + 1 < s->ninsts && packs_carried(s, &s->inst[settle + 1]);
+}
+
 /* Of a role, where states stay in registers: each wait for products, and what
  * programs of matrices are long, all their parts; sums as where states lie in
  * shared memory, which is not measured. */
 static double ordered_cycles(const Schedule *s, KRole role, double settle,
                              double each, double decays, double inverse)
 {
+    const double early = 200;
     double cycles = 0;
 
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        KInst whole = *k;
+        KInst whole = *k;               /* parts come one after another */
         whole.parts = 0;
-        if (k->role == role)
-            cycles += k->op == K_SETTLE ? settle
+        if (k->role == role && !k->late)
+            cycles += packs_carried(s, k) ? -early
+                    : k->op == K_SETTLE ? waits_to_pack(s, i) ? 0 : settle
                     : k->op == K_MAP ? each * inst_length(s, &whole)
                                        + decays * count_decays(s, k)
                     : k->op == K_INVERSE ? inverse
-                    : k->op == K_SCAN ? scan_cycles
+                    : k->op == K_SCAN ? scan_cycles(s, k)
                     : k->op == K_DECAYED ? decayed_cycles : 0;
     }
     return cycles;
 }
 
-/* Whichever of both roles takes longer; beside one another each takes more.
+/* Whichever of both roles takes longer; beside one another each takes more, two
+ * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
  * that no memory binds are within a twentieth. Those of half the columns take
  * three quarters of it where they are chains, which is not counted: nor is it
  * for the other emitter's. */
 static double rows_cycles(const Schedule *s)
 {
-    const double beside = 1.31;
+    const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
 
-    return beside * fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
-                         ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
+    return fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;
@@ -92,7 +110,7 @@ static double forward_cycles(const Schedule *s)
 {
     if (s->row_axis)
         return rows_cycles(s);
-    const double beside = 0.5, alone = 1.6;
+    const double beside = 0.5, alone = s->ahead > 1 ? 1.05 : 1.6;
     double ahead = s->ahead ? role_cycles(s, KR_AHEAD) : 0;
 
     return fmax(role_cycles(s, KR_MATRIX) + beside * ahead, alone * ahead);

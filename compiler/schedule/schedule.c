@@ -33,7 +33,7 @@ static bool has_op(const Schedule *s, KOp op)
     return any;
 }
 
-/* Whether the role ahead goes on from what it did a chunk before. */
+/* Whether the role ahead carries a state. */
 static bool carries_ahead(const Schedule *s)
 {
     bool any = false;
@@ -43,20 +43,25 @@ static bool carries_ahead(const Schedule *s)
 }
 
 /* Of a row axis: the matrix role has what it needs, but that the role ahead has
- * what ptxas has been seen to make do with; all else is that role's. */
+ * what ptxas has been seen to make do with, where that leaves the matrix role
+ * the least it must have; all else is that role's. */
 static void deal_rows_registers(Schedule *s, int all)
 {
-    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, MOST = 232 };
-    int step = s->target->reg_step;
-    int ahead = registers_held(s, KR_AHEAD) + AHEAD
-              + has_op(s, K_INVERSE) * INVERSE;
+    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, PROGRAM = 64, MOST = 232 };
+    int step = s->target->reg_step, held = registers_held(s, KR_MATRIX);
+    int ahead = registers_held(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
+    int left = registers_left(s, KR_AHEAD);
+    left = left < PROGRAM ? left : PROGRAM;
+    ahead = (ahead > left ? ahead : left) + AHEAD;
     ahead = (ahead + step - 1) / step * step;
-    int aheads = s->turns * (s->ahead ? s->ahead : 1);
-    int most = (all - aheads * ahead) / s->groups / step * step;
-    int n = (registers_held(s, KR_MATRIX) + MATRIX + step - 1) / step * step;
+    int wide = s->turns * (s->ahead ? s->ahead : 1);
+    int most = (all - wide * ahead) / s->groups / step * step;
+    int least = (held + ROWS_REGS + step - 1) / step * step;
+    int n = (held + MATRIX + step - 1) / step * step;
+    most = most > least ? most : least;
     n = n < most ? n : most;
     s->regs[1] = n < MOST ? n : MOST;
-    n = (all - s->groups * s->regs[1]) / aheads;
+    n = (all - s->groups * s->regs[1]) / wide;
     s->regs[2] = (n < MOST ? n : MOST) / step * step;
 }
 
@@ -82,14 +87,25 @@ static void deal_registers(Schedule *s, int all)
     }
 }
 
+/* Whether a program of vectors has more numbers than few registers hold. */
+static bool has_long_vectors(const Schedule *s)
+{
+    enum { LONG = 16 };
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == K_VECTOR && s->inst[i].nnodes > LONG;
+    return any;
+}
+
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
 {
     bool rows = s->row_axis
              && (s->groups > 1 || s->turns > 1 || s->ahead > 1);
-    int few = rows ? 40 : s->resident > 1 ? 48 : 56;
     int all = 1 + s->groups + s->ahead * s->turns;
+    int few = s->ahead > 1 && !has_long_vectors(s) ? 32
+            : rows ? 40 : s->resident > 1 ? 48 : 56;
     int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
@@ -143,11 +159,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        s->turns = s->row_axis && s->groups == 1 && solves ? like->turns : 1;
-        if (s->turns > 1 && carries_ahead(s)) {
-            s->why = "chunks in turn that go on from the one before";
-            return s;
-        }
+        s->turns = s->row_axis && s->groups == 1 && solves
+                && !carries_ahead(s) ? like->turns : 1;
+        if (s->row_axis && s->ahead)
+            schedule_rotate(s);
         if (is_ordered(s, KR_MATRIX))
             schedule_order(s, KR_MATRIX);
         if (is_ordered(s, KR_AHEAD))
@@ -203,22 +218,45 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
     return plain;
 }
 
-/* Or with a warpgroup ahead, where that is worth it: of walks forward alone, by
- * machines that deal registers. An A100's gated_deltanet spills with 128 a
- * thread, and takes .96 ms without such a warpgroup, 1.42 with it; simple_gla
- * .70 and .73. */
+/* More warpgroups are to save what prices tell apart: others have fewer
+ * registers then, which some spill. */
+static bool is_cheaper(const Schedule *s, const Schedule *than)
+{
+    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
+    return !s->why && (than->why || least * schedule_cycles(s)
+                                    < schedule_cycles(than));
+}
+
+/* Or with a warpgroup ahead, or two, where that is worth it: of walks forward
+ * alone, by machines that deal registers. An A100's gated_deltanet spills with
+ * 128 a thread, and takes .96 ms without such a warpgroup, 1.42 with it;
+ * simple_gla .70 and .73. */
 static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *best = best_attempt(c, w, like);
     if (like->kind != K_FORWARD || plan_is_joint(w->p) || best->groups < 2
         || !like->target->form[FORM_DEAL])
         return best;
-    like->ahead = like->resident = 1;
+    like->resident = 1;
     like->slices = best->slices;
     like->slice_axis = best->slice_axis;
-    Schedule *s = attempt(c, w, like);
-    return !s->why && (best->why || schedule_cycles(s) < schedule_cycles(best))
-         ? s : best;
+    for (int i = 0; i < 2 * MOST_AHEAD; i++) {
+        like->ahead = 1 + i / 2;
+        like->carries = i % 2;
+        Schedule *s = attempt(c, w, like);
+        best = is_cheaper(s, best) ? s : best;
+    }
+    return best;
+}
+
+/* As much is done a turn early, or late, as registers allow. */
+static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    Schedule *s = NULL;
+    for (like->rotates = 2; like->rotates >= 0; like->rotates--)
+        if (!s || s->why)
+            s = attempt(c, w, like);
+    return s;
 }
 
 /* Or with states in registers as factors: as many rows of them to a block as
@@ -230,28 +268,36 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_row_axis(like);
     int most = w->few ? TILE_ROWS : 2 * TILE_ROWS;
-    Schedule *s = attempt_ahead(c, w, like);
+    Schedule *best = attempt_ahead(c, w, like);
     bool joint = plan_is_joint(w->p);
     if (like->kind == K_TOKEN || !axis || (like->kind == K_REVERSE && !joint)
         || !like->target->form[FORM_PRODUCT]->packed)
-        return s;
+        return best;
     int size = like->g->axis[axis].size;
     like->slices = (size + most - 1) / most;
     like->slice_axis = like->slices > 1 ? axis : 0;
     like->row_axis = axis;
     like->resident = 1;
+    like->carries = true;
+    like->ahead = 0;
+    like->turns = 2;
     if (size % (like->slices * TILE_ROWS)
         || schedule_slice_fault(like, axis, like->slices))
-        return s;
-    Schedule *rows = NULL;
-    int ways = w->few && !joint ? 3 : 1;
-    for (int i = 0; i < ways && (!rows || rows->why); i++) {
-        like->turns = i == 0 ? 2 : 1;
-        like->ahead = joint ? 0 : i == 1 ? 2 : 1;
-        rows = attempt(c, w, like);
+        return best;
+    if (joint) {
+        Schedule *s = attempt(c, w, like);
+        return is_cheaper(s, best) ? s : best;
     }
-    return !rows->why && (s->why || schedule_cycles(rows) < schedule_cycles(s))
-         ? rows : s;
+    for (like->ahead = 1; like->ahead <= MOST_AHEAD; like->ahead++) {
+        like->turns = like->ahead > 1 ? 1 : 2;
+        Schedule *s = attempt_rotated(c, w, like);
+        if (s->why && like->turns > 1) {
+            like->turns = 1;
+            s = attempt_rotated(c, w, like);
+        }
+        best = is_cheaper(s, best) ? s : best;
+    }
+    return best;
 }
 
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
@@ -265,6 +311,7 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
         schedule_tokens(s, w);
         return s;
     }
+    s->may_split = w->few && s->kind == K_FORWARD && !plan_is_joint(w->p);
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
     Ref far = w->tile == F16 ? leaves_float16(w->p) : 0;

@@ -17,10 +17,12 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
+ *   rotate.c   what a turn of a walk's loop does for the next, or leaves to it
  *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
+ *   lean.c     what of a walk's turn its states alone need
  *   sync.c     waits, posts and K_SYNC from definitions and uses
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
@@ -119,7 +121,8 @@ typedef struct KValue {
 typedef enum KOp {
     K_BEGIN,                            /* a fragment, a vector, or what a
                                            vector role has in registers <- a
-                                           state as the walk finds it */
+                                           state as the walk finds it; packed
+                                           <- such a fragment */
     K_LOAD,                             /* tile <- an input, a stored value */
     K_VECTOR,                           /* vectors <- inputs, vectors: the
                                            program `node`, lane by lane; of
@@ -152,7 +155,8 @@ typedef enum KOp {
     K_STORE,                            /* an output, or a state kept <- tile;
                                            this head's share of an output
                                            <- fragment */
-    K_CARRY,                            /* a state <- what becomes of it */
+    K_CARRY,                            /* a state, or what is packed of it <-
+                                           what becomes of it */
     K_END,                              /* a state as the walk leaves it <- */
     K_PARTIAL,                          /* partial sums <- over rows or columns
                                            of what is held: the program `node`,
@@ -167,7 +171,8 @@ typedef enum KRole { KR_LOAD, KR_STORE, KR_VECTOR, KR_VECTOR2, KR_MATRIX,
                      KR_AHEAD, NKROLES } KRole;
 extern const char *const krole_name[NKROLES];
 
-enum { MOST_USES = 48, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4 };
+enum { MOST_USES = 48, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4,
+       MOST_AHEAD = 2 };
 
 /* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
  * says of each that its tile has the contracted axis along its rows. It is
@@ -177,6 +182,10 @@ enum { MOST_USES = 48, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4 };
 typedef struct KInst {
     uint8_t op, role;
     bool turned[2], minus;
+    bool lean;                          /* the states need it: lean turns of
+                                           the loop have it, too */
+    bool late;                          /* done in the turn of the loop behind
+                                           its own; of the last, behind it */
     uint8_t row, col;                   /* MAP: the space's axes */
     uint8_t parts;                      /* of its columns, one after another;
                                            0: all at once */
@@ -189,6 +198,7 @@ typedef struct KInst {
                                            CARRY, END: the state's */
     /* of buffers: waited for before, told after */
     uint32_t wait_full, wait_empty, post_full, post_empty;
+    uint32_t lean_full;                 /* of a lean turn: waited for */
 } KInst;
 
 /* ---- buffers, roles ---- */
@@ -234,11 +244,19 @@ typedef struct Schedule {
                                            the matrix role have as rows, which
                                            its warpgroups share out: states are
                                            factors that stay in registers */
+    bool carries;                       /* the one ahead carries vectors over an
+                                           axis that no product goes into */
+    int rotates;                        /* of a row axis, as registers allow:
+                                           1: states are packed a turn early; 2:
+                                           results are left to the next, too */
+    bool may_split, splits;             /* blocks may share a sequence: each
+                                           walks what comes before its part in
+                                           lean turns */
     int resident;                       /* blocks on a multiprocessor */
     int groups, ahead, turns;           /* warpgroups of the matrix role, 1, 2
                                            or MOST_WARPGROUPS; of the one ahead
-                                           of it, 1 or none, and how many such
-                                           take chunks in turn */
+                                           of it, none, 1 or 2, and how many
+                                           such take chunks in turn */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -332,6 +350,8 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
+/* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
+void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. */
 void schedule_order(Schedule *s, KRole role);
@@ -346,12 +366,19 @@ void schedule_together(Schedule *s);
 /* Whether columns of a program, or of sums, may be made one part after another.
  */
 bool may_be_in_parts(const Schedule *s, const KInst *k);
+/* What lean turns have; sync.c asks. */
+void schedule_lean(Schedule *s);
+/* Buffers that are filled in lean turns. */
+uint32_t lean_buffers(const Schedule *s);
+/* Whether the role has something to do in them. */
+bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
 int registers_held(const Schedule *s, KRole role);
+enum { ROWS_REGS = 16 };               /* of a row axis, beside those */
 
 /* ---- price.c ---- */
 
@@ -504,6 +531,12 @@ static inline bool has_matrices(int role)
 static inline int warpgroups_of(const Schedule *s, int role)
 {
     return role == KR_AHEAD ? s->ahead : s->groups;
+}
+/* Whether it packs a state that is carried as a factor. */
+static inline bool packs_carried(const Schedule *s, const KInst *k)
+{
+    return k->op == K_CARRY && k->nin > 1
+        && s->value[k->in[1]].layout == LAY_PACKED;
 }
 /* Whether the role's warpgroups share out rows, not columns. */
 static inline bool deals_rows(const Schedule *s, int role)

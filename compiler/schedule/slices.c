@@ -88,6 +88,7 @@ int schedule_row_axis(const Schedule *s)
         if (g->axis[axis].size % TILE_ROWS == 0 && !entries_fault(s, axis))
             best = axis;
     for (int i = 0; i < g->nst; i++)
-        any |= s->k->states & STATE(i) && g->n[g->st[i].node].axes;
+        any |= s->k->states & STATE(i)
+            && g->n[g->st[i].node].axes & AXIS(best) & ~AXIS(0);
     return any && !g->rows ? best : 0;
 }

@@ -246,6 +246,10 @@ void schedule_sync(Schedule *s)
                 else if (s->buffer[b].readers & 1u << role)
                     hand_over(s, b, role, turn, false);
     }
+    schedule_lean(s);
+    for (int i = 0; i < s->ninsts; i++)
+        s->inst[i].lean_full = s->splits ? s->inst[i].wait_full
+                                           & lean_buffers(s) : 0;
     if (s->row_axis)
         chain_waits(s);
 }

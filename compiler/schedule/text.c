@@ -72,6 +72,10 @@ static void print_inst(Buf *b, const KInst *k)
                    (int)k->ncol);
     if (k->parts)
         buf_printf(b, " parts %d", k->parts);
+    if (k->late)
+        buf_printf(b, " late");
+    if (k->lean)
+        buf_printf(b, " lean");
     if (k->index != NOTHING)
         buf_printf(b, k->op == K_SETTLE ? " left %d" : " output %d",
                    k->index);
@@ -81,6 +85,7 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " nodes");
     for (int i = 0; i < k->nnodes; i++)
         buf_printf(b, " %%%u", (unsigned)k->node[i]);
+    print_set(b, "lean full", k->lean_full);
     print_set(b, "await full", k->wait_full);
     print_set(b, "await empty", k->wait_empty);
     print_set(b, "tell full", k->post_full);
@@ -346,6 +351,9 @@ static void read_inst(Read *x)
     }
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
+    k->late = next_is(x, "late");
+    k->lean = next_is(x, "lean");
+    s->splits |= k->lean;
     if (next_is(x, "left"))
         k->index = (int16_t)number(x, 0, 7);
     if (next_is(x, "output"))
@@ -360,11 +368,12 @@ static void read_inst(Read *x)
         while (has_number(x) && k->nnodes < (int)s->g->len)
             k->node[k->nnodes++] = (Ref)number(x, 1, (int)s->g->len - 1);
     }
-    uint32_t *const set[] = { &k->wait_full, &k->wait_empty, &k->post_full,
-                              &k->post_empty };
-    static const char *const what[] = { "await full", "await empty",
-                                        "tell full", "tell empty" };
-    for (int i = 0; i < 4; i++)
+    uint32_t *const set[] = { &k->lean_full, &k->wait_full, &k->wait_empty,
+                              &k->post_full, &k->post_empty };
+    static const char *const what[] = { "lean full", "await full",
+                                        "await empty", "tell full",
+                                        "tell empty" };
+    for (int i = 0; i < 5; i++)
         if (next_is(x, what[i]))
             *set[i] = read_set(x);
     if (x->at[strspn(x->at, " ")] && x->at[strspn(x->at, " ")] != '\n')

@@ -6,6 +6,8 @@
 --   flin tests/cuda/scheduled.lua forward [NAME[,V=64] ...]   all, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
 --   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
+--   flin tests/cuda/scheduled.lua parts    a long one, which blocks share where
+-- there are many multiprocessors
 -- typed=1: gates and constants in float32, gradients from what forward saved;
 -- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two
@@ -370,6 +372,11 @@ local function some()
   return list
 end
 
+-- Kernels that are printed so have lean turns, and these are taken: the second
+-- part of the sequence begins behind them.
+local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla" }
+local parts <const> = ... == "parts"
+
 local are_long <const> = ... == "long"
 local cut <const> = ... == "cut"
 -- Few heads with wide values: a block has half of them, and a vector that a
@@ -385,20 +392,22 @@ local function with_slices(names)
   return all
 end
 
-local forward <const> = cut or ... == "forward"
+local forward <const> = cut or parts or ... == "forward"
 local sweeps <const> = ... == "sweep"
 for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
                       or ... == "some" and some()
+                      or parts and shared
                       or forward and (select(2, ...) and { select(2, ...) }
                                       or with_slices(flin.stdlib_names))
                       or ... and { ... } or cases) do
   local before = programs()
   local ok, why_not = pcall(forward and check_forward or check, text,
-                            cut and 330 or 130)
+                            parts and 8300 or cut and 330 or 130)
   expect(ok, "%s: %s", text, why_not)
   -- what is not cut has the kernels of a shorter call, which may be there
-  expect(sweeps or cut or programs() > before or not os.getenv "FAKE_SOURCES"
-         or text == "mamba3_mimo", "%s: no kernel came from a schedule", text)
+  expect(sweeps or cut or parts or programs() > before
+         or not os.getenv "FAKE_SOURCES" or text == "mamba3_mimo",
+         "%s: no kernel came from a schedule", text)
 end
 if are_long then
   check_cut()

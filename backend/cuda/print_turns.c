@@ -1,0 +1,113 @@
+/* print_turns.c -- what one turn of a walk's loop leaves to the next, and turns
+ * for the states alone, in which a role does less.
+ */
+#include "print_parts.h"
+
+/* ---- what is left to the next turn ---- */
+
+/* What is left to the next turn is a function of the number of its chunk. */
+static unsigned late_name(const Print *p, const KInst *k)
+{
+    return (unsigned)value_at(p, k->out[0])->node;
+}
+
+void put_late(Print *p, KRole role, PutInst put)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != role || !k->late)
+            continue;
+        buf_printf(p->b, "auto late%u = [&](u32 %s) {\n", late_name(p, k),
+                   count_name(p, value_at(p, k->out[0])->buffer));
+        put(p, k);
+        buf_printf(p->b, "};\n");
+    }
+}
+
+/* Behind the loop over chunks, of its last. */
+void put_last_late(Print *p, KRole role)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role == role && k->late)
+            buf_printf(p->b, "if (%s)\nlate%u(%s - 1);\n", p->s->splits
+                       ? "x.last > x.first" : "chunks > 0", late_name(p, k),
+                       count_name(p, value_at(p, k->out[0])->buffer));
+    }
+}
+
+/* Of the turn before. */
+void put_late_before(Print *p, const KInst *k)
+{
+    buf_printf(p->b, "if (m > %s)\nlate%u(%s - 1);\n",
+               p->s->splits ? "x.first" : "0", late_name(p, k),
+               count_name(p, value_at(p, k->out[0])->buffer));
+}
+
+/* ---- lean turns ---- */
+
+/* Whether lean turns make the value. */
+bool is_made_lean(const Print *p, int value)
+{
+    for (int i = 0; i < p->s->ninsts; i++)
+        if (p->s->inst[i].lean && has_value(p->s->inst[i].out,
+                                            p->s->inst[i].nout, value))
+            return true;
+    return false;
+}
+
+/* The instruction as a lean turn has it: of what it does not do there it hands
+ * over what others fill. */
+static void put_lean(Print *p, const KInst *of, PutInst put)
+{
+    const uint32_t lean = lean_buffers(p->s);
+    KInst k = *of;
+    k.wait_full = of->lean_full;
+    k.wait_empty &= lean;
+    k.post_full &= lean;
+    k.post_empty &= lean;
+    if (k.lean || k.op == K_SYNC) {
+        if (k.op == K_SETTLE && k.index != NOTHING)
+            k.index = 0;
+        put(p, &k);
+        return;
+    }
+    if (k.op == K_LOAD)
+        return;
+    each_bit(p, &k, k.wait_full, false, put_wait);
+    each_bit(p, &k, k.post_empty, true, put_post);
+}
+
+/* Holds what products of lean turns leave. */
+static void put_lean_settled(Print *p, int settle)
+{
+    for (int i = settle - 1; i >= 0; i--) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != p->s->inst[settle].role)
+            continue;
+        if (k->op == K_SETTLE)
+            break;
+        if (k->op == K_PRODUCT && k->lean)
+            buf_printf(p->b, "keep(%s);\n",
+                       fragment_name(p, value_at(p, k->out[0])->node));
+    }
+}
+
+void put_lean_insts(Print *p, KRole role, PutInst put)
+{
+    p->lean = true;
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->late
+            || packs_carried(p->s, k))
+            continue;
+        if (has_matrices(role))
+            put_found_early(p, k);
+        put_lean(p, k, put);
+        if (k->op == K_SETTLE && k->lean && k->index == NOTHING
+            && is_waited(p, FORM_PRODUCT))
+            put_lean_settled(p, i);
+    }
+    put_fence(p);
+    p->lean = false;
+}

@@ -1,0 +1,134 @@
+/* lean.c -- what of a turn of a walk the states alone need: a block that goes
+ * on where another one ends, of the same sequence, first walks what comes
+ * before for them. Such a turn is lean: of instructions that it has no need
+ * for roles hand over what others fill.
+ */
+#include "schedule.h"
+
+static bool any_of(const bool *set, const int16_t *list, int n)
+{
+    bool any = false;
+    for (int i = 0; i < n; i++)
+        any |= set[list[i]];
+    return any;
+}
+
+/* Fragments in one place are one. */
+static bool leaves_needed(const Schedule *s, const KInst *k, const bool *needed)
+{
+    bool any = any_of(needed, k->out, k->nout)
+            || (k->op == K_CLEAR && k->nin && needed[k->in[0]]);
+    for (int i = 0; i < k->nout; i++)
+        any |= s->value[k->out[i]].layout == LAY_FRAGMENT
+            && needed[fragment_root(s, k->out[i])];
+    return any || (k->op == K_CARRY && !packs_carried(s, k));
+}
+
+static void find_lean(Schedule *s, bool *needed)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < s->ninsts; i++) {
+            KInst *k = &s->inst[i];
+            if (k->lean || k->op == K_BEGIN || k->op == K_SETTLE
+                || k->op == K_SYNC || !leaves_needed(s, k, needed))
+                continue;
+            k->lean = more = true;
+            for (int j = 0; j < k->nin; j++) {
+                needed[k->in[j]] = true;
+                if (s->value[k->in[j]].layout == LAY_FRAGMENT)
+                    needed[fragment_root(s, k->in[j])] = true;
+            }
+        }
+    }
+}
+
+static bool is_lean_product(const Schedule *s, int role, int value)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_PRODUCT && s->inst[i].role == role
+            && s->inst[i].lean && s->inst[i].out[0] == value)
+            return true;
+    return false;
+}
+
+/* Those behind products that such a turn has, too. */
+static void find_lean_ends(Schedule *s)
+{
+    bool under_way[NKROLES] = { false };
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (k->op == K_PRODUCT)
+            under_way[k->role] |= k->lean;
+        if (k->op != K_SETTLE)
+            continue;
+        if (k->index == NOTHING)
+            k->lean = under_way[k->role];
+        for (int j = 0; j < k->nin && k->index != NOTHING; j++)
+            k->lean |= is_lean_product(s, k->role, k->in[j]);
+        under_way[k->role] = false;
+    }
+}
+
+uint32_t lean_buffers(const Schedule *s)
+{
+    uint32_t set = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout && s->inst[i].lean; j++) {
+            const KValue *v = &s->value[s->inst[i].out[j]];
+            set |= has_buffer(v) && v->buffer != NOTHING ? 1u << v->buffer : 0;
+        }
+    return set;
+}
+
+/* Whether a vector role, or a program across, leaves more than buffers. */
+static bool leaves_results(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int n = 0; n < s->inst[i].nnodes && s->inst[i].lean; n++) {
+            Ref r = s->inst[i].node[n];
+            any |= s->stores && s->stores[r];
+            for (int o = 0; o < s->g->nout; o++)
+                any |= s->wants_out[o] && shown_node(s->g, s->g->out[o].node)
+                                          == r;
+        }
+    return any;
+}
+
+bool has_lean(const Schedule *s, int role)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].role == role
+            && (s->inst[i].lean || s->inst[i].lean_full);
+    return any;
+}
+
+static bool is_worth_it(const Schedule *s)
+{
+    bool saves = false;
+    for (int i = 0; i < s->ninsts; i++)
+        saves |= s->inst[i].op == K_PRODUCT && !s->inst[i].lean;
+    return saves;
+}
+
+/* Requires instructions in order, and buffers; what roles wait for is not yet
+ * chained. */
+void schedule_lean(Schedule *s)
+{
+    bool *needed = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *needed + 1);
+    bool turns = false;
+    s->splits = false;
+    for (int i = 0; i < s->ninsts; i++)
+        s->inst[i].lean = false;
+    if (!s->may_split)
+        return;
+    find_lean(s, needed);
+    find_lean_ends(s);
+    for (int b = 0; b < s->nbuffers; b++)
+        turns |= s->buffer[b].uses > 1 && lean_buffers(s) >> b & 1;
+    s->splits = !turns && !leaves_results(s) && is_worth_it(s);
+    for (int i = 0; i < s->ninsts && !s->splits; i++)
+        s->inst[i].lean = false;
+}

@@ -77,37 +77,6 @@ static bool tie_writer(Ahead *x, int at)
     return false;
 }
 
-/* The value that a state is in, of an instruction that begins, carries or ends
- * it; NOTHING: it is no such. */
-static int state_value(const KInst *k)
-{
-    return k->op == K_BEGIN && k->nout ? k->out[0]
-         : (k->op == K_CARRY || k->op == K_END) && k->nin ? k->in[k->nin - 1]
-         : NOTHING;
-}
-
-/* By whoever has the same state. */
-static bool tie_state(Ahead *x, int at)
-{
-    const Schedule *s = x->s;
-    int v = state_value(&s->inst[at]);
-    for (int i = 0; i < s->ninsts && v != NOTHING; i++)
-        if (x->tied[i] && state_value(&s->inst[i]) == v)
-            return ties(x, at);
-    return false;
-}
-
-/* States that products take, or that are in lanes; vectors over an axis are
- * whose they must be. */
-static bool is_of_matrices(const Schedule *s, const KInst *k)
-{
-    int v = state_value(k);
-    bool state = k->op == K_BEGIN || k->op == K_CARRY || k->op == K_END;
-    return k->op == K_ACROSS
-        || (state && (!s->carries || v == NOTHING
-                      || s->value[v].layout != LAY_VECTOR));
-}
-
 static void mark_late(Ahead *x, int at)
 {
     const KInst *k = &x->s->inst[at];
@@ -162,7 +131,7 @@ static void find_tied(Ahead *x)
             if (k->op != K_CLEAR || k->nout)
                 more |= tie_reader(x, i);
             if (matrix && !x->tied[i])
-                more |= tie_writer(x, i) || tie_state(x, i);
+                more |= tie_writer(x, i);
             if (k->op == K_SETTLE)
                 more |= tie_under_way(x, i);
             if (x->tied[i])

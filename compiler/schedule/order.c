@@ -133,7 +133,7 @@ static bool finds_tile(const Order *o, int at)
 static bool is_left(const Order *o, int at)
 {
     return o->inst[at].op == K_MAP
-        && o->height[at] == time_of(&o->inst[at]);
+        && o->height[at] == time_of(o->s, &o->inst[at]);
 }
 
 /* Products come first, then what waits for none, then what waits least: of

@@ -8,6 +8,8 @@
  * ranks and no tokens, a state that a token finds of the one before, is as many
  * states, one a rank: the rows before the first.
  */
+#include <stdio.h>
+
 #include "schedule.h"
 
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))

@@ -6,8 +6,6 @@
 #include "source.h"
 #include "../../compiler/eval.h"
 
-#include <string.h>
-
 enum { LANES = 32 };
 
 typedef struct Walk {
@@ -17,6 +15,8 @@ typedef struct Walk {
     Ctx *c;
     Buf *b;
     const int32_t (*ext)[NAXES];
+    const StoredPlaces *stored;
+    const uint8_t *stored16;
     const KInst *k;                     /* in hand */
 } Walk;
 
@@ -49,16 +49,11 @@ static int value_of(const Walk *w, Ref r)
     return schedule_value(w->s, r, is_of_held(w->s, r) ? LAY_HELD : LAY_FLAT);
 }
 
-/* By which it is called. */
-static int root(const Walk *w, int value)
-{
-    return fragment_root(w->s, value);
-}
-
 static DType type_of(const Walk *w, const KValue *v)
 {
     const Node *n = &w->g->n[v->node];
-    DType d = n->op == OP_input ? w->p.o->in[n->index] : F32;
+    DType d = n->op == OP_input ? w->p.o->in[n->index]
+            : v->element == dtype_size(F32) ? F32 : w->s->tile;
     return d == F64 ? F32 : d;
 }
 
@@ -70,7 +65,7 @@ static Spot spot_of(const Walk *w, Ref r)
     Spot to = { .value = NOTHING };
     int32_t step = 1;
 
-    if (!op_is(n->op, MOVES)) {
+    if (!op_is(n->op, MOVES) || token_found(w->s, r)) {
         to.value = value_of(w, r);
         for (AxisSet s = n->axes; s; s &= ~AXIS(highest(s))) {
             to.st[highest(s)] = step;
@@ -113,7 +108,7 @@ static const char *element_at(const Walk *w, Ref r, int skip,
     Buf b = { .ctx = w->c };
     double x;
 
-    if (token_constant(w->g, r, &x)) {
+    if (token_constant(w->s, r, &x)) {
         number_text(&b, x);
         return b.s;
     }
@@ -122,9 +117,10 @@ static const char *element_at(const Walk *w, Ref r, int skip,
     Spot s = spot_of(w, r);
     const KValue *v = value_at(&w->p, s.value);
     if (v->layout == LAY_HELD)
-        return ctx_format(w->c, "t%d[u]", root(w, s.value));
+        return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
     return ctx_format(w->c, type_of(w, v) == F32 ? "t%d[%s]" : "get(t%d[%s])",
-                      root(w, s.value), index_text(w, &s, skip, other));
+                      fragment_root(w->s, s.value),
+                      index_text(w, &s, skip, other));
 }
 
 static const char *element(const Walk *w, Ref r)
@@ -187,11 +183,6 @@ static const char *node_text(const Walk *w, Ref r)
 }
 
 /* ---- sums ---- */
-
-static bool is_sum(const Walk *w, Ref r)
-{
-    return op_is(w->g->n[r].op, FOLDS) && !op_is(w->g->n[r].op, MOVES);
-}
 
 static int32_t terms_of(const Walk *w, Ref r)
 {
@@ -375,13 +366,6 @@ static void put_whole(Walk *w, Ref r)
                v, ranks_text(w, r, len * parts), len, coord(w, ax));
 }
 
-static bool is_held_sum(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    return is_sum(w, r) && (is_of_held(w->s, n->a[0])
-                            || is_of_held(w->s, n->a[1]));
-}
-
 /* ---- addresses ---- */
 
 static int place_in(const uint8_t *order, int rank, int ax)
@@ -435,32 +419,26 @@ static const char *output_place(Walk *w, int i)
                       strides_text(w, t, o->order, o->rank));
 }
 
-static bool has_axes(const Walk *w, const Output *o)
-{
-    bool all = true;
-    for (int i = 0; i < o->rank; i++)
-        all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
-    return all;
-}
-
 /* Whether the result is stored from the program's loop. */
 static bool is_left(const Walk *w, int output)
 {
     const Output *o = &w->g->out[output];
-    return w->s->wants_out[output] && in_program(w->k, o->node)
-        && has_axes(w, o) && w->k >= w->s->inst + w->s->tokens.first;
+    bool all = w->s->wants_out[output] && in_program(w->k, o->node)
+            && w->k >= w->s->inst + w->s->tokens.first;
+    for (int i = 0; i < o->rank; i++)
+        all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
+    return all;
 }
 
 static void put_outputs(Walk *w)
 {
     for (int i = 0; i < w->g->nout; i++) {
         Ref r = w->g->out[i].node;
-        if (!is_left(w, i))
-            continue;
-        const char *to = output_place(w, i);
-        buf_printf(w->b, "if (a.t[%d].p%s)\nput(%s, v%u);\n",
-                   result_tensor(&w->p, ARG_OUTPUT, i),
-                   first_text(w, w->g->n[r].axes), to, (unsigned)r);
+        const char *to = is_left(w, i) ? output_place(w, i) : NULL;
+        if (to)
+            buf_printf(w->b, "if (a.t[%d].p%s)\nput(%s, v%u);\n",
+                       result_tensor(&w->p, ARG_OUTPUT, i),
+                       first_text(w, w->g->n[r].axes), to, (unsigned)r);
     }
 }
 
@@ -491,6 +469,63 @@ static void put_stored(Walk *w)
     buf_printf(w->b, "put(%s, %s);\n}\n}\n", to, element(w, o->node));
 }
 
+/* ---- what kernels keep for one another, token by token ---- */
+
+/* The place of its first element, of a slice that of the block. */
+static const char *kept_at(const Walk *w, Ref r)
+{
+    AxisSet axes = w->g->n[r].axes;
+    int cut = w->s->slices > 1 && axes & AXIS(w->s->slice_axis)
+            ? w->s->slice_axis : -1;
+    int32_t step = 1;
+
+    for (AxisSet s = axes; s && highest(s) > cut; s &= ~AXIS(highest(s)))
+        step *= w->ext[r][highest(s)];
+    return ctx_format(w->c, "(%s *)(%s + %lld)%s",
+                      ctype_text(w->stored16[r] ? w->s->tile : F32),
+                      w->stored->later[r] ? "later" : "stored",
+                      (long long)w->stored->at[r], cut < 0 ? ""
+                      : ctx_format(w->c, " + block * %d",
+                                   (int)(block_extent(w->s, cut) * step)));
+}
+
+static const char *kept_index(const Walk *w, Ref r)
+{
+    Spot s = { .value = NOTHING };
+    int32_t step = 1;
+
+    for (AxisSet a = w->g->n[r].axes; a; a &= ~AXIS(highest(a))) {
+        s.st[highest(a)] = step;
+        step *= w->ext[r][highest(a)];
+    }
+    return index_text(w, &s, NOTHING, NULL);
+}
+
+static void put_kept(Walk *w, Ref r, const char *value)
+{
+    const char *first = first_text(w, w->g->n[r].axes);
+    if (*first)
+        buf_printf(w->b, "if (block == 0)\n");
+    buf_printf(w->b, "put(%s + %s, %s);\n", kept_at(w, r), kept_index(w, r),
+               value);
+}
+
+/* Of one that no program keeps. */
+static void put_kept_value(Walk *w)
+{
+    Ref r = w->k->node[0];
+    KInst plain = *w->k;
+
+    plain.nnodes = 0;
+    w->k = &plain;
+    if (is_of_held(w->s, r))
+        open_held(w);
+    else
+        open_loop(w, r, w->g->n[r].axes);
+    put_kept(w, r, element(w, r));
+    buf_printf(w->b, "}\n");
+}
+
 /* ---- programs ---- */
 
 static void put_made(Walk *w)
@@ -498,7 +533,7 @@ static void put_made(Walk *w)
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
         Spot s = spot_of(w, v->node);
-        buf_printf(w->b, "t%d[%s] = v%u;\n", root(w, w->k->out[i]),
+        buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
                    v->layout == LAY_HELD ? "u"
                    : index_text(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
@@ -510,7 +545,7 @@ static void put_held_map(Walk *w)
     open_held(w);
     for (int i = 0; i < w->k->nnodes; i++) {
         Ref r = w->k->node[i];
-        if (is_sum(w, r))
+        if (token_sums(w->s, r))
             put_sum(w, r, false, done);
         else
             put_value(w, r);
@@ -539,6 +574,20 @@ static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
     put_coords(w, n == 1 ? "0" : "e", r, axes);
 }
 
+/* Whether a warp adds up the sum: of what lies side by side, or where there are
+ * few. */
+static bool wants_lanes(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    bool side = count_of(w, r, n->axes) < LANES;
+    for (int i = 0; i < op_info[n->op].arity; i++) {
+        AxisSet axes = w->g->n[n->a[i]].axes;
+        side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
+    }
+    return side && token_sums(w->s, r) && !token_sums_held(w->s, r)
+        && terms_of(w, r) >= LANES;
+}
+
 static void put_flat_map(Walk *w)
 {
     const KInst *k = w->k;
@@ -549,14 +598,13 @@ static void put_flat_map(Walk *w)
     for (int i = 0; i < w->g->nout; i++)
         leaves |= is_left(w, i);
     for (int i = 0; i < k->nnodes; i++)
-        lanes |= is_sum(w, k->node[i]) && !is_held_sum(w, k->node[i])
-              && terms_of(w, k->node[i]) >= LANES;
+        lanes |= wants_lanes(w, k->node[i]);
     open_map(w, last, lanes, leaves);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
-        if (is_held_sum(w, r))
+        if (token_sums_held(w->s, r))
             put_whole(w, r);
-        else if (is_sum(w, r))
+        else if (token_sums(w->s, r))
             put_sum(w, r, lanes, done);
         else
             continue;
@@ -569,6 +617,11 @@ static void put_flat_map(Walk *w)
             put_value(w, k->node[i]);
     put_made(w);
     put_outputs(w);
+    for (int i = 0; i < k->nnodes; i++)
+        if (w->s->stores[k->node[i]]
+            && k >= w->s->inst + w->s->tokens.first)
+            put_kept(w, k->node[i], ctx_format(w->c, "v%u",
+                                               (unsigned)k->node[i]));
     buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
 }
 
@@ -585,8 +638,8 @@ static void put_declared(Walk *w, int value, const char *turn)
         buf_printf(w->b, "float t%d[%d];\n", value, held_count(w->s));
         return;
     }
-    buf_printf(w->b, "%s *const t%d = (%s *)(arena + %d", type, value, type,
-               (int)v->at);
+    buf_printf(w->b, "%s *const t%d = (%s *)(%s + %d", type, value, type,
+               v->spilled ? "spill" : "arena", (int)v->at);
     if (turn)
         buf_printf(w->b, " + (%s) %% 2 * %d", turn,
                    (v->element * v->nrow + 15) / 16 * 16);
@@ -601,6 +654,12 @@ static void put_places(Walk *w, const char *turn)
             put_declared(w, i, turn);
 }
 
+/* Whether copies may go on behind the threads' back. */
+static const char *copies(const Walk *w, int value)
+{
+    return value_at(&w->p, value)->spilled ? "false" : "true";
+}
+
 /* More than two axes: element by element. */
 static void put_any_load(Walk *w, int value, int tensor, const Input *in)
 {
@@ -611,9 +670,34 @@ static void put_any_load(Walk *w, int value, int tensor, const Input *in)
     buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
                (int)count_of(w, r, axes));
     put_coords(w, "e", r, axes);
-    buf_printf(w->b, "copy1_as<true>(t%d + %s, p%s);\n}\n", value,
-               index_text(w, &s, NOTHING, NULL),
-               strides_text(w, tensor, in->order, in->rank));
+    buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
+               copies(w, value), value, index_text(w, &s, NOTHING, NULL), in
+               ? strides_text(w, tensor, in->order, in->rank)
+               : ctx_format(w->c, " + %s", kept_index(w, r)));
+}
+
+/* What a kernel before has kept: by all, in rows, or by a warp. */
+static void put_found(Walk *w, int value)
+{
+    const KValue *v = value_at(&w->p, value);
+    Ref r = v->node;
+    DType d = type_of(w, v);
+    AxisSet axes = w->g->n[r].axes, rows = axes ? axes & (axes - 1) : 0;
+    int cols = highest(axes), len = axes ? extent(w, r, cols) : 1;
+    int pitch = axes ? w->ext[r][cols] : 1;
+
+    if (has_two_places(w->s, v) || rows & (rows - 1)) {
+        buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = %s;\n",
+                   value % warps_of(w), ctype_text(d), kept_at(w, r));
+        put_any_load(w, value, 0, NULL);
+        buf_printf(w->b, "}\n");
+        return;
+    }
+    buf_printf(w->b, "copy_in<%d, %d, %s>(t%d, (const %s *)(%s), %d, 1, %d,"
+               " %s);\n", len, len, copies(w, value), value, ctype_text(d),
+               kept_at(w, r), pitch,
+               rows ? (int)extent(w, r, lowest(axes)) : 1,
+               pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
 }
 
 /* By one warp. */
@@ -622,6 +706,10 @@ static void put_load_of(Walk *w)
     int value = w->k->out[0];
     Ref r = value_at(&w->p, value)->node;
     int i = w->g->n[r].index;
+    if (token_found(w->s, r)) {
+        put_found(w, value);
+        return;
+    }
     const Input *in = &w->g->in[i];
     int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
     const char *type = ctype_text(w->p.o->in[i]);
@@ -640,8 +728,9 @@ static void put_load_of(Walk *w)
         int len = axes ? extent(w, r, cols) : 1;
         int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
         bool whole = axes && in->order[in->rank - 1] == cols;
-        buf_printf(w->b, "warp_in<%d, %d, %d, true>(t%d, p, %s, %s, %s);\n",
-                   rows ? (int)extent(w, r, lowest(rows)) : 1, len, len, value,
+        buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
+                   rows ? (int)extent(w, r, lowest(rows)) : 1, len, len,
+                   copies(w, value), value,
                    rows ? ctx_format(w->c, "a.t[%d].sd[%d]", t, down) : "0",
                    axes ? ctx_format(w->c, "a.t[%d].sd[%d]", t,
                                      place_in(in->order, in->rank, cols)) : "0",
@@ -652,20 +741,15 @@ static void put_load_of(Walk *w)
 
 /* ---- states ---- */
 
-static const char *held_args(const Walk *w, const State *st, int t)
+static const char *held_args(const Walk *w, int v, const State *st, int t)
 {
     const Schedule *s = w->s;
-    return ctx_format(w->c, "held_row, held_col, a.t[%d].sd[%d], a.t[%d]"
-                      ".sd[%d], a.t[%d].wide", t,
+    return ctx_format(w->c, "<%d, %s>(t%d, p, held_row, held_col, a.t[%d]"
+                      ".sd[%d], a.t[%d].sd[%d], a.t[%d].wide",
+                      (int)block_extent(s, s->tokens.row),
+                      held_whole(s) ? "true" : "false", v, t,
                       place_in(st->order, st->rank, s->tokens.row), t,
                       place_in(st->order, st->rank, s->tokens.col), t);
-}
-
-static const char *held_name(const Walk *w, const char *what)
-{
-    return ctx_format(w->c, "%s<%d, %s>", what,
-                      (int)block_extent(w->s, w->s->tokens.row),
-                      held_whole(w->s) ? "true" : "false");
 }
 
 static void put_begin(Walk *w)
@@ -683,9 +767,9 @@ static void put_begin(Walk *w)
                type, type, t, t, t, t,
                slice_text(w, t, st->order, st->rank, axes));
     if (held) {
-        buf_printf(b, "%s(t%d, p, %s);\n} else {\nUNROLL\nfor (int u = 0; u <"
-                   " %d; u++)\nt%d[u] = 0;\n}\n", held_name(w, "held_in"), v,
-                   held_args(w, st, t), held_count(w->s), v);
+        buf_printf(b, "held_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
+                   " %d; u++)\nt%d[u] = 0;\n}\n", held_args(w, v, st, t),
+                   held_count(w->s), v);
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -714,8 +798,7 @@ static void put_end(Walk *w, bool each)
                                  t) : "", t, t,
                slice_text(w, t, st->order, st->rank, axes));
     if (value_at(&w->p, v)->layout == LAY_HELD) {
-        buf_printf(b, "%s(t%d, p, %s);\n}\n", held_name(w, "held_out"), v,
-                   held_args(w, st, t));
+        buf_printf(b, "held_out%s);\n}\n", held_args(w, v, st, t));
         return;
     }
     Spot s = spot_of(w, st->node);
@@ -760,13 +843,20 @@ static void put_inst(Walk *w, const KInst *k)
     w->k = k;
     switch ((KOp)k->op) {
     case K_BEGIN: put_begin(w); break;
-    case K_LOAD: put_load_of(w); break;
+    case K_LOAD:
+        put_load_of(w);
+        if (k >= w->s->inst + w->s->tokens.first
+            && !token_brings(w->s, k))
+            buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
+        break;
     case K_MAP:
         (is_of_held(w->s, k->node[k->nnodes - 1]) ? put_held_map
                                                   : put_flat_map)(w);
         break;
     case K_PARTIAL: put_partial(w); break;
-    case K_STORE: put_stored(w); break;
+    case K_STORE:
+        (k->index == NOTHING ? put_kept_value : put_stored)(w);
+        break;
     case K_CARRY: put_carried(w); break;
     case K_SYNC: buf_printf(w->b, "__syncthreads();\n"); break;
     case K_END: case K_VECTOR: case K_CLEAR: case K_PRODUCT: case K_SETTLE:
@@ -775,16 +865,19 @@ static void put_inst(Walk *w, const KInst *k)
     }
 }
 
-/* Whether the instruction asks for what a token brings. */
-static bool brings(const Schedule *s, const KInst *k)
+static void put_token(Walk *w, const char *m)
 {
-    return k->op == K_LOAD && k >= s->inst + s->tokens.first;
-}
+    static const char *const name[] = { "stored", "later" };
 
-static void put_token(Walk *w, const char *at)
-{
-    buf_printf(w->b, "const i64 at = %s;\nconst i64 token = q.start + at;\n"
-               "(void)token;\n", at);
+    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
+               "\n(void)token;\n", w->s->kind == K_REVERSE
+               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
+    for (int i = 0; i < 2; i++)
+        if (w->stored->bytes[i])
+            buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
+                       " * a.run.heads + head) * %lldll;\n(void)%s;\n",
+                       name[i], name[i], (long long)w->stored->bytes[i],
+                       name[i]);
 }
 
 /* Token m's inputs on their way. */
@@ -796,7 +889,7 @@ static void put_ahead(Walk *w, const char *m)
     put_token(w, m);
     put_places(w, m);
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
-        if (brings(s, k))
+        if (token_brings(s, k))
             put_inst(w, k);
     buf_printf(w->b, "}\ncopy_commit();\n");
 }
@@ -836,7 +929,7 @@ static void put_walk(Walk *w)
     buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
          k++)
-        if (!brings(s, k))
+        if (!token_brings(s, k))
             put_inst(w, k);
     buf_printf(b, "if (a.pages.each) {\n"
                "const i64 entry = state_entry(a.pages, s, at);\n(void)entry;\n"
@@ -860,15 +953,18 @@ static void put_item(const Walk *w)
         buf_printf(w->b, "follow();\n");
     buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
                "if (own < 0)\ncontinue;\n"
-               "const Sequence q = sequence(a.run, s);\n");
+               "const Sequence q = sequence(a.run, s);\n"
+               "const i64 slot = first_slot(a.run, s, 1);\n(void)slot;\n");
 }
 
-void tokens_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
-                 Buf *to)
+void tokens_text(const Schedule *s, const CudaOptions *o,
+                 const StoredPlaces *stored, const uint8_t *stored16,
+                 CudaKernel *k, Buf *to)
 {
     Buf body = { .ctx = s->c }, head = { .ctx = s->c };
     Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body,
-               .ext = graph_extents(s->c, s->g) };
+               .ext = graph_extents(s->c, s->g), .stored = stored,
+               .stored16 = stored16 };
     int n = (int)(s->k - s->p->kernel);
 
     w.p = (Print){ .s = s, .o = o, .k = k, .c = s->c, .b = &body };
@@ -876,11 +972,15 @@ void tokens_text(const Schedule *s, const CudaOptions *o, CudaKernel *k,
     k->shared = s->shared;
     k->blocks = s->slices;
     k->row_axis = s->slices > 1 ? s->slice_axis : 0;
-    k->follows = o->arch >= 90;
+    k->spill = s->spill;
+    k->follows = o->arch >= 90 && !s->spill;
     if (k->follows)
         buf_printf(&body, "let_follow();\n");
     if (s->tokens.held)
         put_held(&w);
+    if (s->spill)
+        buf_printf(&body, "char *const spill = global(a.run.spill) + blockIdx.x"
+                   " * %lldll;\n", (long long)s->spill);
     for (int i = 0; i < s->nvalues; i++)
         if (!has_two_places(s, &s->value[i]))
             put_declared(&w, i, NULL);

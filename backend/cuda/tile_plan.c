@@ -46,7 +46,7 @@ static bool is_tile(const Tiles *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
-    return t->o->scheduled && s & (s - 1)
+    return t->o->scheduled && t->chunk > 1 && s & (s - 1)
         && !(s & (s - 1) & ((s & (s - 1)) - 1));
 }
 
@@ -603,7 +603,8 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     double least = price_of(&best, o, 0);
     if (o->cut && !plan_is_joint(best.p))
         return prepare_segments(&search, whole, best);
-    if (!o->scheduled || best.p->split == best.p->nkernels)
+    if (!o->scheduled || best.p->split == best.p->nkernels
+        || whole->g->chunk <= 1)
         return best;
     if (!whole->split && !o->few) {
         Prepared y = prepare(&search, whole, (Split){ .none = true });
@@ -762,12 +763,12 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
         return false;
     }
     put_comment(t, to);
-    if (s->tokens.threads) {
-        tokens_text(s, t->o, t->out, to);
-        return true;
-    }
-    schedule_text(s, t->o, &(StoredPlaces){ { t->m->kept.bytes, t->m->later },
-                  t->stored_at, t->stored_later }, t->out, to);
+    const StoredPlaces stored = { { t->m->kept.bytes, t->m->later },
+                                  t->stored_at, t->stored_later };
+    if (s->tokens.threads)
+        tokens_text(s, t->o, &stored, t->stored_narrow, t->out, to);
+    else
+        schedule_text(s, t->o, &stored, t->out, to);
     return true;
 }
 

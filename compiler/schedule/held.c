@@ -106,7 +106,7 @@ static int can_hold(const Schedule *s, const int32_t (*ext)[NAXES])
             return 0;
     }
     for (int i = 0; i < s->k->nnodes; i++)
-        if (!goes_along(s, ext, s->k->node[i]))
+        if (!goes_along(s, ext, s->k->node[i]) || s->stores[s->k->node[i]])
             return 0;
     for (int i = 0; i < g->nout; i++)
         if ((g->n[g->out[i].node].axes & s->tokens.held) == s->tokens.held)

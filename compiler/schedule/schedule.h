@@ -106,11 +106,11 @@ enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
- * role. */
+ * role. spilled: FLAT, but in the block's part of the workspace. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, turn, element;
-    bool ahead;
+    bool ahead, spilled;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot */
@@ -276,6 +276,8 @@ typedef struct Schedule {
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers, first_placed;         /* which lies first */
     int32_t shared;                     /* bytes, barriers included */
+    int64_t spill;                      /* of single tokens: a block's bytes of
+                                           the workspace */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores;
     KernelKind kind;                    /* of its loop */
@@ -411,15 +413,27 @@ static inline bool is_of_held(const Schedule *s, Ref r)
 {
     return s->tokens.held && s->g->n[r].axes == s->tokens.held;
 }
+static inline bool token_sums(const Schedule *s, Ref r)
+{
+    return op_is(s->g->n[r].op, FOLDS) && !op_is(s->g->n[r].op, MOVES);
+}
+/* Over what is held: warps have parts of it. */
+static inline bool token_sums_held(const Schedule *s, Ref r)
+{
+    const Node *n = &s->g->n[r];
+    return token_sums(s, r) && (is_of_held(s, n->a[0])
+                                || is_of_held(s, n->a[1]));
+}
 /* A number, looked at through views; false if it is none. What views of axes
  * show. */
-bool token_constant(const Graph *g, Ref r, double *x);
-Ref token_shown(const Graph *g, Ref r);
-/* Whether the input has a place for this token and one for the next. */
-static inline bool has_two_places(const Schedule *s, const KValue *v)
-{
-    return s->g->n[v->node].op == OP_input && s->g->n[v->node].timed;
-}
+bool token_constant(const Schedule *s, Ref r, double *x);
+Ref token_shown(const Schedule *s, Ref r);
+/* Whether kernels before have kept it, token by token. */
+bool token_found(const Schedule *s, Ref r);
+/* Whether it is loaded to a place for this token and one for the next, as what
+ * is not large is; whether the instruction does so, ahead of the token. */
+bool has_two_places(const Schedule *s, const KValue *v);
+bool token_brings(const Schedule *s, const KInst *k);
 
 /* ---- text.c ---- */
 

@@ -22,18 +22,43 @@ typedef struct Tokens {
     int *level, deepest;
 } Tokens;
 
-bool token_constant(const Graph *g, Ref r, double *x)
+bool token_constant(const Schedule *s, Ref r, double *x)
 {
-    r = token_shown(g, r);
+    const Graph *g = s->g;
+    while (op_is(g->n[r].op, MOVES))
+        r = g->n[r].a[0];
     *x = g->n[r].op == OP_size ? g->axis[g->n[r].index].size : g->n[r].num;
     return g->n[r].op == OP_num || g->n[r].op == OP_size;
 }
 
-Ref token_shown(const Graph *g, Ref r)
+bool token_found(const Schedule *s, Ref r)
 {
-    while (op_is(g->n[r].op, MOVES))
-        r = g->n[r].a[0];
+    const Node *n = &s->g->n[r];
+    double x;
+    return n->op == OP_state ? !(s->k->states & STATE(n->index))
+         : n->op != OP_input && !schedule_computes(s, r)
+           && !token_constant(s, r, &x);
+}
+
+Ref token_shown(const Schedule *s, Ref r)
+{
+    while (op_is(s->g->n[r].op, MOVES) && !token_found(s, r))
+        r = s->g->n[r].a[0];
     return r;
+}
+
+bool has_two_places(const Schedule *s, const KValue *v)
+{
+    enum { MOST = 4096 };
+    return v->layout == LAY_FLAT && v->element * v->nrow <= MOST
+        && ((s->g->n[v->node].op == OP_input && s->g->n[v->node].timed)
+            || token_found(s, v->node));
+}
+
+bool token_brings(const Schedule *s, const KInst *k)
+{
+    return k->op == K_LOAD && k >= s->inst + s->tokens.first
+        && has_two_places(s, &s->value[k->out[0]]);
 }
 
 /* ---- what a node is ---- */
@@ -41,19 +66,14 @@ Ref token_shown(const Graph *g, Ref r)
 static bool is_number(const Tokens *x, Ref r)
 {
     double value;
-    return token_constant(x->g, r, &value);
-}
-
-static bool is_sum(const Tokens *x, Ref r)
-{
-    return op_is(x->g->n[r].op, FOLDS) && !op_is(x->g->n[r].op, MOVES);
+    return token_constant(x->s, r, &value);
 }
 
 /* Computed, and not only looked at. */
 static bool is_made(const Tokens *x, Ref r)
 {
     return x->has[r] && !op_is(x->g->n[r].op, MOVES | GIVEN)
-        && !is_number(x, r);
+        && !is_number(x, r) && !token_found(x->s, r);
 }
 
 static bool is_elementwise(const Tokens *x, Ref r)
@@ -88,17 +108,9 @@ static bool is_next(const Tokens *x, Ref r)
 static bool is_output(const Tokens *x, Ref r)
 {
     for (int i = 0; i < x->g->nout; i++)
-        if (x->w->wants_out[i] && token_shown(x->g, x->g->out[i].node) == r)
+        if (x->w->wants_out[i] && token_shown(x->s, x->g->out[i].node) == r)
             return true;
     return false;
-}
-
-/* A sum over what is held, of which warps have parts. */
-static bool is_held_sum(const Tokens *x, Ref r)
-{
-    const Node *n = &x->g->n[r];
-    return is_sum(x, r) && (is_of_held(x->s, n->a[0])
-                            || is_of_held(x->s, n->a[1]));
 }
 
 static int32_t extent(const Tokens *x, Ref r, int ax)
@@ -118,11 +130,11 @@ static bool is_alike(const Tokens *x, Ref a, Ref b, AxisSet axes)
  * same program if that is as early. */
 static bool is_beside(const Tokens *x, Ref u, Ref o)
 {
-    return (is_elementwise(x, u) || is_sum(x, u)) && is_made(x, o)
-        && is_before(x, u) == is_before(x, o)
-        && !(is_sum(x, u) && !x->inlined[o])
-        && is_alike(x, o, u, is_sum(x, u) ? x->g->n[u].axes | x->g->n[u].over
-                                          : x->g->n[u].axes);
+    const Node *n = &x->g->n[u];
+    bool sum = token_sums(x->s, u);
+    return (is_elementwise(x, u) || sum) && is_made(x, o)
+        && is_before(x, u) == is_before(x, o) && !(sum && !x->inlined[o])
+        && is_alike(x, o, u, sum ? n->axes | n->over : n->axes);
 }
 
 /* ---- levels ---- */
@@ -134,7 +146,7 @@ static bool is_only_for(const Tokens *x, Ref r, Ref u)
         for (int i = 0; i < 4; i++)
             if (x->has[q] && x->g->n[q].a[i] == r && q != u)
                 return false;
-    return !is_next(x, r) && !is_output(x, r);
+    return !is_next(x, r) && !is_output(x, r) && !x->w->stores[r];
 }
 
 static bool sums_all_of(const Tokens *x, Ref u, Ref r)
@@ -163,7 +175,7 @@ static void find_inlined(Tokens *x)
         for (Ref u = r + 1; u < x->g->len && !x->inlined[r]; u++)
             for (int i = 0; i < 3; i++)
                 x->inlined[r] |= is_made(x, u) && x->g->n[u].a[i] == r
-                    && ((is_sum(x, u) && !is_held_sum(x, u)
+                    && ((token_sums(x->s, u) && !token_sums_held(x->s, u)
                          && sums_all_of(x, u, r))
                         || (x->inlined[u] && !is_of_held(x->s, u)
                             && is_alike(x, r, u, x->g->n[u].axes)))
@@ -175,7 +187,7 @@ static void find_inlined(Tokens *x)
 /* How deep u must be for its operand o. */
 static int level_behind(const Tokens *x, Ref u, Ref o)
 {
-    Ref b = token_shown(x->g, o);
+    Ref b = token_shown(x->s, o);
     if (!is_made(x, b) || is_before(x, b) != is_before(x, u))
         return 0;
     if (is_of_held(x->s, b))
@@ -195,7 +207,7 @@ static void find_levels(Tokens *x)
             int n = x->g->n[u].a[i] ? level_behind(x, u, x->g->n[u].a[i]) : 0;
             x->level[u] = n > x->level[u] ? n : x->level[u];
         }
-        x->level[u] += is_held_sum(x, u);
+        x->level[u] += token_sums_held(x->s, u);
         x->deepest = x->level[u] > x->deepest ? x->level[u] : x->deepest;
     }
     x->deepest++;
@@ -235,6 +247,8 @@ static int value_new(Tokens *x, Ref node, Layout layout)
                    .nrow = count_of(x, node, n->axes), .ncol = 1 };
     if (n->op == OP_input && x->w->in[n->index] != F64)
         v->element = (uint8_t)dtype_size(x->w->in[n->index]);
+    else if (token_found(s, node) && x->w->stored16[node])
+        v->element = (uint8_t)dtype_size(x->w->tile);
     if (layout == LAY_PARTIAL && n->op != OP_state)
         v->parts = (uint8_t)(n->over == AXIS(s->tokens.row) ? held_down(s)
                                                             : held_across(s));
@@ -295,11 +309,11 @@ static void program_add(Tokens *x, KInst *k, Ref r)
     const Node *n = &x->g->n[r];
     if (in_program(k, r))
         return;
-    bool whole = k->op == K_MAP && is_held_sum(x, r);
+    bool whole = k->op == K_MAP && token_sums_held(x->s, r);
     if (whole)
         reads(x, k, value_of(x, r, LAY_PARTIAL));
     for (int i = 0; i < 4 && !whole; i++) {
-        Ref b = token_shown(x->g, n->a[i]);
+        Ref b = token_shown(x->s, n->a[i]);
         if (!n->a[i] || is_number(x, b) || in_program(k, b))
             continue;
         if (x->inlined[b])
@@ -341,8 +355,23 @@ static bool stores_from(const Tokens *x, const KInst *k, int output)
 static bool is_stored_elsewhere(const Tokens *x, const KInst *k, Ref r)
 {
     for (int i = 0; i < x->g->nout; i++)
-        if (x->w->wants_out[i] && token_shown(x->g, x->g->out[i].node) == r
+        if (x->w->wants_out[i] && token_shown(x->s, x->g->out[i].node) == r
             && !stores_from(x, k, i))
+            return true;
+    return false;
+}
+
+/* Whether each token's r is kept for kernels behind from the program's loop. */
+static bool keeps_from(const Tokens *x, const KInst *k, Ref r)
+{
+    return x->w->stores[r] && in_program(k, r) && !is_before(x, r);
+}
+
+static bool is_kept_elsewhere(const Tokens *x, const KInst *k, Ref b)
+{
+    for (Ref r = b; r < x->g->len; r++)
+        if (x->w->stores[r] && x->has[r] && token_shown(x->s, r) == b
+            && !keeps_from(x, k, r))
             return true;
     return false;
 }
@@ -364,7 +393,8 @@ static void select_map(Tokens *x, Ref first, bool before)
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (!x->inlined[r] && (is_next(x, r) || is_read_elsewhere(x, k, r)
-                               || is_stored_elsewhere(x, k, r)))
+                               || is_stored_elsewhere(x, k, r)
+                               || is_kept_elsewhere(x, k, r)))
             writes(x, &x->s->inst[at], value_of(x, r, layout_of(x, r)));
     }
 }
@@ -372,7 +402,8 @@ static void select_map(Tokens *x, Ref first, bool before)
 static void select_partials(Tokens *x, int level)
 {
     for (Ref r = 1; r < x->g->len; r++)
-        if (is_made(x, r) && is_held_sum(x, r) && x->level[r] == level + 1) {
+        if (is_made(x, r) && token_sums_held(x->s, r)
+            && x->level[r] == level + 1) {
             KInst *k = inst_new(x, K_PARTIAL);
             program_add(x, k, r);
             writes(x, k, value_of(x, r, LAY_PARTIAL));
@@ -393,19 +424,63 @@ static void select_maps(Tokens *x, int level, bool before, bool held)
 }
 
 /* Of inputs that some instruction reads. */
-static void select_loads(Tokens *x, bool before)
+static void select_load(Tokens *x, Ref r, bool before, bool large)
+{
+    int v = value_of(x, r, LAY_FLAT);
+    if (before || has_two_places(x->s, &x->s->value[v]) != large)
+        writes(x, inst_new(x, K_LOAD), v);
+}
+
+static void select_loads(Tokens *x, bool before, bool large)
 {
     for (int i = 0; i < x->g->nin; i++) {
         Ref r = x->g->in[i].node;
         if (x->has[r] && !x->g->n[r].timed == before)
-            writes(x, inst_new(x, K_LOAD), value_of(x, r, LAY_FLAT));
+            select_load(x, r, before, large);
+    }
+}
+
+static bool is_read(const Tokens *x, Ref r)
+{
+    bool any = is_next(x, r) || is_output(x, r);
+    for (int i = 0; i < x->s->k->nnodes && !any; i++)
+        for (int j = 0; j < 4; j++)
+            any |= x->g->n[x->s->k->node[i]].a[j] == r;
+    return any;
+}
+
+static void select_found(Tokens *x, bool large)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (token_found(x->s, r) && is_read(x, r))
+            select_load(x, r, false, large);
+}
+
+/* What is kept for kernels behind: states as the token finds them; what no
+ * program keeps. */
+static void select_kept(Tokens *x, bool states)
+{
+    for (Ref r = 1; r < x->g->len; r++) {
+        Ref b = token_shown(x->s, r);
+        bool done = !x->w->stores[r] || !x->has[r]
+                 || (x->g->n[r].op == OP_state) != states;
+        for (int i = 0; i < x->s->ninsts && !done; i++)
+            done = x->s->inst[i].op == K_MAP
+                && keeps_from(x, &x->s->inst[i], r);
+        if (done)
+            continue;
+        KInst *k = inst_new(x, K_STORE);
+        k->node = ctx_alloc(x->s->c, sizeof *k->node);
+        k->node[k->nnodes++] = r;
+        if (!is_number(x, b))
+            reads(x, k, value_of(x, b, layout_of(x, b)));
     }
 }
 
 static void select_outputs(Tokens *x)
 {
     for (int i = 0; i < x->g->nout; i++) {
-        Ref r = x->g->out[i].node, b = token_shown(x->g, r);
+        Ref r = x->g->out[i].node, b = token_shown(x->s, r);
         bool done = !x->w->wants_out[i];
         for (int n = 0; n < x->s->ninsts && !done; n++)
             done = x->s->inst[n].op == K_MAP
@@ -444,7 +519,7 @@ static bool reads_as_is(const Tokens *x, const KInst *k, Ref r)
     for (int i = 0; i < k->nnodes; i++)
         for (int j = 0; j < 4; j++) {
             Ref a = x->g->n[k->node[i]].a[j];
-            if (a && token_shown(x->g, a) == r)
+            if (a && token_shown(x->s, a) == r)
                 as_is &= a == r && is_elementwise(x, k->node[i])
                       && !x->inlined[k->node[i]]
                       && is_alike(x, r, k->node[i],
@@ -474,7 +549,7 @@ static bool write_over(Tokens *x, int state)
     }
     for (int i = 0; i < x->g->nst; i++) /* it moves to another state, too */
         if (i != state && x->s->k->states & STATE(i)
-            && token_shown(x->g, x->g->st[i].next) == r)
+            && token_shown(x->s, x->g->st[i].next) == r)
             return false;
     bool ok = writer >= s->tokens.first
            && (writer > last || (writer == last && (is_of_held(s, r)
@@ -507,7 +582,7 @@ static void carry_states(Tokens *x)
             Ref r = x->g->st[i].node, b;
             if (done[i] || is_of_held(s, r))
                 continue;
-            b = token_shown(x->g, x->g->st[i].next);
+            b = token_shown(x->s, x->g->st[i].next);
             KInst *k = inst_new(x, K_CARRY);
             k->index = (int16_t)i;
             if (turn == 0) {
@@ -531,6 +606,12 @@ static int32_t bytes_of(const Schedule *s, const KValue *v)
     int32_t n = v->element * v->nrow * v->parts;
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
     return has_two_places(s, v) ? 2 * n : n;
+}
+
+static bool meet(const Schedule *s, const KValue *v, const KValue *u)
+{
+    return in_shared(v) && in_shared(u) && v->spilled == u->spilled
+        && v->at < u->at + bytes_of(s, u) && u->at < v->at + bytes_of(s, v);
 }
 
 /* The instructions from which to which a value has its place: what is there
@@ -561,20 +642,23 @@ static void place_values(Schedule *s, bool roomy)
 {
     enum { SMALL = 2048 };
     s->shared = 0;
+    s->spill = 0;
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
         int first[2], last[2];
         if (!in_shared(k) || k->alias != NOTHING)
             continue;
-        k->at = 0;
+        k->at = k->spilled ? (int32_t)s->spill : 0;
+        s->spill += k->spilled ? bytes_of(s, k) : 0;
+        if (k->spilled)
+            continue;
         interval(s, v, roomy && bytes_of(s, k) <= SMALL, &first[0], &last[0]);
         for (int u = 0; u < v; u++) {
             const KValue *o = &s->value[u];
             interval(s, u, roomy && bytes_of(s, o) <= SMALL, &first[1],
                      &last[1]);
-            if (!in_shared(o) || o->alias != NOTHING || first[1] > last[0]
-                || first[0] > last[1] || k->at >= o->at + bytes_of(s, o)
-                || o->at >= k->at + bytes_of(s, k))
+            if (o->alias != NOTHING || first[1] > last[0]
+                || first[0] > last[1] || !meet(s, k, o))
                 continue;
             k->at = o->at + bytes_of(s, o);
             u = -1;                     /* from the first on again */
@@ -583,29 +667,41 @@ static void place_values(Schedule *s, bool roomy)
         s->shared = end > s->shared ? end : s->shared;
     }
     for (int v = 0; v < s->nvalues; v++)
-        if (s->value[v].alias != NOTHING)
+        if (s->value[v].alias != NOTHING) {
             s->value[v].at = s->value[fragment_root(s, v)].at;
+            s->value[v].spilled = s->value[fragment_root(s, v)].spilled;
+        }
 }
 
-static bool find_places(Schedule *s)
+/* The largest value leaves shared memory. */
+static void spill(Schedule *s)
+{
+    KValue *most = NULL;
+    for (int v = 0; v < s->nvalues; v++) {
+        KValue *k = &s->value[v];
+        if (in_shared(k) && k->alias == NOTHING && !k->spilled
+            && (!most || bytes_of(s, k) > bytes_of(s, most)))
+            most = k;
+    }
+    most->spilled = true;
+}
+
+static void find_places(Schedule *s)
 {
     place_values(s, true);
     if (s->shared > s->target->shared)
         place_values(s, false);
-    if (s->shared > s->target->shared)
-        s->why = ctx_format(s->c, "%d bytes of shared memory; %s has %d",
-                            (int)s->shared, s->target->name,
-                            s->target->shared);
-    return !s->why;
+    while (s->shared > s->target->shared) {
+        spill(s);
+        place_values(s, false);
+    }
 }
 
 /* ---- barriers ---- */
 
 static bool overlap(const Schedule *s, int a, int b)
 {
-    const KValue *v = &s->value[a], *u = &s->value[b];
-    return in_shared(v) && in_shared(u) && v->at < u->at + bytes_of(s, u)
-        && u->at < v->at + bytes_of(s, v);
+    return meet(s, &s->value[a], &s->value[b]);
 }
 
 static bool any_overlap(const Schedule *s, const int16_t *a, int na,
@@ -634,7 +730,7 @@ static void put_barriers(Schedule *s)
     for (int from = 0, i = 0; i < s->ninsts; i++) {
         bool wait = false;
         if (i == s->tokens.first)
-            while (s->inst[i].op == K_LOAD)
+            while (token_brings(s, &s->inst[i]))
                 i++;
         from = i >= s->tokens.first && from < s->tokens.first ? i : from;
         for (int j = from; j < i; j++)
@@ -656,13 +752,6 @@ static bool is_written_before(const Schedule *s, int value, int before)
     return false;
 }
 
-/* Whether the instruction asks for what a token brings: others wait for it
- * before they begin. */
-static bool brings(const Schedule *s, int i)
-{
-    return s->inst[i].op == K_LOAD && i >= s->tokens.first;
-}
-
 static const char *order_fault(const Schedule *s)
 {
     for (int i = 0, from = 0; i < s->ninsts; i++) {
@@ -673,7 +762,7 @@ static const char *order_fault(const Schedule *s)
         if (k->op == K_SYNC || i == s->tokens.first)
             from = i;
         for (int j = from; j < i; j++)
-            if (!brings(s, j) && !brings(s, i)
+            if (!token_brings(s, &s->inst[j]) && !token_brings(s, k)
                 && must_wait(s, &s->inst[j], k))
                 return "no barrier before what another thread uses";
     }
@@ -748,11 +837,11 @@ static void find_slices(Tokens *x)
 
 static const char *find_fault(Tokens *x)
 {
-    if (x->s->p->nkernels != 1 || x->s->kind != K_FORWARD)
-        return "tokens one by one, in several kernels";
+    if (x->s->kind == K_TOKEN)
+        return "all tokens at once, one by one";
     for (int i = 0; i < x->s->k->nnodes; i++) {
         Ref r = x->s->k->node[i];
-        if (!is_of_token(x, r))
+        if (!is_of_token(x, r) || x->w->lies_turned[r])
             return ctx_format(x->s->c, "%%%u = %s: of a single token",
                               (unsigned)r, op_info[x->g->n[r].op].name);
     }
@@ -780,26 +869,35 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
         return false;
     s->tokens.threads = THREADS;
     find_slices(&x);
-    schedule_held(s, w);
+    if (s->p->nkernels == 1)            /* whose threads are the module's */
+        schedule_held(s, w);
+    else
+        s->resident = 4;
     find_inlined(&x);
     find_levels(&x);
     begin_states(&x, K_BEGIN);
-    select_loads(&x, true);
+    select_loads(&x, true, false);
     for (int i = 0; i <= x.deepest; i++)
         select_maps(&x, i, true, false);
     s->tokens.first = s->ninsts;
-    select_loads(&x, false);
+    for (int large = 0; large < 2; large++) {
+        select_loads(&x, false, large);
+        select_found(&x, large);
+    }
+    select_kept(&x, true);
     for (int i = 0; i <= x.deepest; i++) {
         select_maps(&x, i, false, false);
         select_partials(&x, i);
         select_maps(&x, i, false, true);
     }
+    select_kept(&x, false);
     select_outputs(&x);
     carry_states(&x);
     begin_states(&x, K_END);
     s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_SIZE);
-    if (s->why || !find_places(s))
+    if (s->why)
         return false;
+    find_places(s);
     put_barriers(s);
     int threads = s->resident * s->tokens.threads;
     int regs = s->target->regs / threads / s->target->reg_step

@@ -113,7 +113,7 @@ static void make_plan(Ctx *c, void *ud)
     else
         reference_run(c, g, t->want);
     CudaOptions o = { .tile = t->kind == ROUNDED ? BF16 : F32, .blocks = 2,
-                      .arch = 80, .scheduled = t->kind == SERIAL };
+                      .arch = 80, .scheduled = serial };
     if (t->kind == ROUNDED)             /* as behind cuda_emit's kernels */
         o.rows = last_axis(g);
     cuda_call_options(&o, g, t->got);

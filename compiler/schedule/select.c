@@ -481,7 +481,8 @@ static void settle(Select *x, int first)
 
 /* Beside a product's factor a tile of what the program finds as a fragment has
  * a program of its own, of a row axis: the product need not wait for it. Tiles
- * take turns in the order in which they are made, so that it is the only one. */
+ * take turns in the order in which they are made, so that it is the only one.
+ */
 static void leave_tile(Select *x, int at)
 {
     KInst *k = &x->s->inst[at];

@@ -18,11 +18,12 @@ for _, name in ipairs { ... } do
     local _, _, saved = v:forward(x)
     x.save = nil
     -- three chunks of two heads, and a place that is spare for each segment: S
-    -- before each, and no gradient of it; of more than two their transitions,
-    -- a number a row
-    local S, more = 2 * 64 * 64, segments > 2 and segments or 0
+    -- before each, scores, factors of q and k, of two vectors of decays, and no
+    -- gradient of S; of more than two their transitions, a number a row
+    local kept = 4 * 64 * 64 * 2 + 2 * 64 * 4
+    local more = segments > 2 and segments or 0
     suite.expect(name ~= "gla" or saved.bytes
-                 == (3 + segments) * S * 2 + more * 2 * 64 * 4,
+                 == (3 + segments) * 2 * kept + more * 2 * 64 * 4,
                  "gla: %d bytes are saved", saved.bytes)
     return v:backward { saved = saved, dy = dy }
   end

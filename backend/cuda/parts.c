@@ -45,19 +45,32 @@ int cuda_parts(const CudaKernel *k, int units, const Call *call)
     return n;
 }
 
-/* Scanning a chunk takes about half the time of working it out (.48 to .60,
- * measured where decays are scalar), so later parts are shorter: all end
- * together. */
+/* Of a part's length the next one has: all end together. Scanning a chunk takes
+ * cuda_emit's kernels about half the time of working it out (.48 to .60,
+ * measured where decays are scalar). */
+static double next_part(const CudaKernel *k)
+{
+    return k->lean > 0 ? 1 - k->lean : 0.5;
+}
+
+double cuda_parts_sum(const CudaKernel *k, int units, const Call *call)
+{
+    double part = 1, sum = 0;
+
+    for (int i = 0, n = cuda_parts(k, units, call); i < n; i++) {
+        sum += part;
+        part *= next_part(k);
+    }
+    return sum;
+}
+
 int cuda_bounds(const CudaKernel *k, int units, const Call *call,
                 int32_t bound[CUDA_SEGMENTS + 1])
 {
-    double sum = 0, at = 0, part = 1;
+    double sum = cuda_parts_sum(k, units, call), at = 0, part = 1;
     int n = cuda_parts(k, units, call);
 
-    for (int i = 0; i < n; i++, part *= 0.5)
-        sum += part;
-    part = 1;
-    for (int i = 0; i < n; i++, part *= 0.5) {
+    for (int i = 0; i < n; i++, part *= next_part(k)) {
         bound[i] = (int32_t)(4096 * at / sum);
         at += part;
     }

@@ -839,6 +839,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->shared = s->shared;
     k->blocks = s->slices;
     k->split = s->splits;
+    k->lean = lean_share(s);
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);

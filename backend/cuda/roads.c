@@ -62,12 +62,8 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
     m.units = units;
     rounds = (double)longest;
     if (k->split) {                     /* the first part is the longest */
-        double part = 1, sum = 0;
-        int n = cuda_parts(k, units, call);
-        for (int i = 0; i < n; i++, part *= 0.5)
-            sum += part;
-        walks *= n;
-        rounds /= sum;
+        walks *= cuda_parts(k, units, call);
+        rounds /= cuda_parts_sum(k, units, call);
     }
     return gpu_call_seconds(&m, &w, walks, rounds,
                             (double)all * call->heads);

@@ -372,6 +372,8 @@ bool may_be_in_parts(const Schedule *s, const KInst *k);
 void schedule_lean(Schedule *s);
 /* Buffers that are filled in lean turns. */
 uint32_t lean_buffers(const Schedule *s);
+/* The time of one, of another turn's. */
+double lean_share(const Schedule *s);
 /* Whether the role has something to do in them. */
 bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);

@@ -12,16 +12,14 @@
 
 enum { FITTED = 90 };                   /* the H200 */
 
-/* Sums along a chunk; those under decays. */
-static const double scan_cycles = 3030, decayed_cycles = 2850;
-
 /* A walk of a call that goes forward alone makes its scores itself: programs
  * wait for the one before, whatever they compute. Cycles of each of them, of an
  * instruction of the machine. Fitted to 24 such walks, of which 23 are within a
  * sixth (mamba3: 0.73). */
 static double role_cycles(const Schedule *s, KRole role)
 {
-    const double each = 0.25, map = 720, inverse = 1750, beyond = 5.9;
+    const double each = 0.25, map = 720, inverse = 1750, scan = 3030,
+                 decayed = 2850, beyond = 5.9;
     double length = schedule_length(s), cycles = 0;
 
     for (int i = 0; i < s->ninsts && role == KR_AHEAD; i++)
@@ -33,8 +31,8 @@ static double role_cycles(const Schedule *s, KRole role)
         const KInst *k = &s->inst[i];
         if (k->role == role)
             cycles += k->op == K_MAP ? map : k->op == K_INVERSE ? inverse
-                    : k->op == K_SCAN ? scan_cycles
-                    : k->op == K_DECAYED ? decayed_cycles : 0;
+                    : k->op == K_SCAN ? scan
+                    : k->op == K_DECAYED ? decayed : 0;
     }
     return cycles;
 }
@@ -50,11 +48,14 @@ static int count_decays(const Schedule *s, const KInst *k)
 }
 
 /* Of a role, where states stay in registers: each wait for products, and what
- * programs of matrices are long, all their parts; sums as where states lie in
- * shared memory, which is not measured. */
+ * programs of matrices are long, all their parts; sums along a chunk, and each
+ * of those under decays, which its warpgroups share. Those are fitted to seven
+ * walks on an H200, by one warpgroup and by two: all but one that spills are
+ * within an eighth. */
 static double ordered_cycles(const Schedule *s, KRole role, double settle,
                              double each, double decays, double inverse)
 {
+    const double scan = 5000, decayed = 7500;
     double cycles = 0;
 
     for (int i = 0; i < s->ninsts; i++) {
@@ -66,8 +67,9 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
                     : k->op == K_MAP ? each * inst_length(s, &whole)
                                        + decays * count_decays(s, k)
                     : k->op == K_INVERSE ? inverse
-                    : k->op == K_SCAN ? scan_cycles
-                    : k->op == K_DECAYED ? decayed_cycles : 0;
+                    : k->op == K_SCAN ? scan / warpgroups_of(s, role)
+                    : k->op == K_DECAYED
+                      ? decayed * k->nout / warpgroups_of(s, role) : 0;
     }
     return cycles;
 }

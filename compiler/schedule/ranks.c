@@ -362,8 +362,10 @@ static Image state_apart(Rows *u, Ref r)
     for (int i = 1; i < u->rows; i++) {
         State *more = &g->st[g->nst++];
         *more = *s;
-        snprintf(more->name, sizeof more->name, "%.40s_%d", s->name, i);
         more->part = (uint8_t)i;
+        snprintf(more->name, sizeof more->name, "%.40s_%u",
+                 u->old->st[s->part_of - 1].name,
+                 (unsigned)more->part);
         more->node = node_new(g, (Node){ .op = OP_state, .index
                                          = (uint16_t)(g->nst - 1),
                                          .axes = s->axes });

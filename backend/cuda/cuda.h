@@ -88,6 +88,12 @@ typedef struct CudaArg {
                                            the first axis, + 1; 0: all */
 } CudaArg;
 
+/* All of it. */
+static inline CudaArg cuda_arg(int kind, int index, int dtype)
+{
+    return (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)dtype, 0 };
+}
+
 static inline const View *view_of(const Call *call, CudaArg a)
 {
     switch ((CudaArgKind)a.kind) {

@@ -154,7 +154,7 @@ static int find_row_axis(Emit *e)
 static int state_tensor(Emit *e, int state, CudaArgKind kind)
 {
     CudaKernel *k = e->out;
-    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)state, F32 };
+    k->tensor[k->ntensors] = cuda_arg(kind, state, F32);
     return k->ntensors++;
 }
 

@@ -30,8 +30,8 @@ void begin_chains(Emit *e)
 {
     for (int i = 0; i < e->nchains; i++) {
         const Chain *c = &e->chain[i];
-        CudaArg from = { ARG_STATE, (uint8_t)c->state, F32 };
-        CudaArg to = { ARG_NEXT, (uint8_t)c->state, F32 };
+        CudaArg from = cuda_arg(ARG_STATE, c->state, F32);
+        CudaArg to = cuda_arg(ARG_NEXT, c->state, F32);
         int n = size_of(e, c);
         buf_printf(&e->begin, "if (at.thread < %d)\n"
                    "begin_chain(scratch + CARRY_%d, a.tensor[%d], seq, head, "

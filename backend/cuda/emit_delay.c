@@ -16,8 +16,7 @@ bool is_previous(const Emit *e, int state)
 
 static int state_arg(Emit *e, Ref r, CudaArgKind kind, int state)
 {
-    return ahead_tensor(e, r, (CudaArg){ (uint8_t)kind, (uint8_t)state,
-                                         F32 });
+    return ahead_tensor(e, r, cuda_arg(kind, state, F32));
 }
 
 void emit_first_rows(Emit *e, Buf *b)
@@ -52,8 +51,8 @@ void end_previous(Emit *e)
             no_place(e, r, "the token before, beside rows that are ranks");
         int to = state_arg(e, r, ARG_NEXT, i);
         int from = state_arg(e, r, ARG_STATE, i);
-        int in = ahead_tensor(e, r, (CudaArg){ ARG_INPUT,
-            (uint8_t)g->n[r].index, (uint8_t)e->o->tile });
+        int in = ahead_tensor(e, r, cuda_arg(ARG_INPUT, g->n[r].index,
+                                          e->o->tile));
         buf_printf(&e->end, "if (%s%s)\n"
                    "NO_UNROLL for (int k = at.thread; k < %d; k += 128)\n"
                    "end_previous(a.tensor[%d], a.tensor[%d], a.tensor[%d], "

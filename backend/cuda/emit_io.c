@@ -36,8 +36,7 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
         buf_printf(b, "}\n");
     const Node *in = &e->g->n[tile_input(e, r)];
     DType type = is_float(e, r) ? F32 : e->o->tile;
-    k->map[k->nmaps++] = (CudaArg){ ARG_INPUT, (uint8_t)in->index,
-                                    (uint8_t)type };
+    k->map[k->nmaps++] = cuda_arg(ARG_INPUT, in->index, type);
 }
 
 /* Every lane for itself. One for all, behind __syncwarp, would be right, too,
@@ -89,7 +88,7 @@ static void store_output(Emit *e, int out)
                    "%d, head, lane);\n", k->nmaps, k->ntensors, out,
                    e->buffers * t * TILE_BYTES, t * ROWS, size);
     buf_printf(b, "}\n");
-    const CudaArg arg = { ARG_OUTPUT, (uint8_t)out, (uint8_t)e->o->tile };
+    const CudaArg arg = cuda_arg(ARG_OUTPUT, out, e->o->tile);
     k->map[k->nmaps++] = arg;
     k->tensor[k->ntensors++] = arg;
 }

@@ -55,8 +55,8 @@ static void keep_previous(Emit *e, Buf *b, int state)
 {
     const Graph *g = e->g;
     Ref r = g->n[g->st[state].next].a[0];
-    CudaArg from = { ARG_STATE, (uint8_t)state, F32 };
-    CudaArg in = { ARG_INPUT, (uint8_t)g->n[r].index, (uint8_t)e->o->tile };
+    CudaArg from = cuda_arg(ARG_STATE, state, F32);
+    CudaArg in = cuda_arg(ARG_INPUT, g->n[r].index, e->o->tile);
     keep_column(e, b, state, (int)g->axis[tile_axis(e, r)].size,
                 ctx_format(e->c, "previous_entry(a.tensor[%d], a.tensor[%d], "
                            "where, seq, head, 64 * c - 1, k)",

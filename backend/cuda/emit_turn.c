@@ -18,8 +18,8 @@ static void begin_turn(Emit *e, int i)
 {
     const Turn *t = &e->turn[i];
     int n = columns(e, t), row = 4 * padded(n);
-    CudaArg from = { ARG_STATE, (uint8_t)t->state, F32 };
-    CudaArg to = { ARG_NEXT, (uint8_t)t->state, F32 };
+    CudaArg from = cuda_arg(ARG_STATE, t->state, F32);
+    CudaArg to = cuda_arg(ARG_NEXT, t->state, F32);
     int bytes, in = ahead_tensor(e, t->scan, from);
     int by = ahead_tensor(e, t->rate, vector_arg(e, t->rate, &bytes));
     int out = ahead_tensor(e, t->scan, to);

@@ -23,7 +23,7 @@ CudaArg vector_arg(Emit *e, Ref r, int *bytes)
     if (d != F32 && d != e->o->tile)
         no_place(e, r, "vectors are float32 or of the matrices' type");
     *bytes = dtype_size(d);
-    return (CudaArg){ ARG_INPUT, (uint8_t)input, (uint8_t)d };
+    return cuda_arg(ARG_INPUT, input, d);
 }
 
 /* ---- one node ---- */
@@ -121,7 +121,7 @@ static void ring(Emit *e, Buf *b, bool fetch)
 
 static int state_tensor(Emit *e, CudaArgKind kind, int state)
 {
-    CudaArg arg = { (uint8_t)kind, (uint8_t)state, F32 };
+    CudaArg arg = cuda_arg(kind, state, F32);
     return ahead_tensor(e, e->g->st[state].node, arg);
 }
 

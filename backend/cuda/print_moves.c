@@ -12,7 +12,7 @@ static int add_map(Print *p, CudaArgKind kind, int index, DType d)
     if (k->nmaps == CUDA_MAPS)
         fail_internal(p->c, 0, "internal: %s has more than %d maps", k->name,
                       CUDA_MAPS);
-    k->map[k->nmaps] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    k->map[k->nmaps] = cuda_arg(kind, index, d);
     return k->nmaps++;
 }
 

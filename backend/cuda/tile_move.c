@@ -12,8 +12,7 @@ static int tensor_of(Tiles *t, CudaArgKind kind, int index, DType d, bool sum)
     for (int i = 0; i < k->ntensors; i++)
         if (k->tensor[i].kind == kind && k->tensor[i].index == index)
             return i;
-    k->tensor[k->ntensors] = (CudaArg){ (uint8_t)kind, (uint8_t)index,
-                                        (uint8_t)(sum ? F32 : d) };
+    k->tensor[k->ntensors] = cuda_arg(kind, index, sum ? F32 : d);
     k->part[k->ntensors] = sum;
     return k->ntensors++;
 }

@@ -24,9 +24,9 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     k->blocks = 1;
     k->walk = CUDA_SUM;
     k->ntensors = 2;
-    k->tensor[0] = (CudaArg){ (uint8_t)kind, (uint8_t)index, F32 };
+    k->tensor[0] = cuda_arg(kind, index, F32);
     k->part[0] = true;
-    k->tensor[1] = (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d };
+    k->tensor[1] = cuda_arg(kind, index, d);
     for (int i = rank; i-- > 0; size *= g->axis[order[i]].size)
         buf_printf(&at, " + e / %lld %% %d * a.t[1].sd[%d]", (long long)size,
                    (int)g->axis[order[i]].size, i);

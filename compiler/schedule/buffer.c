@@ -274,7 +274,8 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
 {
     for (int i = 0; i < s->nbuffers && is_joined(s, v, from, readers); i++) {
         const KBuffer *b = &s->buffer[i];
-        bool loads = from->op == K_LOAD && b->readers & 1u << KR_MATRIX
+        bool loads = s->turns < 2 && from->op == K_LOAD
+                  && b->readers & 1u << KR_MATRIX
                   && readers & 1u << KR_MATRIX;
         if (b->writer == from->role && b->tile == (v->layout < LAY_VECTOR)
             && (b->tile ? b->readers == readers || loads : !is_internal(b)))

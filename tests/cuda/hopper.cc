@@ -77,8 +77,8 @@ struct Meeting {
     Brought x[2][128];
     Handed order;
 };
-static Meeting of_warp[2][32], of_group[2][8], of_joint[2], of_roles[2],
-    of_block[2],    of_pair;
+static Meeting of_warp[2][32], of_group[2][8], of_joint[2], of_ahead[2],
+    of_roles[2], of_block[2], of_pair;
 
 /* The set, when `all` of them are here. */
 static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n)
@@ -111,10 +111,10 @@ void joint_sync()
 {
     meet(&of_joint[here], 256, 0, NULL, 0);
 }
-void meet_matrix(int n)
+void meet_matrix(int n, bool ahead)
 {
     if (n > 1)
-        meet(&of_joint[here], 128 * n, 0, NULL, 0);
+        meet(ahead ? &of_ahead[here] : &of_joint[here], 128 * n, 0, NULL, 0);
     else
         warpgroup_sync();
 }

@@ -18,8 +18,11 @@ void launch_roles(long grid, int threads, char *arena, void (*f)(void *),
 
 void warpgroup_sync();
 void joint_sync();
-void meet_matrix(int n);
-template<int WARPGROUPS> void matrix_sync() { meet_matrix(WARPGROUPS); }
+void meet_matrix(int n, bool ahead);
+template<int WARPGROUPS, bool AHEAD = false> void matrix_sync()
+{
+    meet_matrix(WARPGROUPS, AHEAD);
+}
 void meet_warpgroups(int n);
 template<int WARPGROUPS> void roles_sync() { meet_warpgroups(WARPGROUPS); }
 void block_sync();

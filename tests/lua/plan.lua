@@ -140,11 +140,7 @@ do
     expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
            "-d K has kernel %d", kernel)
   end
-  text = flin.attention {
-    decay = flin.decay.exponential { discretization = "trapezoidal" },
-    features = flin.feature_map.relu {},
-    transition = flin.transition.one_step_gd { mimo_rank = 2 },
-  }:dump("K", sizes)
+  text = flin.stdlib.mamba3_mimo:dump("K", { K = 32, V = 32, chunk = 32 })
   expect(text:find "# no schedule: %%%d+ = %w+: ", "-d K says what is missing")
 end
 do                                      -- what does not fit says so

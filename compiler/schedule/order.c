@@ -204,17 +204,21 @@ static void put(Order *o, int at)
     o->to[o->nto++] = o->inst[at];
 }
 
-static void put_all(Order *o)
+/* False: each waits for another. */
+static bool put_all(Order *o)
 {
     for (int n = 0; n < o->n; n++) {
         int best = NOTHING;
         for (int i = 0; i < o->n; i++)
             if (is_ready(o, i) && (best == NOTHING || is_better(o, i, best)))
                 best = i;
+        if (best == NOTHING)
+            return false;
         put(o, best);
     }
     if (o->products > o->ended)
         end_products(o, o->products);
+    return true;
 }
 
 static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
@@ -225,7 +229,7 @@ static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
 
 /* Requires roles; instructions have no buffers yet. Those of other roles keep
  * their order, stores and what becomes of states come last. */
-void schedule_order(Schedule *s, KRole role)
+bool schedule_order(Schedule *s, KRole role)
 {
     size_t n = (size_t)s->ninsts, each = sizeof *s->inst;
     Order o = { .s = s, .role = role };
@@ -250,10 +254,11 @@ void schedule_order(Schedule *s, KRole role)
                 && !(k->role == role && k->op == K_SETTLE))
                 o.to[o.nto++] = *k;
         }
-        if (!behind)
-            put_all(&o);
+        if (!behind && !put_all(&o))
+            return false;
     }
     s->inst = o.to;
     s->ninsts = o.nto;
     s->cap_insts = 2 * (int)n;
+    return true;
 }

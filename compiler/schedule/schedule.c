@@ -163,10 +163,11 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
                 && !carries_ahead(s) ? like->turns : 1;
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
-        if (is_ordered(s, KR_MATRIX))
-            schedule_order(s, KR_MATRIX);
-        if (is_ordered(s, KR_AHEAD))
-            schedule_order(s, KR_AHEAD);
+        if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
+            || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
+            s->why = "products that wait for what is left to the next turn";
+            return s;
+        }
         s->large = true;
         if (!schedule_buffers(s))
             continue;

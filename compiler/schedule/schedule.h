@@ -355,8 +355,9 @@ void schedule_fetch_vectors(Schedule *s);
 /* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
-/* Of a role that is ordered: products early, what waits for them late. */
-void schedule_order(Schedule *s, KRole role);
+/* Of a role that is ordered: products early, what waits for them late. False:
+ * what is left to the next turn goes into products of this one. */
+bool schedule_order(Schedule *s, KRole role);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
  * multiple. */

@@ -35,9 +35,9 @@ static void keep_lanes(Print *p, const KInst *k, Ref r)
 void put_lanes_found(Print *p, const KInst *k, const char *name)
 {
     buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\n%s%u[e] = lane + 32"
-               " * e < %d && chunks > 0 ? %s : 0.f;\n", lane_entries((int)k->nrow),
-               name,
-               (unsigned)k->node[0], (int)k->nrow,
+               " * e < %d && chunks > 0 ? %s : 0.f;\n",
+               lane_entries((int)k->nrow), name, (unsigned)k->node[0],
+               (int)k->nrow,
                vector_text(p, k->node[0], ctx_format(p->c, "%s + lane + 32 * e",
                            sliced_index(p, k->row, 0))));
 }
@@ -49,8 +49,8 @@ static void put_lanes_left(Print *p, const KInst *k)
     int entries = lane_entries((int)k->nrow);
     unsigned u = (unsigned)v->node;
     buf_printf(p->b, "{\nfloat v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
-               "v%u[e] = n%u[e];\n{\nconst Item &x = next;\n", u, entries, entries,
-               u, u);
+               "v%u[e] = n%u[e];\n{\nconst Item &x = next;\n", u, entries,
+               entries, u, u);
     put_lanes_found(p, k, "n");
     buf_printf(p->b, "}\n");
     each_bit(p, k, k->wait_empty, true, put_wait);

@@ -534,7 +534,7 @@ static uint8_t *find_summed(const Cut *u)
 
     for (Ref r = 1; r < g->len; r++) {
         summed[r] = u->has[r] && is_matrix(g, r)
-                 && (g->n[r].op == OP_cumsum || g->n[r].op == OP_scan);
+                 && op_is(g->n[r].op, RECURS);
         for (int i = 0; i < 4; i++)
             summed[r] |= u->has[r] && summed[g->n[r].a[i]];
     }

@@ -5,14 +5,6 @@
 
 /* ---- spaces: which axis is the rows' ---- */
 
-bool axes_turned(const Select *x, AxisSet s)
-{
-    for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
-        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_turned[r])
-            return true;
-    return false;
-}
-
 /* Tokens are rows; of two other axes, as states of both lie. */
 static void find_space(Select *x, Ref r)
 {

@@ -64,8 +64,14 @@ static inline bool is_matrix(const Select *x, Ref r)
 }
 
 /* Whether matrices of these axes, states or not, lie in memory with the first
- * along the rows (levels.c). */
-bool axes_turned(const Select *x, AxisSet s);
+ * along the rows. */
+static inline bool axes_turned(const Select *x, AxisSet s)
+{
+    for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
+        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_turned[r])
+            return true;
+    return false;
+}
 
 /* A matrix whose rows are the schedule's row axis: its factors are packed. */
 static inline bool has_row_axis(const Select *x, Ref r)

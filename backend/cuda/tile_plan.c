@@ -419,8 +419,8 @@ static void check_ends(Ctx *c, const Prepared *own, const Prepared *ends,
     for (int i = o->rows ? own->p->split : 0; i < own->p->nkernels; i++)
         if (lacks_schedule(own, i))
             fail(c, 0, "%s has no schedule", own->m->kernel[i].name);
-    if (!n)
-        fail(c, 0, "nothing walks matrices");
+    if (!n || ends->p->g->chunk <= 1)
+        fail(c, 0, "nothing walks matrices of chunks");
     for (int i = 0; i < n; i++)
         if (lacks_schedule(ends, i))
             fail(c, 0, "%s has no schedule for its ends: %s",

@@ -63,7 +63,9 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
-/* With room for twice as much; who is to run it says whether that will do. */
+/* With room for twice as much; who is to run it says whether that will do. Half
+ * the tokens a chunk are Hopper's: on an sm_80 threads of kda's kernels with
+ * K = V = 256 wait for one another. */
 static Plan *try_larger(const PlanWish *w, PlanTry *t)
 {
     Machine roomy = *w->m;
@@ -71,7 +73,8 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     Error why;
     Ctx *c = t->g->ctx;
 
-    if (!w->larger || w->chunk < CHUNK_DEFAULT / 2)
+    int least = w->m->arch == 90 ? CHUNK_DEFAULT / 2 : CHUNK_DEFAULT;
+    if (!w->larger || w->chunk < least)
         return NULL;
     roomy.shared *= 2;
     roomy.registers *= 2;

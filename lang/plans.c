@@ -157,13 +157,9 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
                from, (size_t)bytes);
 }
 
-/* Whether schedules for that GPU take all of the plan's kernels. Halved chunks
- * of this size are Hopper's: on an sm_80 threads of kda's with K = V = 256 wait
- * for one another. */
+/* Whether schedules for that GPU take all of the plan's kernels. */
 static bool cuda_takes(Ctx *c, const Plan *p, const Machine *m)
 {
-    if (p->g->chunk < CHUNK_DEFAULT && m->arch != 90)
-        return false;
     return !memchr(cuda_plain(c, p, m), 1, (size_t)p->nkernels);
 }
 

@@ -63,9 +63,7 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
-/* With room for twice as much; who is to run it says whether that will do. Half
- * the tokens a chunk are Hopper's: on an sm_80 threads of kda's kernels with
- * K = V = 256 wait for one another. */
+/* With room for twice as much; who is to run it says whether that will do. */
 static Plan *try_larger(const PlanWish *w, PlanTry *t)
 {
     Machine roomy = *w->m;
@@ -73,8 +71,7 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     Error why;
     Ctx *c = t->g->ctx;
 
-    int least = w->m->arch == 90 ? CHUNK_DEFAULT / 2 : CHUNK_DEFAULT;
-    if (!w->larger || w->chunk < least)
+    if (!w->larger || w->chunk < CHUNK_DEFAULT / 2)
         return NULL;
     roomy.shared *= 2;
     roomy.registers *= 2;

@@ -170,12 +170,18 @@ static bool carries(const Kernel *k, const Node *n)
     return n->op == OP_state && k->states & STATE(n->index);
 }
 
-/* Marks r as read by kernel k: leaves and carried states it has itself. */
+/* Marks r as read by kernel k: leaves and carried states it has itself; of
+ * entries under other names it loads those there are. */
 static void read_node(Finish *f, int k, Ref r)
 {
+    const Node *n = &f->g->n[r];
+
     if (!r || f->has[k][r])
         return;
-    if (is_leaf(f->g, r) || carries(&f->p->kernel[k], &f->g->n[r]))
+    if (op_is(n->op, RENAMES)) {
+        f->has[k][r] = 1;
+        read_node(f, k, n->a[0]);
+    } else if (is_leaf(f->g, r) || carries(&f->p->kernel[k], n))
         f->has[k][r] = 1;
     else
         f->loads[k][r] = 1;

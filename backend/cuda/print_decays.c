@@ -359,7 +359,7 @@ static void put_kept_again(Print *p, const KInst *k, const KValue *v)
 void put_found_early(Print *p, const KInst *from)
 {
     for (const KInst *k = from; k < p->s->inst + p->s->ninsts; k++) {
-        if (k->role != from->role || k->op != K_MAP
+        if (k->role != from->role || k->op != K_MAP || (p->lean && !k->lean)
             || asked_before(p, k) != from)
             continue;
         for (int i = 0; i < k->nin; i++) {

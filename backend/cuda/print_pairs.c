@@ -53,6 +53,14 @@ const char *pairs_text(Print *p, const KInst *k, Ref r)
 
 /* ---- vectors over a state's axis ---- */
 
+/* Where in memory entry `at` of the block's slice is. */
+static const char *of_slice(Print *p, Ref r, const char *at)
+{
+    int axis = p->s->slice_axis;
+    return p->s->slices == 1 || !(p->s->g->n[r].axes & AXIS(axis)) ? at
+         : ctx_format(p->c, "%s + %s", sliced_index(p, axis, 0), at);
+}
+
 /* Entry `at` of a vector, or a number. */
 static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
 {
@@ -65,7 +73,8 @@ static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
         const KValue *v = value_at(p, k->in[i]);
         if (v->node != r)
             continue;
-        return v->layout == LAY_GLOBAL ? vector_text(p, r, at)
+        return v->layout == LAY_GLOBAL
+             ? vector_text(p, r, of_slice(p, r, at))
              : v->layout == LAY_SCALAR
              ? ctx_format(p->c, "parts_sum<%d>(%s, 1, 0)", v->parts,
                           place(p, v))

@@ -3,6 +3,8 @@
  */
 #include "print_parts.h"
 
+#include <string.h>
+
 /* ---- what is left to the next turn ---- */
 
 /* What is left to the next turn is a function of the number of its chunk. */
@@ -56,26 +58,44 @@ bool is_made_lean(const Print *p, int value)
     return false;
 }
 
-/* The instruction as a lean turn has it: of what it does not do there it hands
- * over what others fill. */
-static void put_lean(Print *p, const KInst *of, PutInst put)
+/* The instructions as lean turns have them: they wait for less, and hand on
+ * what others fill alone. */
+static const Schedule *lean_schedule(const Print *p)
 {
+    Schedule *s = ctx_alloc(p->c, sizeof *s);
     const uint32_t lean = lean_buffers(p->s);
-    KInst k = *of;
-    k.wait_full = of->lean_full;
-    k.wait_empty &= lean;
-    k.post_full &= lean;
-    k.post_empty &= lean;
-    if (k.lean || k.op == K_SYNC) {
-        if (k.op == K_SETTLE && k.index != NOTHING)
-            k.index = 0;
-        put(p, &k);
+    size_t bytes = (size_t)p->s->ninsts * sizeof *s->inst;
+    *s = *p->s;
+    s->inst = ctx_alloc(p->c, bytes);
+    memcpy(s->inst, p->s->inst, bytes);
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        k->wait_full = k->lean_full;
+        k->wait_empty &= lean;
+        k->post_full &= lean;
+        k->post_empty &= lean;
+        if (k->op == K_SETTLE && k->lean && k->index != NOTHING)
+            k->index = 0;
+    }
+    return s;
+}
+
+/* What the instruction does not do in a lean turn may be the first or the last
+ * to fill, or to read, a buffer that others fill. */
+static void put_lean(Print *p, const KInst *k, PutInst put)
+{
+    if (k->lean || k->op == K_SYNC) {
+        put(p, k);
         return;
     }
-    if (k.op == K_LOAD)
+    if (k->op == K_LOAD)
         return;
-    each_bit(p, &k, k.wait_full, false, put_wait);
-    each_bit(p, &k, k.post_empty, true, put_post);
+    each_bit(p, k, k->wait_full, false, put_wait);
+    each_bit(p, k, k->wait_empty, true, put_wait);
+    if (k->post_full)
+        put_fence(p);
+    each_bit(p, k, k->post_full, false, put_post);
+    each_bit(p, k, k->post_empty, true, put_post);
 }
 
 /* Holds what products of lean turns leave. */
@@ -95,6 +115,8 @@ static void put_lean_settled(Print *p, int settle)
 
 void put_lean_insts(Print *p, KRole role, PutInst put)
 {
+    const Schedule *whole = p->s;
+    p->s = lean_schedule(p);
     p->lean = true;
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
@@ -110,4 +132,5 @@ void put_lean_insts(Print *p, KRole role, PutInst put)
     }
     put_fence(p);
     p->lean = false;
+    p->s = whole;
 }

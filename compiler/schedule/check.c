@@ -342,6 +342,9 @@ static const char *check_readers(const Schedule *s)
                 return wrong(s, "a buffer that is not for who reads it",
                              s->inst[i].in[j]);
         }
+    for (int b = 0; b < s->nbuffers; b++)
+        if (!s->buffer[b].readers)      /* its writer would wait for ever */
+            return wrong(s, "a buffer that nobody reads", b);
     return NULL;
 }
 

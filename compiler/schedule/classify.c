@@ -233,31 +233,47 @@ static bool is_kept_so(const Select *x, Ref r)
                              : axes < 2 || is_of_tokens(x, r);
 }
 
+/* A kernel may have nodes that nothing which it leaves is made of: what they
+ * alone would read is not loaded. */
+static void find_needed(Select *x)
+{
+    const Kernel *k = x->s->k;
+    for (int i = k->nnodes - 1; i >= 0; i--) {
+        Ref r = k->node[i];
+        Ref shown = shown_node(x->g, r);
+        x->needs[r] |= is_result(x, shown) || is_next(x, shown);
+        for (int a = 0; a < 4 && x->needs[r]; a++)
+            x->needs[x->g->n[r].a[a]] = true;
+    }
+}
+
 bool select_classify(Select *x)
 {
     const Kernel *k = x->s->k;
+    find_needed(x);
     for (int i = 0; i < k->nnodes; i++)
         x->has[k->node[i]] = 1;
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &x->g->n[k->node[i]];
-        for (int a = 0; a < 4; a++)
+        for (int a = 0; a < 4 && x->needs[k->node[i]]; a++)
             if (n->a[a] && !x->has[n->a[a]]) {
                 x->has[n->a[a]] = 1;
                 if (!loads(x, n->a[a]))
                     return false;
             }
     }
-    for (int i = 0; i < k->nnodes; i++)
-        if (!classify(x, k->node[i]))
+    for (int i = 0; i < k->nnodes; i++) {
+        Ref r = k->node[i];
+        if (!x->needs[r])
+            continue;
+        if (!classify(x, r))
             return false;
-        else if (x->w->stores[k->node[i]]
-                 && ((x->kind[k->node[i]] == LOADED
-                         && x->g->n[k->node[i]].op == OP_delay)
-                     || x->kind[k->node[i]] == SHIFTED
-                     || x->kind[k->node[i]] == LAST))
-            return refuse(x, k->node[i], "sums that are kept");
-        else if (x->w->stores[k->node[i]] && x->kind[k->node[i]] >= VECTOR
-                 && !is_kept_so(x, k->node[i]))
-            return refuse(x, k->node[i], "kept in a type that is not its own");
+        if (x->w->stores[r]
+            && ((x->kind[r] == LOADED && x->g->n[r].op == OP_delay)
+                || x->kind[r] == SHIFTED || x->kind[r] == LAST))
+            return refuse(x, r, "sums that are kept");
+        if (x->w->stores[r] && x->kind[r] >= VECTOR && !is_kept_so(x, r))
+            return refuse(x, r, "kept in a type that is not its own");
+    }
     return true;
 }

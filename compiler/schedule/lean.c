@@ -134,7 +134,7 @@ void schedule_lean(Schedule *s)
     s->splits = false;
     for (int i = 0; i < s->ninsts; i++)
         s->inst[i].lean = false;
-    if (!s->may_split || s->ahead > 1)  /* two ahead wait for one another */
+    if (!s->may_split)
         return;
     find_lean(s, needed);
     find_lean_ends(s);

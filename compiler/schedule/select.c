@@ -883,6 +883,7 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     size_t n = s->g->len;
     Select x = { .s = s, .w = w, .g = s->g, .c = s->c };
     x.has = ctx_alloc(s->c, n);
+    x.needs = ctx_alloc(s->c, n * sizeof *x.needs);
     x.kind = ctx_alloc(s->c, n);
     x.again = ctx_alloc(s->c, n * sizeof *x.again);
     x.row = ctx_alloc(s->c, n);

@@ -22,6 +22,8 @@ typedef struct Select {
     const Graph *g;
     Ctx *c;
     uint8_t *has, *kind, *row, *col;    /* per node */
+    bool *needs;                        /* of the kernel: what it leaves is
+                                           made of it */
     bool *again;                        /* computed by each program that reads
                                            it, from what is found in memory */
     int *level, *late, *group, *part;   /* part: of its group */

@@ -10,6 +10,7 @@
  *                               the texts and the cubins to that folder
  *   scheduled on ARCH ...       any of these for an architecture: 80, 89, 100
  */
+#include "declared.h"
 #include "kinds.h"
 #include "stdlib.h"
 #include "../../compiler/machine.h"
@@ -122,19 +123,24 @@ static int count_instructions(const Cubin *b)
     return (int)(all / 16);
 }
 
-static void compile(Ctx *c, Test *t, const CudaModule *m, const CudaKernel *k)
+static const char *text_of(Ctx *c, const CudaModule *m, const CudaKernel *k)
 {
     Buf b = { .ctx = c };
 
     buf_printf(&b, "%s", k->head);
     buf_put(&b, m->source + k->text, k->end - k->text);
+    return b.s;
+}
+
+static void compile(Ctx *c, Test *t, const CudaKernel *k, const char *text)
+{
     FILE *f = t->to ? fopen(ctx_format(c, "%s/%s.cu", t->to, k->name), "w")
                     : NULL;
     if (f) {
-        fputs(b.s, f);
+        fputs(text, f);
         fclose(f);
     }
-    const Cubin *cubin = nvrtc_compile(c, t->nvrtc, b.s,
+    const Cubin *cubin = nvrtc_compile(c, t->nvrtc, text,
                                        k->schedule->target->name);
     f = t->to ? fopen(ctx_format(c, "%s/%s.cubin", t->to, k->name), "wb")
               : NULL;
@@ -163,9 +169,15 @@ static void count_kernels(Ctx *c, void *ud)
         if (m->kernel[i].walk == CUDA_SUM)
             continue;
         y->count.kernels++;
-        y->count.scheduled += m->kernel[i].head != NULL;
-        if (y->t->nvrtc && m->kernel[i].head)
-            compile(c, y->t, m, &m->kernel[i]);
+        if (!m->kernel[i].head)
+            continue;
+        y->count.scheduled++;
+        const char *text = text_of(c, m, &m->kernel[i]);
+        const char *name = find_undeclared(c, text);
+        if (name)
+            fail(c, 0, "%s: nobody declares %s", m->kernel[i].name, name);
+        if (y->t->nvrtc)
+            compile(c, y->t, &m->kernel[i], text);
     }
     if (why)
         y->why = ctx_format(c, "%.*s", (int)strcspn(why, "\n"), why);

@@ -98,6 +98,9 @@ local cases <const> = {
   "dplr_fixed,B=1,T=70,H=1,K=64,V=64",
   -- cut in many: the sums that a gate's gradient subtracts see the same scores
   "dplr_fixed,B=1,T=300,H=2,K=128,V=128",
+  -- a vector that a slice of the keys finds in memory, a matrix of earlier
+  -- tokens that is kept
+  "lightnet,B=1,T=70,H=1,K=128,V=128",
   -- ranks are rows of a chunk; a token's are joined one by one
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",

@@ -121,6 +121,11 @@ static void never_emptied(Schedule *s)
     for (int i = 0; i < s->ninsts; i++)
         s->inst[i].post_empty &= ~1u;
 }
+static void read_by_nobody(Schedule *s)
+{
+    s->buffer[s->nbuffers] = s->buffer[0];
+    s->buffer[s->nbuffers++].readers = 0;
+}
 static void overlapping(Schedule *s) { s->buffer[1].at = s->buffer[0].at; }
 static void skewed(Schedule *s)
 {
@@ -604,6 +609,7 @@ static const Spoiled spoiled[] = {
     { "unasked", unasked, "used unasked" },
     { "not handed on", not_handed_on, "not handed on" },
     { "never emptied", never_emptied, "not handed on" },
+    { "read by nobody", read_by_nobody, "nobody reads" },
     { "overlapping", overlapping, "in one place" },
     { "skewed", skewed, "swizzle" },
     { "too large", too_large, "behind the end" },

@@ -109,7 +109,23 @@ static inline int rank_size(const Lift *l, AxisSet rank)
     return rank ? l->s->axis[lowest(rank)].size : 1;
 }
 
+/* ---- lift_complex.c ---- */
+
+/* What a token does to two states that read each other: both are scaled, and
+ * turned by the angle. */
+typedef struct ComplexDecay { Ref scale, angle; } ComplexDecay;
+
+/* Whether keep, of place [m] what [n] becomes of it, is one. */
+bool complex_decay(Graph *g, Ref keep[2][2], ComplexDecay *r);
+/* What becomes of both: of what comes in at each token, and of what there is
+ * first; 0: nothing. */
+void walk_complex(Graph *g, const ComplexDecay *r, const Ref in[2],
+                   const Ref first[2], Ref out[2]);
+
 /* ---- lift_coupled.c, read_coupled.c ---- */
+
+/* 1 where i is j. */
+Ref same_token(Graph *g);
 
 void lift_coupled(Lift *l, Block *k);
 /* x, lifted, against place m of a block, behind or before the token; against

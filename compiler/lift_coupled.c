@@ -17,6 +17,11 @@
  */
 #include "lift.h"
 
+Ref same_token(Graph *g)
+{
+    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+}
+
 /* A recurrence s_i = P_i s_{i-1} + in_i of the block's places, from `first`. */
 typedef struct Walk {
     Lift *l;
@@ -98,6 +103,27 @@ static int place_axis(Lift *l, int n, const char *name)
     return ax;
 }
 
+/* Two places that a rotation turns into each other. */
+static bool walk_complex_pair(Walk *w, unsigned circle, const int place[2])
+{
+    Ref in[2], first[2], out[2], keep[2][2];
+    ComplexDecay r;
+
+    for (int m = 0; m < 2; m++)
+        for (int n = 0; n < 2; n++)
+            keep[m][n] = w->k->keep[place[m]][place[n]];
+    if (!complex_decay(w->l->g, keep, &r))
+        return false;
+    for (int m = 0; m < 2; m++) {
+        in[m] = input_of(w, place[m], circle);
+        first[m] = w->first[place[m]];
+    }
+    walk_complex(w->l->g, &r, in, first, out);
+    for (int m = 0; m < 2; m++)
+        w->out[place[m]] = out[m];
+    return true;
+}
+
 /* Places that read each other in a circle: all at once, by a matrix. */
 static void walk_circle(Walk *w, unsigned circle)
 {
@@ -108,6 +134,8 @@ static void walk_circle(Walk *w, unsigned circle)
     for (int m = 0; m < w->k->form.n; m++)
         if (circle & 1u << m)
             place[n++] = m;
+    if (n == 2 && walk_complex_pair(w, circle, place))
+        return;
     int to = place_axis(w->l, n, "to"), from = place_axis(w->l, n, "from");
     for (int m = 0; m < n; m++) {
         first[m] = w->first[place[m]];
@@ -161,12 +189,6 @@ static void find_kept(Lift *l, Block *k)
             k->before[m][n] = token_before(l->g, w.out[m], w.first[m]);
         }
     }
-}
-
-/* 1 where i is j. */
-static Ref same_token(Graph *g)
-{
-    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
 }
 
 static void add_spread(Lift *l, Block *k, const Ref to[MAX_BLOCK],

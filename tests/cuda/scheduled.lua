@@ -53,6 +53,19 @@ local more <const> = {
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
+  -- real and imaginary part of one state, as users write them
+  oscillator = flin.variant {
+    name  = "oscillator",
+    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay", w = "t" },
+    state = { re = "k v", im = "k v" },
+    step  = function (x, s)
+      local a <const> = flin.exp(x.g)
+      local cos <const>, sin <const> = flin.cos(x.w), flin.sin(x.w)
+      local re = a * (cos * s.re - sin * s.im) + flin.outer(x.k, x.v)
+      local im = a * (sin * s.re + cos * s.im)
+      return { re = re, im = im }, flin.dot(x.q, re)
+    end,
+  },
   normed_gla = flin.variant {
     name  = "normed_gla",
     input = { q = "t k", k = "t k : unit_norm", v = "t v",
@@ -136,6 +149,10 @@ local cases <const> = {
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
+  -- two states that turn into each other
+  "oscillator,B=1,T=130,H=2,K=64,V=64",
+  "oscillator,B=1,T=73,H=1,HV=2,K=64,V=32,cu=0/3/70/73",
+  "oscillator,B=1,T=70,H=1,K=32,V=64,states=1",
   -- two states that do not need one another, and walks of their own
   "gsa,B=1,T=70,H=1,K=128,V=128",
   -- a vector over an axis of 32: no lane looks behind it

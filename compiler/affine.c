@@ -431,9 +431,7 @@ static Ref log_taken(Graph *g, Ref x, Ref *sloped)
     return op1(g, OP_log, x);
 }
 
-/* log x for an x that is provably not negative; 0 if it is not. *sloped: the
- * factor whose own logarithm is taken, if there is one. */
-static Ref log_of(Graph *g, Ref x, Ref *sloped)
+Ref log_of(Graph *g, Ref x, Ref *sloped)
 {
     const Node n = g->n[x];
     Ref a = 0, b = 0;

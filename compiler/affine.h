@@ -49,6 +49,11 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *out);
  * other reads of these states, whose axes are `whole`. */
 bool affine_read(Graph *g, Ref r, StateSet of, AxisSet whole, Affine *out);
 
+/* log x for an x that is provably not negative; 0 if it is not. *sloped: the
+ * factor whose own logarithm is taken, if there is one: it may be 0, where its
+ * slope is none that a sum of logarithms can tell. */
+Ref log_of(Graph *g, Ref x, Ref *sloped);
+
 /* The multiplicative factors of x. */
 typedef struct Factors { int n; Ref f[32]; } Factors;
 void factors(Graph *g, Ref x, Factors *out);

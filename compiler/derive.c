@@ -197,12 +197,6 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
     return true;
 }
 
-/* Gates of -1e9 and -inf are resets. */
-static Ref bounded_gate(Graph *g, Ref x)
-{
-    return op2(g, OP_max, x, num(g, LOG_ZERO));
-}
-
 static void lift_matrix(Lift *l, int s)
 {
     Graph *g = l->g;
@@ -214,6 +208,8 @@ static void lift_matrix(Lift *l, int s)
     g->sloped |= u->sloped != 0;
     if (u->log_decay) {
         Ref lg = bounded_gate(g, lift(l, u->log_decay));
+        if (g->n[lg].axes & DIM_AXES)   /* a row a token is added up */
+            lg = per_token(g, lg);
         l->mat[s].G = cumsum(g, lg, 0);
         l->mat[s].E = cumsum(g, lg, EXCLUSIVE);
         l->mat[s].decay = op1(g, OP_exp, lg);

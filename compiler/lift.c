@@ -18,6 +18,22 @@ Ref per_token(Graph *g, Ref a)
     return op2(g, OP_add, a, cumsum(g, num(g, 0), 0));
 }
 
+Ref same_token(Graph *g)
+{
+    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+}
+
+Ref recurrence(Graph *g, Ref a, Ref b, Ref first)
+{
+    return scan(g, OP_scan, is_num(g, a, 1) ? 0 : a, or_zero(g, b),
+                or_zero(g, first), 0);
+}
+
+Ref bounded_gate(Graph *g, Ref x)
+{
+    return op2(g, OP_max, x, num(g, LOG_ZERO));
+}
+
 int rank_axis(Lift *l, int n)
 {
     for (int i = 0; i < NRANKS; i++) {

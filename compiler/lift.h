@@ -19,7 +19,13 @@ typedef struct Own { Rows left, found; } Own;
 typedef struct Spread {
     Rows rows;
     Ref after[MAX_BLOCK], before[MAX_BLOCK];    /* 0: nothing */
+    Ref part[2];                        /* where there is a frame, of rows.b,
+                                           in it; 0: nothing */
 } Spread;
+
+/* A frame in which the two states of a block need one another no longer: gates
+ * and angles summed up, behind each token and before it (lift_complex.c). */
+typedef struct Frame { Ref gate, cosine, sine; } Frame;
 
 typedef struct Block {
     Coupled form;
@@ -27,6 +33,8 @@ typedef struct Block {
     Ref after[MAX_BLOCK][MAX_BLOCK], before[MAX_BLOCK][MAX_BLOCK];
     Spread spread[MAX_TERMS];
     int nspreads;
+    bool turns;                         /* in a frame */
+    Frame left, found;
 } Block;
 
 typedef struct Lift {
@@ -57,6 +65,12 @@ Ref lift(Lift *l, Ref r);
 Ref lift_ranked(Lift *l, Ref x, AxisSet rank);
 /* With a row for each token, also where it is the same for all. */
 Ref per_token(Graph *g, Ref a);
+/* 1 where i is j. */
+Ref same_token(Graph *g);
+/* s_i = a_i s_{i-1} + b_i from `first`; 0: zeros. */
+Ref recurrence(Graph *g, Ref a, Ref b, Ref first);
+/* Gates of -1e9 and -inf are resets. */
+Ref bounded_gate(Graph *g, Ref x);
 /* The row rank axis for n rows a token. */
 int rank_axis(Lift *l, int n);
 /* Several writes as one: their rows joined along a rank axis. */
@@ -113,26 +127,41 @@ static inline int rank_size(const Lift *l, AxisSet rank)
 
 /* What a token does to two states that read each other: both are scaled, and
  * turned by the angle. */
-typedef struct ComplexDecay { Ref scale, angle; } ComplexDecay;
+typedef struct ComplexDecay {
+    Ref scale, angle;
+    Ref gate;                           /* log scale; 0: it has none */
+} ComplexDecay;
 
-/* Whether keep, of place [m] what [n] becomes of it, is one. */
-bool complex_decay(Graph *g, Ref keep[2][2], ComplexDecay *r);
+/* Whether these two places of a block are such. */
+bool complex_decay(Lift *l, const Coupled *k, const int place[2],
+                   ComplexDecay *r);
 /* What becomes of both: of what comes in at each token, and of what there is
  * first; 0: nothing. */
 void walk_complex(Graph *g, const ComplexDecay *r, const Ref in[2],
-                   const Ref first[2], Ref out[2]);
+                  const Ref first[2], Ref out[2]);
+/* Whether both are all of the block, by gates of each key, and only the way
+ * forward is asked for: it has a frame. */
+bool find_frame(Lift *l, Block *k);
+/* What part `of` in the frame is in place m behind token i, or before it. */
+static inline Ref frame_part(Graph *g, const Block *k, int m, int of,
+                             bool fresh)
+{
+    const Frame *f = fresh ? &k->left : &k->found;
+
+    return m == of ? f->cosine : m ? f->sine : op1(g, OP_neg, f->sine);
+}
+/* What is written to the places, in the frame. */
+void write_in_frame(Graph *g, const Block *k, const Ref to[2], Ref in[2]);
 
 /* ---- lift_coupled.c, read_coupled.c ---- */
-
-/* 1 where i is j. */
-Ref same_token(Graph *g);
 
 void lift_coupled(Lift *l, Block *k);
 /* x, lifted, against place m of a block, behind or before the token; against
  * the rows of a spread, weighted. */
 Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
                 AxisSet over);
-Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by);
+Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, int m,
+              bool fresh);
 /* x, lifted, against such a state, as the term reads it. */
 Ref read_coupled(Lift *l, Ref x, const Term *t);
 /* What the chunk leaves in state s of a block. */

@@ -47,13 +47,17 @@ static bool are_same(const Factors *a, Factors b)
     return !b.n;
 }
 
-bool complex_decay(Graph *g, Ref keep[2][2], ComplexDecay *r)
+/* Of the step's values. */
+static bool find_decay(Graph *g, const Coupled *k, const int at[2],
+                       ComplexDecay *r)
 {
-    if (!keep[0][0] || keep[0][0] != keep[1][1] || !keep[0][1] || !keep[1][0])
+    Ref diagonal = k->keep[at[0]][at[0]], other = k->keep[at[1]][at[0]];
+    Ref opposite = k->keep[at[0]][at[1]];
+
+    if (!diagonal || diagonal != k->keep[at[1]][at[1]] || !other || !opposite)
         return false;
-    Product even = product_of(g, keep[0][0]);
-    Product odd = product_of(g, keep[1][0]);
-    Product back = product_of(g, keep[0][1]);
+    Product even = product_of(g, diagonal), odd = product_of(g, other);
+    Product back = product_of(g, opposite);
     if (back.times != -odd.times || !are_same(&odd.of, back.of)
         || (odd.times != even.times && odd.times != -even.times))
         return false;
@@ -69,6 +73,24 @@ bool complex_decay(Graph *g, Ref keep[2][2], ComplexDecay *r)
         return true;
     }
     return false;
+}
+
+bool complex_decay(Lift *l, const Coupled *k, const int place[2],
+                   ComplexDecay *r)
+{
+    Ref sloped = 0;
+
+    *r = (ComplexDecay){ 0 };
+    if (!find_decay(l->s, k, place, r))
+        return false;
+    Ref gate = log_of(l->s, r->scale, &sloped);
+    if (gate && !(sloped && l->slopes)) {
+        r->gate = bounded_gate(l->g, lift(l, gate));
+        l->g->sloped |= sloped != 0;
+    }
+    r->scale = lift(l, r->scale);
+    r->angle = lift(l, r->angle);
+    return true;
 }
 
 /* x turned, by an angle of that cosine and sine; 0: nothing. */
@@ -100,12 +122,11 @@ static Ref scan_part(Graph *g, Ref scale, Ref in, Ref first)
 {
     return !in && !first ? 0
          : !in && is_num(g, scale, 1) ? first
-         : scan(g, OP_scan, is_num(g, scale, 1) ? 0 : scale, or_zero(g, in),
-                or_zero(g, first), 0);
+         : recurrence(g, scale, in, first);
 }
 
 void walk_complex(Graph *g, const ComplexDecay *r, const Ref in[2],
-                   const Ref first[2], Ref out[2])
+                  const Ref first[2], Ref out[2])
 {
     Ref angle = cumsum(g, per_token(g, r->angle), 0);
     Ref cosine = op1(g, OP_cos, angle), sine = op1(g, OP_sin, angle);
@@ -118,7 +139,9 @@ void walk_complex(Graph *g, const ComplexDecay *r, const Ref in[2],
     }
     if (alone) {                        /* what is between two tokens, once */
         turn_parts(g, col(g, cosine), op1(g, OP_neg, col(g, sine)), x, back);
-        Ref between = scan_part(g, r->scale, same, 0);
+        Ref G = r->gate ? cumsum(g, r->gate, 0) : 0;
+        Ref between = G ? dmask(g, G, col(g, G), 0)
+                    : scan_part(g, r->scale, same, 0);
         for (int i = 0; i < 2; i++)
             u[i] = back[i] ? op2(g, OP_mul, between, back[i]) : 0;
     } else {
@@ -127,4 +150,35 @@ void walk_complex(Graph *g, const ComplexDecay *r, const Ref in[2],
             u[i] = scan_part(g, r->scale, back[i], first[i]);
     }
     turn_parts(g, cosine, sine, u, out);
+}
+
+/* ---- a frame for a whole block ---- */
+
+/* The gradient of an angle is what is left of turned keys and turned queries,
+ * most of which cancels: rounded as operands of products they leave 2e-2 of it
+ * wrong, where scores multiplied up leave 2e-3. */
+bool find_frame(Lift *l, Block *k)
+{
+    static const int both[2] = { 0, 1 };
+    Graph *g = l->g;
+    ComplexDecay r;
+
+    if (l->joint || k->form.n != 2 || !complex_decay(l, &k->form, both, &r)
+        || !r.gate
+        || !((g->n[r.gate].axes | g->n[r.angle].axes) & k->form.kappa))
+        return false;
+    for (int found = 0; found < 2; found++) {
+        Frame *f = found ? &k->found : &k->left;
+        int flags = found ? EXCLUSIVE : 0;
+        Ref angle = cumsum(g, per_token(g, r.angle), flags);
+        *f = (Frame){ cumsum(g, per_token(g, r.gate), flags),
+                      op1(g, OP_cos, angle), op1(g, OP_sin, angle) };
+    }
+    return true;
+}
+
+void write_in_frame(Graph *g, const Block *k, const Ref to[2],
+                    Ref in[2])
+{
+    turn_parts(g, k->left.cosine, op1(g, OP_neg, k->left.sine), to, in);
 }

@@ -17,11 +17,6 @@
  */
 #include "lift.h"
 
-Ref same_token(Graph *g)
-{
-    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
-}
-
 /* A recurrence s_i = P_i s_{i-1} + in_i of the block's places, from `first`. */
 typedef struct Walk {
     Lift *l;
@@ -55,8 +50,7 @@ static void walk_place(Walk *w, int m)
 
     if (!in && !w->first[m])
         return;
-    w->out[m] = own ? scan(g, OP_scan, is_num(g, own, 1) ? 0 : own,
-                           or_zero(g, in), or_zero(g, w->first[m]), 0)
+    w->out[m] = own ? recurrence(g, own, in, w->first[m])
                     : per_token(g, or_zero(g, in));
 }
 
@@ -103,16 +97,13 @@ static int place_axis(Lift *l, int n, const char *name)
     return ax;
 }
 
-/* Two places that a rotation turns into each other. */
+/* Two places that are parts of one complex state. */
 static bool walk_complex_pair(Walk *w, unsigned circle, const int place[2])
 {
-    Ref in[2], first[2], out[2], keep[2][2];
+    Ref in[2], first[2], out[2];
     ComplexDecay r;
 
-    for (int m = 0; m < 2; m++)
-        for (int n = 0; n < 2; n++)
-            keep[m][n] = w->k->keep[place[m]][place[n]];
-    if (!complex_decay(w->l->g, keep, &r))
+    if (!complex_decay(w->l, &w->k->form, place, &r))
         return false;
     for (int m = 0; m < 2; m++) {
         in[m] = input_of(w, place[m], circle);
@@ -178,9 +169,22 @@ static void walk(Walk *w)
 
 /* ---- what stands where ---- */
 
+static void find_kept_in_frame(Graph *g, Block *k)
+{
+    for (int m = 0; m < 2; m++)
+        for (int n = 0; n < 2; n++) {
+            k->after[m][n] = op2(g, OP_mul, op1(g, OP_exp, k->left.gate),
+                                 frame_part(g, k, m, n, true));
+            k->before[m][n] = op2(g, OP_mul, op1(g, OP_exp, k->found.gate),
+                                  frame_part(g, k, m, n, false));
+        }
+}
+
 static void find_kept(Lift *l, Block *k)
 {
-    for (int n = 0; n < k->form.n; n++) {
+    if (k->turns)
+        find_kept_in_frame(l->g, k);
+    for (int n = 0; n < k->form.n && !k->turns; n++) {
         Walk w = { .l = l, .k = k };
         w.first[n] = num(l->g, 1);
         walk(&w);
@@ -199,6 +203,10 @@ static void add_spread(Lift *l, Block *k, const Ref to[MAX_BLOCK],
     Spread *s = &k->spread[k->nspreads++];
 
     s->rows = rows;
+    if (k->turns) {
+        write_in_frame(g, k, to, s->part);
+        return;
+    }
     for (int m = 0; m < k->form.n; m++)
         if (to[m])
             w.in[m] = op2(g, OP_mul, same_token(g),
@@ -288,8 +296,8 @@ static void lift_reading(Lift *l, Block *k)
     Spread *s = &k->spread[k->nspreads - 1];
     for (int m = 0; m < c->n; m++) {
         Ref a = joined(l, c, READ, m);
-        if (a && s->before[m])
-            A = add_opt(g, A, scores_of(l, k, a, s, s->before[m]));
+        if (a)
+            A = add_opt(g, A, scores_of(l, k, a, s, m, false));
     }
     s->rows.w = A ? node_new(g, (Node){ .op = OP_solve, .a = { A, x } }) : x;
 }
@@ -327,6 +335,7 @@ void lift_coupled(Lift *l, Block *k)
         lift_circle(l, k);
         return;
     }
+    k->turns = find_frame(l, k);
     find_kept(l, k);
     for (int i = 0; i < c->nrows; i++) {
         const CoupledRow *r = &c->row[i];

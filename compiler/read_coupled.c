@@ -22,39 +22,85 @@ static Ref read_found(Lift *l, const Block *k, Ref x, int m, bool fresh,
     return y;
 }
 
-Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
+/* In the frame: x turned against what is written there, by gates of each
+ * key. */
+static Ref scores_in_frame(Lift *l, const Block *k, Ref x, const Spread *s,
+                           int m, bool fresh)
+{
+    Graph *g = l->g;
+    Ref gate = fresh ? k->left.gate : k->found.gate, p = 0;
+
+    for (int of = 0; of < 2; of++)
+        if (s->part[of])
+            p = add_opt(g, p, gdot(g, op2(g, OP_mul, x,
+                                          frame_part(g, k, m, of, fresh)),
+                                   col(g, op2(g, OP_mul, s->rows.b,
+                                              s->part[of])),
+                                   gate, col(g, k->left.gate), k->form.kappa,
+                                   fresh ? 0 : STRICT));
+    return p;
+}
+
+Ref scores_of(Lift *l, const Block *k, Ref x, const Spread *s, int m,
+              bool fresh)
 {
     AxisSet kappa = k->form.kappa;
+    Ref by = fresh ? s->after[m] : s->before[m];
 
+    if (k->turns)
+        return scores_in_frame(l, k, x, s, m, fresh);
+    if (!by)
+        return 0;
     if (l->g->n[by].axes & kappa)
         return dot(l->g, op2(l->g, OP_mul, x, by), col(l->g, s->rows.b),
                    kappa);
     return op2(l->g, OP_mul, dot(l->g, x, col(l->g, s->rows.b), kappa), by);
 }
 
-/* The same over nu: rows are read, what they are written under is left. */
-static Ref read_values(Lift *l, const Block *k, Ref x, const Spread *s, Ref by)
+/* Scores over nu with what is written in the frame, turned as token i is. */
+static Ref values_in_frame(Lift *l, const Block *k, Ref p, const Spread *s,
+                           int m, bool fresh)
 {
     Graph *g = l->g;
-    Ref b = col(g, s->rows.b);
+    Ref gate = fresh ? k->left.gate : k->found.gate, y = 0;
+
+    for (int of = 0; of < 2; of++) {
+        if (!s->part[of])
+            continue;
+        Ref b = col(g, op2(g, OP_mul, s->rows.b, s->part[of]));
+        Ref u = gdot(g, p, b, gate, col(g, k->left.gate),
+                     g->n[b].axes & COL_AXES, fresh ? 0 : STRICT);
+        y = add_opt(g, y, op2(g, OP_mul, frame_part(g, k, m, of, fresh), u));
+    }
+    return y;
+}
+
+/* The same over nu: rows are read, what they are written under is left. */
+static Ref read_values(Lift *l, const Block *k, Ref x, const Spread *s, int m,
+                       bool fresh)
+{
+    Graph *g = l->g;
+    Ref b = col(g, s->rows.b), by = fresh ? s->after[m] : s->before[m];
     Ref p = dot(g, x, col(g, s->rows.w), k->form.nu);
 
-    return dot(g, op2(g, OP_mul, p, by), b, g->n[b].axes & COL_AXES);
+    if (k->turns)
+        return values_in_frame(l, k, p, s, m, fresh);
+    return !by ? 0 : dot(g, op2(g, OP_mul, p, by), b,
+                         g->n[b].axes & COL_AXES);
 }
 
 Ref read_places(Lift *l, const Block *k, Ref x, int m, bool fresh,
-                       AxisSet over)
+                AxisSet over)
 {
     Ref y = read_found(l, k, x, m, fresh, over);
 
     for (int i = 0; i < k->nspreads; i++) {
         const Spread *s = &k->spread[i];
-        Ref by = fresh ? s->after[m] : s->before[m];
-        if (!by)
-            continue;
-        y = add_opt(l->g, y, over == k->form.kappa
-                    ? weighted(l, scores_of(l, k, x, s, by), s->rows.w)
-                    : read_values(l, k, x, s, by));
+        Ref p = over == k->form.kappa ? scores_of(l, k, x, s, m, fresh)
+                                      : read_values(l, k, x, s, m, fresh);
+        if (p)
+            y = add_opt(l->g, y, over == k->form.kappa
+                        ? weighted(l, p, s->rows.w) : p);
     }
     return y;
 }
@@ -68,12 +114,39 @@ Ref read_coupled(Lift *l, Ref x, const Term *t)
     return or_zero(l->g, y);
 }
 
+/* Part `of` in the frame at the chunk's end. */
+static Ref leave_in_frame(Lift *l, const Block *k, int of)
+{
+    Graph *g = l->g;
+    Ref end = op1(g, OP_last, k->left.gate);
+    Ref tail = op1(g, OP_exp, op2(g, OP_sub, end, k->left.gate));
+    Ref u = op2(g, OP_mul, op1(g, OP_exp, end),
+                g->st[k->form.state[of]].node);
+
+    for (int i = 0; i < k->nspreads; i++) {
+        const Spread *s = &k->spread[i];
+        if (!s->part[of])
+            continue;
+        Ref b = op2(g, OP_mul, op2(g, OP_mul, s->rows.b, s->part[of]), tail);
+        u = op2(g, OP_add, u, dot(g, b, s->rows.w, ROW_AXES
+                                  & (g->n[b].axes | g->n[s->rows.w].axes)));
+    }
+    return u;
+}
+
 Ref leave_coupled(Lift *l, int s)
 {
     Graph *g = l->g;
     const Block *k = l->block[s];
     int m = coupled_place(&k->form, s);
     Ref S = 0;
+
+    for (int of = 0; of < 2 && k->turns; of++)
+        S = add_opt(g, S, op2(g, OP_mul, op1(g, OP_last,
+                                             frame_part(g, k, m, of, true)),
+                              leave_in_frame(l, k, of)));
+    if (k->turns)
+        return S;
 
     for (int n = 0; n < k->form.n; n++)
         if (k->after[m][n])

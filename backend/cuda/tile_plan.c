@@ -549,6 +549,17 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
            < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
+/* Forward alone, where one kernel would be too large: in several. */
+static Prepared prepare_large(Search *search, const Plan *whole, Prepared best)
+{
+    Prepared y;
+
+    if (is_scheduled(&best, 0))
+        return best;
+    y = prepare_parts(search, whole, (Split){ .ahead = true, .forward = true });
+    return is_scheduled(&y, 0) ? y : best;
+}
+
 /* The plan cut so, with factors kept for all kernels behind or for walks alone,
  * where that is worth the memory. */
 static void take_factors(Search *search, const Plan *whole, Split how, int late,
@@ -603,8 +614,11 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     double least = price_of(&best, o, 0);
     if (o->cut && !plan_is_joint(best.p))
         return prepare_segments(&search, whole, best);
-    if (!o->scheduled || best.p->split == best.p->nkernels
-        || whole->g->chunk <= 1)
+    if (!o->scheduled || whole->g->chunk <= 1)
+        return best;
+    if (!plan_is_joint(best.p))
+        return prepare_large(&search, whole, best);
+    if (best.p->split == best.p->nkernels)
         return best;
     if (!whole->split && !o->few) {
         Prepared y = prepare(&search, whole, (Split){ .none = true });

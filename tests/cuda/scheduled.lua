@@ -26,6 +26,23 @@ local function composed(decay, features, transition)
                           transition = transition }
 end
 
+local function oscillator(name, gates, angles, read_both)
+  return flin.variant {
+    name  = name,
+    input = { q = "t k", k = "t k", v = "t v", g = gates .. " : log_decay",
+              w = angles },
+    state = { re = "k v", im = "k v" },
+    step  = function (x, s)
+      local a <const> = flin.exp(x.g)
+      local cos <const>, sin <const> = flin.cos(x.w), flin.sin(x.w)
+      local re = a * (cos * s.re - sin * s.im) + flin.outer(x.k, x.v)
+      local im = a * (sin * s.re + cos * s.im)
+      local y = flin.dot(x.q, re)
+      return { re = re, im = im }, read_both and y - flin.dot(x.k, im) or y
+    end,
+  }
+end
+
 -- Beside the library: a result that is divided by its norm, whose way forward
 -- is from a schedule; compositions, all of whose kernels are.
 local more <const> = {
@@ -53,19 +70,11 @@ local more <const> = {
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
-  -- real and imaginary part of one state, as users write them
-  oscillator = flin.variant {
-    name  = "oscillator",
-    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay", w = "t" },
-    state = { re = "k v", im = "k v" },
-    step  = function (x, s)
-      local a <const> = flin.exp(x.g)
-      local cos <const>, sin <const> = flin.cos(x.w), flin.sin(x.w)
-      local re = a * (cos * s.re - sin * s.im) + flin.outer(x.k, x.v)
-      local im = a * (sin * s.re + cos * s.im)
-      return { re = re, im = im }, flin.dot(x.q, re)
-    end,
-  },
+  -- real and imaginary part of one state: numbers of the token, of a token's
+  -- keys, of a head's
+  oscillator = oscillator("oscillator", "t", "t"),
+  oscillators = oscillator("oscillators", "t k", "t k", true),
+  s4d = oscillator("s4d", "k", "k"),
   normed_gla = flin.variant {
     name  = "normed_gla",
     input = { q = "t k", k = "t k : unit_norm", v = "t v",
@@ -153,6 +162,8 @@ local cases <const> = {
   "oscillator,B=1,T=130,H=2,K=64,V=64",
   "oscillator,B=1,T=73,H=1,HV=2,K=64,V=32,cu=0/3/70/73",
   "oscillator,B=1,T=70,H=1,K=32,V=64,states=1",
+  "oscillators,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
+  "s4d,B=1,T=130,H=1,K=64,V=64",
   -- two states that do not need one another, and walks of their own
   "gsa,B=1,T=70,H=1,K=128,V=128",
   -- a vector over an axis of 32: no lane looks behind it

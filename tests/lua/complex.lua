@@ -45,7 +45,9 @@ local turns <const> = {
     return turned(x.a, x.w, re, im)
   end),
   ["scales of any sign, two of them"] = matrices({ a = "t", b = "t", w = "t" },
-    function (x, re, im) return turned(-0.9 * x.a * tanh(x.b), x.w, re, im) end),
+    function (x, re, im)
+      return turned(-0.9 * x.a * tanh(x.b), x.w, re, im)
+    end),
   ["the other way"] = matrices({ w = "t" }, function (x, re, im)
     local c, d = 0.95 * cos(x.w), 0.95 * sin(x.w)
     return c * re + d * im, c * im - d * re

@@ -248,6 +248,19 @@ static bool finds(const Print *p, const KInst *k, Ref r)
     return false;
 }
 
+/* The first program that finds sums is the one that keeps them. */
+static bool is_found_before(const Print *p, const KInst *k, Ref r)
+{
+    bool before = false;
+    for (const KInst *i = p->s->inst; i < k; i++)
+        before |= i->op == K_VECTOR && finds(p, i, r);
+    return before;
+}
+static bool finds_first(const Print *p, const KInst *k, Ref r)
+{
+    return finds(p, k, r) && !is_found_before(p, k, r);
+}
+
 static void put_vectors(Print *p, const KInst *k)
 {
     const Graph *g = p->s->g;
@@ -255,6 +268,8 @@ static void put_vectors(Print *p, const KInst *k)
     each_bit(p, k, k->wait_full, false, put_wait);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
+        if (v->row >= AX_DIM && is_found_before(p, k, v->node))
+            continue;
         if (v->row >= AX_DIM)
             put_kept_sums(p, v);
         else if (v->layout == LAY_VECTOR)
@@ -266,7 +281,7 @@ static void put_vectors(Print *p, const KInst *k)
     }
     each_bit(p, k, k->post_empty, true, put_post);
     for (int i = 0; i < k->nin; i++)
-        if (has_matrices(buffer_of(p, value_at(p, k->in[i]))->writer))
+        if (finds_first(p, k, value_at(p, k->in[i])->node))
             put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
         put_vector_node(p, k->node[i]);
@@ -286,7 +301,7 @@ static void put_vectors(Print *p, const KInst *k)
     each_bit(p, k, k->post_full, false, put_post);
     for (int i = 0; i < g->nout; i++) {
         Ref r = shown_node(g, g->out[i].node);
-        if (p->s->wants_out[i] && (in_program(k, r) || finds(p, k, r)))
+        if (p->s->wants_out[i] && (in_program(k, r) || finds_first(p, k, r)))
             buf_printf(b, "%soutput_pair<%s%s>(a.tensor[%d], x, v%u, lane);"
                        "\n", once_text(p, r),
                        element_type(result_type(p, ARG_OUTPUT, i)),

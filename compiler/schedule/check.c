@@ -642,6 +642,18 @@ static const char *check_progress(const Schedule *s)
     return why || !s->splits ? why : check_progress_of(s, true);
 }
 
+/* Lean turns make what they go on from. */
+static const char *check_lean(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts && s->splits; i++)
+        for (int m = 0; m < s->ninsts; m++)
+            if (s->inst[i].lean && !s->inst[m].lean
+                && goes_on_from(s, &s->inst[i], &s->inst[m]))
+                return wrong(s, "a lean turn that does not make what it goes"
+                             " on from", i);
+    return NULL;
+}
+
 /* Whether the matrix role, at that instruction, has waited for what the role
  * ahead made behind its own wait for the buffer. */
 static bool is_found_ahead(const Schedule *s, int at, int b)
@@ -814,7 +826,8 @@ const char *schedule_check(Schedule *s)
         check_copies,
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
-        check_progress, check_cleared, registers_fault, check_maps };
+        check_lean, check_progress, check_cleared, registers_fault,
+        check_maps };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

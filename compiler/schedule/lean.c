@@ -24,6 +24,38 @@ static bool leaves_needed(const Schedule *s, const KInst *k, const bool *needed)
     return any || (k->op == K_CARRY && !packs_carried(s, k));
 }
 
+static bool has_made(const KInst *k, Ref r)
+{
+    bool any = false;
+    for (int n = 0; n < k->nnodes; n++)
+        any |= k->node[n] == r;
+    return any;
+}
+
+bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker)
+{
+    const Graph *g = s->g;
+    bool any = false;
+    if (k == maker || k->role != maker->role || maker->op != K_VECTOR)
+        return false;
+    if (k->op == K_CARRY && !k->nin)
+        return has_made(maker, shown_node(g, g->st[k->index].next));
+    for (int n = 0; n < k->nnodes && k->op == K_VECTOR; n++)
+        for (int a = 0; a < 4; a++) {
+            Ref r = shown_node(g, g->n[k->node[n]].a[a]);
+            any |= r && !has_made(k, r) && has_made(maker, r);
+        }
+    return any;
+}
+
+static bool is_gone_on_from(const Schedule *s, const KInst *maker)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].lean && goes_on_from(s, &s->inst[i], maker);
+    return any;
+}
+
 static void find_lean(Schedule *s, bool *needed)
 {
     for (bool more = true; more;) {
@@ -31,7 +63,8 @@ static void find_lean(Schedule *s, bool *needed)
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
             if (k->lean || k->op == K_BEGIN || k->op == K_SETTLE
-                || k->op == K_SYNC || !leaves_needed(s, k, needed))
+                || k->op == K_SYNC || !(leaves_needed(s, k, needed)
+                                        || is_gone_on_from(s, k)))
                 continue;
             k->lean = more = true;
             for (int j = 0; j < k->nin; j++) {

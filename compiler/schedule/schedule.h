@@ -371,6 +371,9 @@ void schedule_together(Schedule *s);
 bool may_be_in_parts(const Schedule *s, const KInst *k);
 /* What lean turns have; sync.c asks. */
 void schedule_lean(Schedule *s);
+/* Whether an instruction goes on from what another one of its vector role has
+ * in registers: a number that is carried, an operand. */
+bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
 /* Buffers that are filled in lean turns. */
 uint32_t lean_buffers(const Schedule *s);
 /* The time of one, of another turn's. */

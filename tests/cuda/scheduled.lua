@@ -166,6 +166,8 @@ local cases <const> = {
   "s4d,B=1,T=130,H=1,K=64,V=64",
   -- two states that do not need one another, and walks of their own
   "gsa,B=1,T=70,H=1,K=128,V=128",
+  -- with usual numbers exp of its quotients is too large for float32
+  "abc,B=1,T=70,H=1,K=192,V=64",
   -- a vector over an axis of 32: no lane looks behind it
   "kda,B=2,T=70,H=1,K=32,V=32,typed=1",
   -- tiles of float32, products as good

@@ -26,7 +26,7 @@ typedef struct Test {
     bool wants[MAX_OUTPUTS], sums[MAX_OUTPUTS];
     DType state[MAX_STATES];
     uint8_t *stored16, *turned, *stores;
-    bool unpacked;
+    bool unpacked, few;
 } Test;
 
 /* One whose products take no factors from registers. */
@@ -81,6 +81,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .wants_out = t->wants, .sum_out = t->sums,
                      .stored16 = t->stored16, .lies_turned = t->turned,
                      .stores = t->stores, .inverses = inverses,
+                     .few = t->few,
                      .s0 = t->state, .s1 = t->state };
     return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
                                               : target_of(c, 90, 64,
@@ -717,6 +718,19 @@ static const Spoiled in_registers[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one that blocks share: no lean turn makes the number that it carries. */
+static void not_made_lean(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int k = 0; k < s->ninsts; k++)
+            s->inst[i].lean &= s->inst[k].op != K_CARRY
+                            || !goes_on_from(s, &s->inst[k], &s->inst[i]);
+}
+static const Spoiled leans[] = {
+    { "not made in a lean turn", not_made_lean, "what it goes on from" },
+    { NULL, NULL, NULL },
+};
+
 static void check_spoiled(Ctx *c, const Plan *p, const char *text,
                           const Spoiled *x)
 {
@@ -764,11 +778,11 @@ static void read_strange(Ctx *c, void *ud)
  * many before it, and how many kernels are the other emitter's, from the first
  * on. inverses: its last kernel finds what a solve takes. alone: it has one. */
 typedef struct Case {
-    const char *path;
+    const char *plan;
     const Spoiled *spoiled;
     int others, before;
     bool inverses, parts;               /* parts: some program is too long */
-    bool alone, unpacked;
+    bool alone, unpacked, few;          /* few: heads, which blocks share */
 } Case;
 
 /* Programs in parts, in kernels that would be too long without. */
@@ -856,8 +870,9 @@ static int count_wide(Ctx *c, Test *t)
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
-    Test t = { .plan = plan_parse(c, read_text(c, k->path)),
-               .unpacked = k->unpacked };
+    Test t = { .plan = plan_parse(c, read_text(c,
+                   ctx_format(c, "tests/plans/%s.plan", k->plan))),
+               .unpacked = k->unpacked, .few = k->few };
     int scheduled = 0;
     for (int i = k->others; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i, true);
@@ -875,6 +890,7 @@ static void run(Ctx *c, void *ud)
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
+        expect(s->splits || !k->few, t.plan->kernel[i].name, "no lean turns");
         if (i == t.plan->nkernels - 1 - k->before)
             check_spoiled(c, t.plan, a.s, k->spoiled);
     }
@@ -890,36 +906,6 @@ static void run(Ctx *c, void *ud)
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
         Text x = { t.plan, strange[i] };
         expect(!ctx_protect(c, read_strange, &x), "strange text", strange[i]);
-    }
-}
-
-/* How often the plan's kernels scale a matrix by what tokens have. */
-static int count_scaled(const Plan *p)
-{
-    const Graph *g = p->g;
-    int n = 0;
-    for (int i = 0; i < p->nkernels; i++)
-        for (int j = 0; j < p->kernel[i].nnodes; j++) {
-            const Node *x = &g->n[p->kernel[i].node[j]];
-            for (int k = 0; k < 2 && x->op == OP_mul; k++) {
-                AxisSet of = g->n[x->a[!k]].axes;
-                n += g->n[x->a[k]].axes == AXIS(AX_I) && of & (of - 1);
-            }
-        }
-    return n;
-}
-
-/* beta v - beta k S is beta (v - k S); what has no such sum stays. */
-static void scales_joined(Ctx *c, void *ud)
-{
-    static const char *const path[] = { "tests/plans/deltanet_forward.plan",
-                                        "tests/plans/linear_forward.plan" };
-    (void)ud;
-    for (int i = 0; i < 2; i++) {
-        const Plan *p = plan_parse(c, read_text(c, path[i]));
-        const Plan *q = plan_scales_joined(c, p);
-        expect(i ? q == p : count_scaled(q) < count_scaled(p),
-               "sums of what is scaled", path[i]);
     }
 }
 
@@ -957,43 +943,36 @@ static void tokens(Ctx *c, void *ud)
 
 int main(void)
 {
-    Case cases[] = { { "tests/plans/simple_gla_chunks.plan", spoiled, 0, 0,
-                       0, 0, false, false },
-                     { "tests/plans/kda_chunks.plan", rings, 0, 0,
-                       1, 0, false, false },
-                     { "tests/plans/deltanet_chunks.plan", solves, 0, 0,
-                       0, 0, false, false },
-                     { "tests/plans/gla_chunks.plan", decays, 0, 0,
-                       0, 0, false, false },
-                     { "tests/plans/precond_gdn_chunks.plan", vectors, 1, 1,
-                       0, 0, false, false },
-                     { "tests/plans/trapezoidal_chunks.plan", delays, 1, 1, 0,
-                       0, false, false },
-                     { "tests/plans/retnet_chunks.plan", angles, 1, 2,
-                       0, 0, false, false },
-                     { "tests/plans/retnet_chunks.plan", across, 1, 1,
-                       0, 0, false, false },
-                     { "tests/plans/precond_mamba3_chunks.plan", shifts, 1, 1,
-                       0, true, false, false },
-                     { "tests/plans/rwkv6_chunks.plan", lanes, 0, 0,
-                       0, 0, false, false },
-                     { "tests/plans/rwkv7_chunks.plan", rings, 0, 0,
-                       0, 0, false, false },
-                     { "tests/plans/momentum_chunks.plan", coupled, 0, 0, 0,
-                       0, false, false },
-                     { "tests/plans/deltanet_forward.plan", aheads, 0, 0, 0, 0,
-                       true, true },
-                     { "tests/plans/linear_forward.plan", in_registers, 0, 0,
-                       0, 0, true, false }
-                   };
+    Case cases[] = {
+        { .plan = "simple_gla_chunks", .spoiled = spoiled },
+        { .plan = "kda_chunks", .spoiled = rings, .inverses = true },
+        { .plan = "deltanet_chunks", .spoiled = solves },
+        { .plan = "gla_chunks", .spoiled = decays },
+        { .plan = "precond_gdn_chunks", .spoiled = vectors, .others = 1,
+          .before = 1 },
+        { .plan = "trapezoidal_chunks", .spoiled = delays, .others = 1,
+          .before = 1 },
+        { .plan = "retnet_chunks", .spoiled = angles, .others = 1,
+          .before = 2 },
+        { .plan = "retnet_chunks", .spoiled = across, .others = 1,
+          .before = 1 },
+        { .plan = "precond_mamba3_chunks", .spoiled = shifts, .others = 1,
+          .before = 1, .parts = true },
+        { .plan = "rwkv6_chunks", .spoiled = lanes },
+        { .plan = "rwkv7_chunks", .spoiled = rings },
+        { .plan = "momentum_chunks", .spoiled = coupled },
+        { .plan = "deltanet_forward", .spoiled = aheads, .alone = true,
+          .unpacked = true },
+        { .plan = "linear_forward", .spoiled = in_registers, .alone = true },
+        { .plan = "largest_forward", .spoiled = leans, .alone = true,
+          .few = true },
+    };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!ctx_protect(c, run, &cases[i]))
-            expect(false, cases[i].path, c->err.message);
+            expect(false, cases[i].plan, c->err.message);
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
-    if (!ctx_protect(c, scales_joined, NULL))
-        expect(false, "scales", c->err.message);
     ctx_free(c);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -12,6 +12,8 @@
  * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
  * compiled, with 2 others, too, but their way forward runs once: when the
  * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
+ * A kernel from a schedule in which two roles leave a vector in one place is
+ * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in
  * them: tests/cuda/hopper.h has them. What kernels do most of the time is in
  * HOST_OBJECT, so that to compile them well would take longer than it saves.
@@ -284,6 +286,23 @@ static bool spills(const char *source)
         && (!most || atomic_fetch_add(&seen, 1) < atoi(most));
 }
 
+/* A vector of tokens that two roles of a kernel from a schedule leave in one
+ * place, as it is printed; its length. */
+static int left_twice(const char *source, const char **at)
+{
+    static const char *const leaves[] = { "keep_pair(", "output_pair<" };
+    for (int i = 0; i < 2 && strstr(source, "schedule.cuh"); i++)
+        for (const char *s = source; (s = strstr(s, leaves[i])); s++) {
+            size_t len = strcspn(s, "\n");
+            for (const char *t = s; (t = strstr(t + 1, leaves[i]));)
+                if (strcspn(t, "\n") == len && !strncmp(s, t, len)) {
+                    *at = s;
+                    return (int)len;
+                }
+        }
+    return 0;
+}
+
 /* A lane's registers are arrays: an index beyond one ends the process. */
 #define BOUNDED "-fsanitize=bounds -fsanitize-undefined-trap-on-error"
 
@@ -315,7 +334,9 @@ static int compile(Program *p)
              " ld -shared -o kernel.so kernel.o '%s'", dir, dir, cxx,
              getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
              strstr(p->source, "schedule.cuh") ? BOUNDED : "", HOST_OBJECT);
-    int code = shell(command);
+    const char *twice = NULL;
+    int len = left_twice(p->source, &twice);
+    int code = len ? 1 : shell(command);
     snprintf(path, sizeof path, "%s/kernel.so", dir);
     if (code == 0)
         read_file(p, path);
@@ -325,6 +346,8 @@ static int compile(Program *p)
         p->log[fread(p->log, 1, sizeof p->log - 1, f)] = 0;
         fclose(f);
     }
+    if (len)
+        snprintf(p->log, sizeof p->log, "left by two roles: %.*s", len, twice);
     const char *counted = getenv("FAKE_COUNTED");
     if (code != 0 && counted && strstr(p->source, counted))
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);

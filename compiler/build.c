@@ -60,6 +60,11 @@ Ref row_fold(Graph *g, int op, Ref a, AxisSet over)
                                            .over = over });
 }
 
+Ref row_most(Graph *g, Ref a, AxisSet over)
+{
+    return row_fold(g, OP_amax, a, over);
+}
+
 /* Splits x = s * y where s has none of the axes `over`, however deep in the
  * product it stands: 0 if there is none. */
 static Ref free_factor(Graph *g, Ref x, AxisSet over, Ref *rest)

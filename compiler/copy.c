@@ -69,6 +69,10 @@ Mask *mask_copy(Ctx *c, const Mask *m)
     to->g = graph_copy(c, m->g);
     for (int k = 0; k < 2; k++)
         to->way[k] = m->way[k] ? graph_copy(c, m->way[k]) : NULL;
+    to->cache = m->cache ? graph_copy(c, m->cache) : NULL;
+    to->uncached = m->uncached ? ctx_string(c, m->uncached) : NULL;
+    to->uncached_help = m->uncached_help ? ctx_string(c, m->uncached_help)
+                                         : NULL;
     to->traits = ctx_grow(c, m->traits, m->cap, m->cap);
     to->mark = ctx_grow(c, m->mark, m->cap, m->cap);
     to->value = ctx_grow(c, m->value, m->cap * sizeof *m->value,

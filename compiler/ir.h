@@ -77,7 +77,8 @@ enum Trait {
     WHOLE_ROW = 1024,                   /* that, and passes over rows alone */
     MULTIPLIES = 2048,                  /* may be one of matrices */
     RECURS = 4096,                      /* a token's needs the one before it */
-    OF_RANKS = 8192                     /* schedules' plans have it alone */
+    OF_RANKS = 8192,                    /* schedules' plans have it alone */
+    OF_MOST = 16384                     /* the largest entry; in steps, too */
 };
 
 /* Node flags, each for the operations that ops.def names. */
@@ -281,6 +282,7 @@ Ref sum(Graph *g, Ref a, AxisSet over);
 Ref dot(Graph *g, Ref a, Ref b, AxisSet over);
 /* amax, lse; a itself where it has none of these axes. */
 Ref row_fold(Graph *g, int op, Ref a, AxisSet over);
+Ref row_most(Graph *g, Ref a, AxisSet over);
 Ref dmask(Graph *g, Ref ga, Ref gb, int strict);
 /* With gates that lack the contracted axes, a dot times a dmask. */
 Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);

@@ -83,7 +83,7 @@ static void grow(Mask *m)
 
 static uint8_t leaf_traits(const Leaf *l)
 {
-    uint8_t side = (uint8_t)l->side;
+    uint8_t side = l->kind == LEAF_SCORE ? SIDES : (uint8_t)l->side;
 
     if (l->kind == LEAF_POSITION)
         return side | HAS_POSITION;

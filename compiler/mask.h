@@ -65,6 +65,8 @@ enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
        MAX_BACK = 4096,                 /* how far i may look back at a token:
                                            bands, late starts, p.x[i - 100] */
        MAX_SUM_BACK = 128,              /* at a sum: p.x_cumsum[i - 2] */
+       MAX_CACHED = 1 << 20,            /* tokens kept where all pairs are
+                                           taken */
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
 typedef struct Mask {
@@ -92,6 +94,14 @@ typedef struct Mask {
                                            (mask_above.c); NULL: none, or all
                                            pairs are taken */
     double scale;                       /* of scores; 0: K^-1/2 */
+    Graph *cache;                       /* where all pairs are taken: a step
+                                           that keeps keys and values; NULL:
+                                           there is none, */
+    const char *uncached;               /* and why, and what would help */
+    const char *uncached_help;
+    int64_t kept, limit;                /* tokens that it keeps; of which no
+                                           sequence may have more, or 0: the
+                                           oldest make room */
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
     int ndrawn;
@@ -148,6 +158,8 @@ void mask_own_pieces(Mask *m);
 /* Above the diagonal alone. */
 void mask_upper_pieces(Mask *m);
 bool region_has(const Region *r, int64_t i, int64_t j);
+/* Bounds that follow from the others. */
+Region region_closed(const Region *r);
 
 /* ---- numbers (mask_probe.c) ---- */
 
@@ -186,6 +198,12 @@ void mask_step(Mask *m, Graph *g);
 typedef struct MaskState { Ref S, D, kept, w, row; } MaskState;
 MaskState mask_state(Mask *m, Graph *g);
 void mask_result(Graph *g, const MaskState *of, Ref next);
+/* Makes m->cache of g, which has the inputs alone: the step of what mask_pairs
+ * says, which keeps the tokens of the mask's window, or, where it has none,
+ * `tokens` of them (0: it is not said); or says why there is none. */
+void mask_cache(Mask *m, Graph *g, int64_t tokens);
+/* A graph of g's inputs alone (mask_above.c). */
+Graph *mask_inputs(const Graph *g);
 /* What a mask of both directions is above the diagonal, with i and j exchanged:
  * a mask of its own, still to be factored; NULL: nothing. */
 Mask *mask_above(Mask *m);

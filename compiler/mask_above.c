@@ -111,6 +111,8 @@ static Graph *with_inputs(const Graph *g, const Graph *all,
     return s;
 }
 
+Graph *mask_inputs(const Graph *g) { return with_inputs(g, NULL, NULL); }
+
 /* The step of m, with the inputs that it reads. */
 static Graph *step_of(Mask *m, const Graph *g)
 {

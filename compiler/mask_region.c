@@ -46,6 +46,8 @@ static Region closed(Region r)
     return r;
 }
 
+Region region_closed(const Region *r) { return closed(*r); }
+
 static bool feasible(const Region *r)
 {
     Region c = closed(*r);

@@ -14,9 +14,13 @@
  *     R = where(place == position mod places, x, R)
  *
  * so that a band is one read, with a weight for each place by its token's age.
+ * What is computed over all pairs of tokens keeps them in such rings, too, to
+ * go on token by token.
  */
 #include "mask.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +44,9 @@ typedef struct Step {
     int nprevs, nsums, nrings;
     int64_t near;                       /* tokens back, without a ring */
     int places, axis;                   /* of the rings; places 0: none */
+    bool once;                          /* a place is written once: there are
+                                           no more tokens than places */
+    Ref score;                          /* of all pairs: each place's */
     Ref age;                            /* of each place's token */
     Ref inside;                         /* where it is in the band that is
                                            being weighed; 0: no such */
@@ -125,6 +132,8 @@ static Ref position(Step *s)
 static Ref own_place(Step *s)
 {
     Graph *g = s->g;
+    if (s->once)
+        return op2(g, OP_eq, position(s), count_along(g, s->axis));
     Ref n = num(g, s->places);
     Ref turns = op1(g, OP_floor, op2(g, OP_div, position(s), n));
     Ref place = op2(g, OP_sub, position(s), mul(s, n, turns));
@@ -212,7 +221,7 @@ static Ref own_leaf(Step *s, const Leaf *l)
     case LEAF_CONSTANT: return input_named(s->g, l->name);
     case LEAF_TOKEN: return back(s, input_named(s->g, l->name), l->back);
     case LEAF_CUMSUM: return back(s, running_sum(s, l->name), l->back);
-    case LEAF_SCORE:                    /* of a softmax, which has no step */
+    case LEAF_SCORE:                    /* of pairs */
     case LEAF_POSITION: return position(s);
     }
     return 0;
@@ -356,6 +365,8 @@ static Ref tap(Step *s, Ref r, int64_t d)
     mask_work(m);
     if (l && l->kind == LEAF_POSITION && sides == SIDE_J)
         return op2(s->g, OP_sub, position(s), tokens_back(s, d));
+    if (l && l->kind == LEAF_SCORE)
+        return guarded(s, s->score);
     if (!(sides & SIDE_J))
         return own_inside(s, r);
     linear(m, r, &e);
@@ -599,26 +610,40 @@ static bool weighs_by_place(Mask *m)
     return false;
 }
 
-/* A place for each token that is looked back at, unless k, v and what the mask
- * reads make short chains. */
-static void make_places(Step *s)
+/* How many tokens are looked back at by chains; `more` of which there are
+ * beside those of k, v and what the mask reads. */
+static int64_t chained(const Mask *m, int more)
+{
+    int chains = 2 + more;
+
+    for (int i = 0; i < m->g->nin; i++)
+        chains += m->leaf[i].back > 0 || (m->leaf[i].side == SIDE_J
+            && m->leaf[i].kind != LEAF_POSITION);
+    return MAX_CHAINED / chains;
+}
+
+static void make_axis(Step *s)
 {
     const char *name = "band";
-    int64_t most = furthest(s->m);
-    int chains = 2 + weighs_by_place(s->m);
 
-    for (int i = 0; i < s->m->g->nin; i++)
-        chains += s->m->leaf[i].back > 0 || (s->m->leaf[i].side == SIDE_J
-            && s->m->leaf[i].kind != LEAF_POSITION);
-    s->near = MAX_CHAINED / chains;
-    if (most <= s->near)
-        return;
-    for (s->places = 1; s->places <= most;)
-        s->places *= 2;
     for (int n = 2; graph_find_axis(s->g, name) >= 0; n++)
         name = ctx_format(s->m->ctx, "band%d", n);
     s->axis = graph_axis(s->g, name);
     s->g->axis[s->axis].size = s->places;
+}
+
+/* A place for each token that is looked back at, unless k, v and what the mask
+ * reads make short chains. */
+static void make_places(Step *s)
+{
+    int64_t most = furthest(s->m);
+
+    s->near = chained(s->m, weighs_by_place(s->m));
+    if (most <= s->near)
+        return;
+    for (s->places = 1; s->places <= most;)
+        s->places *= 2;
+    make_axis(s);
 }
 
 static bool has_band(const Mask *m)
@@ -629,7 +654,7 @@ static bool has_band(const Mask *m)
     return false;
 }
 
-static Step begin_step(Mask *m, Graph *g)
+static Step step_on(Mask *m, Graph *g)
 {
     Step s = { .m = m, .g = g };
 
@@ -638,6 +663,13 @@ static Step begin_step(Mask *m, Graph *g)
     s.v = input_named(g, "v");
     s.over = g->n[s.k].axes;
     s.y = num(g, 0);
+    return s;
+}
+
+static Step begin_step(Mask *m, Graph *g)
+{
+    Step s = step_on(m, g);
+
     make_places(&s);
     return s;
 }
@@ -690,4 +722,158 @@ void mask_result(Graph *g, const MaskState *of, Ref next)
     s.over = g->n[s.q].axes;
     g->st[g->n[of->S].index].next = next;
     graph_output(g, "y", weighed(&s, of->row, next));
+}
+
+/* ---- all pairs, token by token ---- */
+
+/* The furthest token that weighs, or is looked back at; beyond MAX_CACHED where
+ * no bound is known. */
+static int64_t reach_of(const Mask *m)
+{
+    int64_t most = 0;
+
+    for (int p = 0; p < m->npieces; p++) {
+        Region r = region_closed(&m->piece[p].at);
+        if (!pair_masked(m, m->piece[p].value) && r.hi[VAR_DISTANCE] > most)
+            most = r.hi[VAR_DISTANCE];
+    }
+    for (int i = 0; i < m->g->nin; i++)
+        most = m->leaf[i].back > most ? m->leaf[i].back : most;
+    return most;
+}
+
+/* Of a window a ring; else, or where that is shorter, `tokens` places. */
+static void cache_places(Step *s, int64_t tokens)
+{
+    int64_t most = reach_of(s->m), ring = 1;
+
+    while (ring <= most && ring <= MAX_CACHED)
+        ring *= 2;
+    s->once = tokens > 0 && tokens < ring;
+    s->places = (int)(s->once ? tokens : ring);
+    s->near = chained(s->m, 0);
+    make_axis(s);
+}
+
+/* Where in the region the pair of each place's token is. */
+static Ref places_inside(Step *s, const Region *r)
+{
+    Graph *g = s->g;
+    Ref of[] = { [VAR_I] = position(s), [VAR_DISTANCE] = age(s),
+                 [VAR_J] = op2(g, OP_sub, position(s), age(s)) };
+    Ref x = op2(g, OP_le, age(s), position(s));
+
+    for (int v = 0; v < 3; v++) {
+        if (r->lo[v] > 0)
+            x = mul(s, x, op2(g, OP_le, num(g, (double)r->lo[v]), of[v]));
+        if (r->hi[v] < REGION_INF)
+            x = mul(s, x, op2(g, OP_le, of[v], num(g, (double)r->hi[v])));
+    }
+    return x;
+}
+
+/* What the pieces say of each place: its weight, or a softmax's logit. */
+static Ref place_values(Step *s)
+{
+    const Mask *m = s->m;
+    Ref all = num(s->g, m->softmax ? -INFINITY : 0);
+
+    for (int p = 0; p < m->npieces; p++) {
+        const MaskPath *at = &m->piece[p];
+        if (pair_masked(m, at->value))
+            continue;
+        Ref inside = places_inside(s, &at->at);
+        s->inside = inside;
+        Ref x = tap(s, at->value, RING);
+        s->inside = 0;
+        all = op3(s->g, OP_where, inside, x, all);
+    }
+    return all;
+}
+
+/* 1 over the square root of how many numbers a key has, or as it is said. */
+static Ref score_scale(Step *s)
+{
+    Graph *g = s->g;
+    Ref size = num(g, 1);
+
+    if (!s->m->softmax || s->m->scale != 0)
+        return num(g, s->m->softmax ? s->m->scale : 1);
+    for (int ax = 0; ax < g->naxes; ax++)
+        if (s->over & AXIS(ax))
+            size = mul(s, size, axis_size(g, ax));
+    return op1(g, OP_rsqrt, size);
+}
+
+/* Of a row of which all is left out, 0: less than any number. */
+static Ref softmax_read(Step *s, Ref logit)
+{
+    Graph *g = s->g;
+    AxisSet band = AXIS(s->axis);
+    Ref most = op2(g, OP_max, row_most(g, logit, band),
+                   num(g, -FLT_MAX));
+    Ref w = op1(g, OP_exp, op2(g, OP_sub, logit, most));
+    Ref all = sum(g, w, band);
+    Ref some = op3(g, OP_where, op2(g, OP_lt, num(g, 0), all), all,
+                   num(g, 1));
+
+    return op2(g, OP_div, dot(g, w, ring(s, s->v, false), band), some);
+}
+
+/* y, and NaN from the first token on that has no place. */
+static Ref within_places(Step *s, Ref y)
+{
+    Graph *g = s->g;
+    Ref fits = op2(g, OP_lt, position(s), num(g, s->places));
+
+    return !s->once ? y : add(s, y, op1(g, OP_sqrt, op3(g, OP_where, fits,
+                                                        num(g, 0),
+                                                        num(g, -1))));
+}
+
+typedef struct Caching { Mask *m; Graph *g; int64_t tokens; } Caching;
+
+static void run_cache(Ctx *c, void *ud)
+{
+    const Caching *k = ud;
+    Mask *m = k->m;
+    Step s = step_on(m, k->g);
+
+    (void)c;
+    m->work = 0;
+    cache_places(&s, k->tokens);
+    Ref keys = ring(&s, s.k, false);
+    if (m->softmax) {
+        s.score = mul(&s, dot(s.g, s.q, keys, s.over), score_scale(&s));
+        s.y = softmax_read(&s, place_values(&s));
+    } else {
+        Ref qk = weighed(&s, place_values(&s), keys);
+        s.y = dot(s.g, qk, ring(&s, s.v, false), AXIS(s.axis));
+    }
+    graph_output(s.g, "y", within_places(&s, s.y));
+    m->kept = s.places;
+    m->limit = s.once ? s.places : 0;
+    m->cache = s.g;
+}
+
+void mask_cache(Mask *m, Graph *g, int64_t tokens)
+{
+    Ctx *c = m->ctx;
+    Caching k = { m, g, tokens };
+
+    if (m->whole) {
+        m->uncached = ctx_format(c, "%s weighs tokens that are still to come: "
+                                 "there is no state to step from", g->name);
+        m->uncached_help = "v:forward and v:reference take whole sequences";
+    } else if (!tokens && reach_of(m) >= MAX_CACHED) {
+        m->uncached = ctx_format(c, "%s weighs all tokens before, and nothing "
+                                 "says how many are to be kept", g->name);
+        m->uncached_help = "flin.variant { tokens = 4096, ... } keeps that many"
+            " keys and values; or end the mask: if i - j >= 4096 then return 0 "
+            "end";
+    } else if (!ctx_protect(c, run_cache, &k)) {
+        m->uncached = ctx_format(c, "%s cannot go token by token: %s", g->name,
+                                 c->err.message);
+        m->uncached_help = "v:forward and v:reference take whole sequences";
+    }
 }

@@ -458,7 +458,7 @@ typedef struct Single {
 
 static void find_shape(Ctx *c, const Single *s, HostCall *h)
 {
-    const Graph *g = s->v->v->step;
+    const Graph *g = states_graph(s->v->v);
     int o = s->arg - g->nin, state = o - g->nout;
 
     if (o < 0 || state >= g->nst)
@@ -548,6 +548,16 @@ static void count_stages(Ctx *c, const Single *s)
     *s->stages = all.n;
 }
 
+/* With states, where all pairs are taken, what keeps them runs. */
+static Variant *called_variant(const Single *s, const HostCall *h)
+{
+    bool whole = s->mode == M_FORWARD || s->mode == M_REFERENCE;
+    bool states = h->call.ninitial || h->call.nfinal;
+
+    return variant_of_call(s->v->v, mode_steps(s->mode)
+                                    || (whole && states && !s->transition));
+}
+
 static void run_single(Ctx *c, void *ud)
 {
     Single *s = ud;
@@ -566,18 +576,19 @@ static void run_single(Ctx *c, void *ud)
         find_saved(c, s, h);
         return;
     }
-    host_bind(c, s->v->v->step, h);
+    Variant *v = called_variant(s, h);
+    host_bind(c, v->step, h);
     if (s->transition) {
         summarize(c, s, h);
         return;
     }
     bool exact = s->mode == M_REFERENCE || s->mode == M_REFERENCE_BACKWARD;
-    if (exact && s->v->v->has_function && !s->by_function) {
+    if (exact && v->has_function && !s->by_function) {
         s->by_function = h;
         return;
     }
-    host_run(c, s->v->v, h);
-    const char *line = road_taken(c, s->v->v, &h->args);
+    host_run(c, v, h);
+    const char *line = road_taken(c, v, &h->args);
     if (line)
         host_say(s->v->s, line);
 }

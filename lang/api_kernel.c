@@ -40,11 +40,22 @@ typedef struct Making {
     flin_Kernel *k;
 } Making;
 
+/* Where all pairs are taken, such calls are those of what keeps them. */
+static bool like_has_states(const Making *m)
+{
+    flin_Call k;
+    bool whole = m->mode == FLIN_FORWARD || m->mode == FLIN_REFERENCE;
+
+    return m->mode == FLIN_STEP || m->mode == FLIN_VERIFY
+        || (whole && m->like && take_struct(&k, sizeof k, m->like)
+            && (k.ninitial || k.nfinal));
+}
+
 /* The kernel without plans, in its own context. */
 static void new_kernel(Ctx *c, void *ud)
 {
     Making *m = ud;
-    const Variant *from = m->v->v;
+    const Variant *from = variant_of_call(m->v->v, like_has_states(m));
     flin_Kernel *k = m->k = ctx_alloc(c, sizeof *k);
 
     if ((unsigned)m->mode >= NMODES)
@@ -58,6 +69,7 @@ static void new_kernel(Ctx *c, void *ud)
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
     k->v.runs = from->runs;
+    k->v.limit = from->limit;
     k->v.shared = shared_retain(from->shared);
 }
 

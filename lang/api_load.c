@@ -76,8 +76,8 @@ static void write_axes(char *to, size_t size, const Graph *g, bool timed,
 /* The handle; NULL when memory is out. */
 static flin_Variant *new_handle(flin_State *s, const Load *l)
 {
-    const Graph *g = l->v->step;
-    int nargs = g->nin + g->nout + g->nst, i = 0;
+    const Graph *g = l->v->step, *st = states_graph(l->v);
+    int nargs = g->nin + g->nout + st->nst, i = 0;
     flin_Variant *v = mem_new(&s->guard->like.mem, handle_size(nargs));
 
     if (!v)
@@ -88,9 +88,9 @@ static flin_Variant *new_handle(flin_State *s, const Load *l)
     for (int k = 0; k < g->nout; k++)
         write_axes(v->axes[i++], sizeof *v->axes, g, true, g->out[k].order,
                    g->out[k].rank);
-    for (int k = 0; k < g->nst; k++)
-        write_axes(v->axes[i++], sizeof *v->axes, g, false, g->st[k].order,
-                   g->st[k].rank);
+    for (int k = 0; k < st->nst; k++)
+        write_axes(v->axes[i++], sizeof *v->axes, st, false, st->st[k].order,
+                   st->st[k].rank);
     v->s = s;
     v->v = l->v;
     v->ref = l->ref;
@@ -292,7 +292,7 @@ int flin_arg(const flin_Variant *v, int i, flin_Arg *a)
         a->name = g->out[i - g->nin].name;
         a->role = FLIN_OUTPUT;
     } else {
-        a->name = g->st[i - g->nin - g->nout].name;
+        a->name = states_graph(v->v)->st[i - g->nin - g->nout].name;
         a->role = FLIN_STATE;
     }
     return 1;
@@ -302,7 +302,7 @@ int64_t flin_axis_size(const flin_Variant *v, const char *axis)
 {
     if (!v || !axis)
         return -1;
-    const Graph *g = v->v->step;
+    const Graph *g = states_graph(v->v);
     int ax = graph_find_axis(g, axis);
 
     return ax < AX_DIM ? -1 : g->axis[ax].size;

@@ -392,6 +392,14 @@ static double step_through(lua_State *L, Check *k, int64_t first, int64_t n,
     return e;
 }
 
+/* Over all pairs of tokens some masks do, as far as they have room. */
+static bool goes_by_tokens(const Check *k)
+{
+    const Variant *d = k->v->decoder;
+
+    return !k->v->step->mask || (d && (!d->limit || k->T <= d->limit));
+}
+
 static double step_error(lua_State *L, Check *k)
 {
     Squares s[MAX_RESULTS] = { { 0 } };
@@ -677,7 +685,8 @@ static int check_method(lua_State *L)
     double y = results_error(L, g, A_Y, A_TRUE_Y);
     y = fmax(y, whole_error(L, &k));
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);
-    double step = g->mask ? 0 : step_error(L, &k);
+    bool steps = goes_by_tokens(&k);
+    double step = steps ? step_error(L, &k) : 0;
     double gradients = 0;
     if (wants_gradients(L))
         gradients = gradients_error(L, &k);
@@ -685,7 +694,7 @@ static int check_method(lua_State *L)
         lua_newtable(L);
     set_number(L, "y", y);
     set_number(L, "state", state);
-    if (!g->mask)                       /* one over all pairs has no step */
+    if (steps)
         set_number(L, "step", step);
     double worst = fmax(fmax(y, state), fmax(step, gradients));
     set_number(L, "worst", worst);

@@ -103,7 +103,7 @@ static int variant_index(lua_State *L)
     else if (!strcmp(key, "inputs"))
         push_inputs(L, g);
     else if (!strcmp(key, "states"))
-        push_states(L, g);
+        push_states(L, states_graph(v));
     else if (!strcmp(key, "output"))
         push_axes(L, g, true, g->out[0].order, g->out[0].rank);
     else if (!strcmp(key, "outputs"))

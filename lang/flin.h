@@ -447,7 +447,10 @@ FLIN_API int flin_stages(flin_Variant *v, flin_Error *e);
  * Release it. */
 FLIN_API flin_Variant *flin_stage(flin_Variant *v, int i, flin_Error *e);
 
-/* One token (T = 1) of each of B sequences, for decoding. */
+/* One token (T = 1) of each of B sequences, for decoding. What a mask weighs
+ * over all pairs of tokens keeps keys and values as its states, of its window
+ * or of `tokens` places; flin_forward goes token by token, too, where such
+ * states are given or asked for. */
 FLIN_API int flin_step(flin_Variant *v, const flin_Call *call,
                        flin_Error *e);
 

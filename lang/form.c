@@ -315,6 +315,10 @@ static void find_form(Ctx *c, void *ud)
     if (step->mask) {
         buf_printf(&f->text, "  over all pairs of tokens: %s\n",
                    step->mask->softmax ? "softmax" : "mode \"quadratic\"");
+        if (step->mask->cache)
+            buf_printf(&f->text, "  token by token: keeps %s%lld tokens\n",
+                       step->mask->limit ? "up to " : "the last ",
+                       (long long)step->mask->kept);
         return;
     }
     put_road_of(f, step);

@@ -201,6 +201,10 @@ typedef struct Variant {
     PlanView *views;                    /* that v:plan has shown */
     struct LayerProgram *programs;      /* of a layer, by sizes */
     const struct LayerRuns *runs;       /* how a layer runs; NULL: it is none */
+    struct Variant *decoder;            /* of a mask over all pairs: the variant
+                                           of its steps; NULL: it has none */
+    int64_t limit;                      /* tokens that a sequence of a decoder
+                                           has room for; 0: any number */
     struct PairPrograms *pairs;         /* on a device, of a mask over all
                                            pairs of tokens */
     const char *about;                  /* what its script begins with */
@@ -218,6 +222,17 @@ typedef struct Variant {
  * constants begin; of what v:map has made it; v:probed(). */
 enum { OF_FUNCTION = 1, OF_INITIAL, OF_MAP, OF_PROBED, OF_LAST = OF_PROBED };
 Variant *variant_check(lua_State *L, int arg);
+/* The variant whose calls these are: v, or, where they have states and v takes
+ * all pairs of tokens, what keeps them. */
+static inline Variant *variant_of_call(Variant *v, bool states)
+{
+    return states && v->decoder ? v->decoder : v;
+}
+/* Whose states are v's: that one's step. */
+static inline const Graph *states_graph(const Variant *v)
+{
+    return v->decoder ? v->decoder->step : v->step;
+}
 void variant_meta(lua_State *L);    /* pushes their metatable */
 void variant_open(lua_State *L);    /* flin.variant: adds its functions to the
                                        flin table on top of the stack, as do

@@ -401,6 +401,8 @@ typedef struct Wish {
     bool quadratic, softmax, none;      /* none: there is no mask */
     bool whole;                         /* causal = false */
     double scale;                       /* of scores; 0: the usual one */
+    int64_t tokens;                     /* kept for v:step; 0: as the mask
+                                           says */
     int score;                          /* where that function is; or 0 */
 } Wish;
 
@@ -433,6 +435,7 @@ static MaskTrace *trace(lua_State *L, int fn, int def, int owner,
     lua_settop(L, at - 1);
     t->tracer.closed = true;
     t->quadratic = w->quadratic;
+    t->tokens = w->tokens;
     factor(L, t);
     if (file)
         step->ctx->file = file;
@@ -445,8 +448,8 @@ static void run_step(Ctx *c, void *ud)
 
     (void)c;
     if (t->args->mask)
-        return;
-    if (t->above)
+        mask_cache(t->mask, mask_inputs(t->args), t->tokens);
+    else if (t->above)
         mask_ways(t->mask, t->above, t->args);
     else
         mask_step(t->mask, t->args);
@@ -488,12 +491,32 @@ static bool wants_whole(lua_State *L, int def)
     return type == LUA_TBOOLEAN && !lua_toboolean(L, -1);
 }
 
+/* How many tokens are to be kept, at most; 0: it is not said. */
+static int64_t wants_tokens(lua_State *L, int def, bool pairs)
+{
+    int type = lua_getfield(L, def, "tokens"), whole;
+    lua_Integer n = lua_tointegerx(L, -1, &whole);
+
+    if (type == LUA_TNIL)
+        return 0;
+    if (!pairs)
+        lang_fail(L, "leave it out: a state is as large after a million tokens",
+                  "flin.variant: tokens says how many keys and values v:step "
+                  "keeps of mode = \"quadratic\" and of softmax");
+    if (type != LUA_TNUMBER || !whole || n < 1 || n > MAX_CACHED)
+        lang_fail(L, "tokens = 4096", "flin.variant: tokens must be a whole "
+                  "number from 1 to %d, not %s", MAX_CACHED,
+                  shown_text(L, -1));
+    return n;
+}
+
 /* Pushes the fields that it looks at. */
 static Wish wish_of(lua_State *L, int def)
 {
     Wish w = { .quadratic = wants_quadratic(L, def),
                .softmax = wants_softmax(L, def),
                .whole = wants_whole(L, def) };
+    w.tokens = wants_tokens(L, def, w.quadratic || w.softmax);
     int score = lua_getfield(L, def, "score");
 
     w.none = lua_getfield(L, def, "mask") == LUA_TNIL;

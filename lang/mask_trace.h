@@ -21,6 +21,8 @@ typedef struct MaskTrace {
                                            these */
     bool open;                          /* there is no `input` table */
     bool quadratic;                     /* it need not factor */
+    int64_t tokens;                     /* that v:step keeps, where all pairs
+                                           are taken; 0: as the mask says */
     Mask *above;                        /* the diagonal (mask_above) */
     int score;                          /* on the stack: what is made of a
                                            pair's score; or 0 */

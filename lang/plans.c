@@ -308,12 +308,14 @@ static PlanEntry *plan_wanted(Ctx *c, Variant *v, PlanEntry wanted)
         e = e->instead;
     if (e)
         return e;
+    if (v->step->mask && !wanted.chunk && v->step->mask->uncached)
+        fail_help(c, 0, v->step->mask->uncached_help, "step: %s",
+                  v->step->mask->uncached);
     if (v->step->mask)
         fail_help(c, 0, "v:forward and v:reference take whole sequences",
-                  v->step->mask->softmax ? "softmax attention has no plan "
-                  "and no state to step from: keys of tokens before are not "
-                  "kept" : "a mask of mode \"quadratic\" has no plan and no "
-                  "state to step from");
+                  "%s has no plan: every pair of tokens is taken",
+                  v->step->mask->softmax ? "softmax attention"
+                                         : "a mask of mode \"quadratic\"");
     v->ctx->interrupted = c->interrupted;
     v->ctx->interrupt_ud = c->interrupt_ud;
     if (!ctx_protect(v->ctx, new_entry, &n)) {
@@ -467,8 +469,43 @@ static void run_pairs(Ctx *c, Variant *v, const Bound *b)
     pairs_run(c, v->shared.gpu, &v->pairs, &p);
 }
 
+/* The state that sequence n begins with: -1: none. */
+static int64_t first_state(const Call *call, int64_t n)
+{
+    View at = { .data = (void *)call->pages.at, .dtype = call->pages.dtype };
+
+    if (!at.data)
+        return n;
+    double page = view_get(&at, n * call->pages.sn);
+    return page >= 0 && page < (double)call->pages.states ? (int64_t)page : -1;
+}
+
+/* Is there a place for each token? On a device nobody looks, and y becomes
+ * NaN. */
+static void check_room_for(Ctx *c, const Variant *v, const Args *a,
+                           const Call *call)
+{
+    const View *position = &call->s0[graph_find_state(v->step, "position")];
+
+    for (int64_t n = 0; n < call->nseq; n++) {
+        int64_t state = first_state(call, n);
+        double had = !position->data ? 0 : state < 0 ? -1
+                   : view_get(position, state * position->sb);
+        double all = had + (double)call->seq[n].len;
+        if (had >= 0 && all > (double)v->limit)
+            fail_help(c, 0, ctx_format(c, "flin.variant { tokens = %.0f, ... }",
+                      all < 2.0 * (double)v->limit ? 2.0 * (double)v->limit
+                                                   : all),
+                      "%s: %s keeps %lld tokens, but sequence %lld comes to "
+                      "%.0f", mode_name[a->mode], v->step->name,
+                      (long long)v->limit, (long long)n, all);
+    }
+}
+
 void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
+    if (v->limit && !b->call.on_device)
+        check_room_for(c, v, a, &b->call);
     const PlanEntry *e = goes_in_parts(v, a) ? v->runs->plan(c, v, a, b)
                                         : bound_plan(c, v, a, b);
     bool looks = e || !b->call.on_device;

@@ -433,6 +433,16 @@ void join_options(lua_State *L, const char *what)
     lua_settop(L, 2);
 }
 
+/* Does the call at 2 take states from one token to the next? */
+static bool has_states(lua_State *L, Mode mode)
+{
+    bool given = raw_field(L, 2, "initial_state") != LUA_TNIL;
+
+    lua_pop(L, 1);
+    return mode_steps(mode)
+        || (given && (mode == M_FORWARD || mode == M_REFERENCE));
+}
+
 Run *run_begin(lua_State *L, Mode mode)
 {
     const char *what = mode_name[mode];
@@ -443,6 +453,7 @@ Run *run_begin(lua_State *L, Mode mode)
                   "tensors is wanted, not %s", what, type_text(L, 2));
     lua_settop(L, 2);
     lua_newtable(L);
+    v = variant_of_call(v, has_states(L, mode));
     Run *r = push_run(L, v, mode);
     take_inputs(L, r, what);
     take_states(L, r, what);

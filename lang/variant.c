@@ -28,7 +28,7 @@ static const char *const domain_names[] = {
 
 static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "transition", "causal", "mode", "normalise", "score",
-    "scale", "initial" };
+    "scale", "tokens", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial", "checkpoint" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
@@ -493,6 +493,23 @@ static void probes_keep(lua_State *L, Variant *v, const Tracer *t)
         protect(L, v->ctx, keep_probes, &(Probes){ v, t });
 }
 
+/* What goes token by token where v takes all pairs, and keeps these. */
+static void make_decoder(Ctx *c, void *ud)
+{
+    Variant *v = ud, *d = ctx_alloc(c, sizeof *d);
+
+    d->ctx = c;
+    d->step = v->step->mask->cache;
+    d->limit = v->step->mask->limit;
+    v->decoder = d;
+}
+
+static void decoder_keep(lua_State *L, Variant *v)
+{
+    protect(L, v->ctx, make_decoder, v);
+    v->decoder->shared = shared_retain(v->shared);
+}
+
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
@@ -532,6 +549,8 @@ static int flin_variant(lua_State *L)
         v->masked = true;
         if (v->step->mask && v->step->mask->way[1])
             v->runs = &runs_both_ways;
+        if (v->step->mask && v->step->mask->cache)
+            decoder_keep(L, v);
         if (lua_getfield(L, 1, "transition") == LUA_TNIL)
             truth_keep(L, at, f + 1, t);
     } else {
@@ -598,6 +617,10 @@ static int variant_gc(lua_State *L)
 {
     Variant *v = luaL_checkudata(L, 1, VARIANT_META);
 
+    if (v->decoder) {
+        plans_release(v->decoder);
+        plan_views_free(v->decoder);
+    }
     plans_release(v);
     plan_views_free(v);
     ctx_free(v->ctx);

@@ -272,7 +272,7 @@ static void lower_sum(const Lower *l, Ref r, Instr *in)
     const Node *n = &l->g->n[r];
     Axes a = { 0 };
 
-    in->code = I_SUM;
+    in->code = op_is(n->op, OF_MOST) ? I_MOST : I_SUM;
     add_tile(&a, l, 0, r);
     add_tile(&a, l, 1, n->a[0]);
     in->all = tile_leading(l, r);
@@ -580,7 +580,7 @@ Instr lower_node(const Lower *l, Ref r, int part)
 
     switch ((enum Op)n->op) {
     case OP_none: case NOPS: case OP_state: break;
-    case OP_amax: case OP_lse:
+    case OP_lse:
         fail_code(l->c, ERR_INTERNAL, "%s: row programs have it alone",
                   op_info[n->op].name);
     case OP_ofrank: case OP_isrank:
@@ -592,7 +592,7 @@ Instr lower_node(const Lower *l, Ref r, int part)
         in.num = l->g->axis[n->index].size;
         break;
     case OP_input: in.code = I_LOAD; break;
-    case OP_sum: lower_sum(l, r, &in); break;
+    case OP_sum: case OP_amax: lower_sum(l, r, &in); break;
     case OP_dot: lower_dot(l, r, &in); break;
     case OP_unit:
         in.code = I_UNIT;

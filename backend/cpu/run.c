@@ -135,6 +135,25 @@ static void run_pairs(const Work *w, const Instr *in)
     } while (turn_next(&t));
 }
 
+/* The largest; NaN where one is. */
+static void run_most(const Work *w, const Instr *in)
+{
+    Turn t = turn_first(&in->loop, 1, w->n);
+    const Dim *d = in->loop.n ? &in->loop.d[in->loop.n - 1] : NULL;
+    int32_t len = d ? dim_count(d, w->n) : 1;
+    int32_t ys = d ? d->st[0] : 1, xs = d ? d->st[1] : 1;
+
+    for (int32_t i = 0; i < dim_count(&in->all, w->n); i++)
+        w->tile[in->y][i] = -INFINITY;
+    do {
+        float *y = w->tile[in->y] + t.off[0];
+        const float *x = w->tile[in->x[0]] + t.off[1];
+        for (int32_t i = 0; i < len; i++)
+            if (!(x[i * xs] <= y[i * ys]) && !isnan(y[i * ys]))
+                y[i * ys] = x[i * xs];
+    } while (turn_next(&t));
+}
+
 static void run_sum(const Work *w, const Instr *in)
 {
     const Isa *isa = w->p->isa;
@@ -463,6 +482,7 @@ static void run_instr(Work *w, const Instr *in)
     case I_MOVE: run_move(w, in); break;
     case I_PAIRS: run_pairs(w, in); break;
     case I_SUM: run_sum(w, in); break;
+    case I_MOST: run_most(w, in); break;
     case I_DOT: run_dot(w, in); break;
     case I_SCAN:
         if (in->op == OP_delay)

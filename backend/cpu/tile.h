@@ -46,6 +46,7 @@ enum Code {
     I_MOVE,         /* y = x[0], loops over both */
     I_PAIRS,        /* rot90, dup, pairsum */
     I_SUM,
+    I_MOST,         /* the largest */
     I_DOT,
     I_SCAN,         /* cumsum, scan, maxscan, delay */
     I_DMASK,

@@ -218,6 +218,7 @@ bool rounds_factors(const Tiles *t, Ref r);
 Ref operand_with(const Tiles *t, Ref r, int ax);
 
 void do_dot(Tiles *t, Ref r);         /* and sum */
+void do_most(Tiles *t, Ref r);        /* amax */
 void do_gdot(Tiles *t, Ref r);
 void do_scan(Tiles *t, Ref r);
 void do_matscan(Tiles *t, Ref r);

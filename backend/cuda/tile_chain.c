@@ -128,6 +128,10 @@ static void need_chain(Tiles *t, Ref r);
 
 static void emit_node(Tiles *t, Ref r)
 {
+    if (op_is(t->g->n[r].op, OF_MOST)) {
+        do_most(t, r);
+        return;
+    }
     switch (t->g->n[r].op) {
     case OP_dot: case OP_sum: do_dot(t, r); break;
     case OP_gdot: do_gdot(t, r); break;

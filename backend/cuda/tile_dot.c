@@ -400,6 +400,12 @@ void do_dot(Tiles *t, Ref r)
         emit_sum(t, r);
 }
 
+void do_most(Tiles *t, Ref r)
+{
+    need_all(t, r);
+    emit_sum(t, r);
+}
+
 /* ---- under gates ---- */
 
 /* An operand as rows and columns of these axes. */

@@ -145,7 +145,7 @@ static bool has_own_place(const Tiles *t, Ref r)
 {
     int op = t->g->n[r].op;
 
-    return op_is(op, MULTIPLIES | RECURS) || op == OP_sum;
+    return op_is(op, MULTIPLIES | RECURS | OF_MOST) || op == OP_sum;
 }
 
 static bool at_hand_from(Tiles *t, Ref r)

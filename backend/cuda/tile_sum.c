@@ -1,5 +1,6 @@
-/* tile_sum.c -- sums with too few rows or columns for the tensor cores, shared
- * out to threads, warps or the whole block, whichever keeps them busy.
+/* tile_sum.c -- sums with too few rows or columns for the tensor cores, and
+ * the largest of values, shared out to threads, warps or the whole block,
+ * whichever keeps them busy.
  */
 #include "tile.h"
 
@@ -43,7 +44,8 @@ static bool by_block(const Tiles *t, Ref r)
 {
     int32_t elements = size_of(t, r, t->g->n[r].axes);
 
-    return elements * 4 <= t->out->threads / WARP_SIZE
+    return !op_is(t->g->n[r].op, OF_MOST)
+        && elements * 4 <= t->out->threads / WARP_SIZE
         && sum_size(t, r) >= t->out->threads;
 }
 
@@ -52,6 +54,12 @@ void summand_text(Tiles *t, Act *a, Buf *b, Ref r)
     const Node *n = &t->g->n[r];
     AxisSet axes = n->axes | n->over;
 
+    if (op_is(n->op, OF_MOST)) {
+        buf_printf(b, "x = max_(x, ");
+        element_text(t, a, b, n->a[0], axes, -1, NULL);
+        buf_printf(b, ");\n");
+        return;
+    }
     buf_printf(b, "x += ");
     element_text(t, a, b, n->a[0], axes, -1, NULL);
     if (n->a[1]) {
@@ -86,7 +94,8 @@ static int fours_axis(const Tiles *t, const Node *n)
 
     for (AxisSet s = n->over; s; s &= s - 1) {
         int ax = lowest(s);
-        bool all = n->op != OP_gdot && !constant_of(t, n->a[0], &x)
+        bool all = n->op != OP_gdot && !op_is(n->op, OF_MOST)
+                && !constant_of(t, n->a[0], &x)
                 && (is_token_axis(ax) ? n->over == AXIS(ax)
                     : !(n->over & (AXIS(AX_I) | AXIS(AX_J)))
                       && t->g->axis[ax].size % 4 == 0
@@ -192,9 +201,22 @@ static void sum_text(Tiles *t, Act *a, Buf *b, Ref r, int share)
     buf_printf(b, "}\n");
 }
 
+/* What neighbouring lanes have found becomes one. */
+static void join_lanes(Buf *b, const Node *n, int lanes)
+{
+    if (!op_is(n->op, OF_MOST)) {
+        buf_printf(b, "x = lane_sum<%d>(x);\nif (first) {\n", lanes);
+        return;
+    }
+    for (int o = lanes / 2; o; o /= 2)
+        buf_printf(b, "x = max_(x, lane_xor(x, %d));\n", o);
+    buf_printf(b, "if (first) {\n");
+}
+
 void emit_sum(Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
+    const char *least = op_is(n->op, OF_MOST) ? "bits(0xff800000)" : "0";
     Chain k;
 
     chain_after(t, &k, r, 0);
@@ -205,17 +227,17 @@ void emit_sum(Tiles *t, Ref r)
     if (block) {
         t->scratch = true;
         loop_open(t, b, "0", "1", r, n->axes);
-        buf_printf(b, "float x = 0;\n");
+        buf_printf(b, "float x = %s;\n", least);
         sum_text(t, a, b, r, t->out->threads);
         buf_printf(b, "x = block_sum(x, scratch);\nif (TID == 0) {\n");
     } else if (lanes > 1) {
         group_open(t, b, lanes, r, n->axes);
-        buf_printf(b, "float x = 0;\n");
+        buf_printf(b, "float x = %s;\n", least);
         sum_text(t, a, b, r, lanes);
-        buf_printf(b, "x = lane_sum<%d>(x);\nif (first) {\n", lanes);
+        join_lanes(b, n, lanes);
     } else {
         loop_open(t, b, "TID", "THREADS", r, n->axes);
-        buf_printf(b, "float x = 0;\n");
+        buf_printf(b, "float x = %s;\n", least);
         sum_text(t, a, b, r, 1);
     }
     for (int i = 0; i < 2; i++)

@@ -34,7 +34,8 @@ angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 behind i weigh, too, transition = flin.transition.delta_rule() works under the
 mask's decay. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
-makes attention of it (score = function (s, i, j, p), scale): over all pairs.
+makes attention of it (score = function (s, i, j, p), scale): over all pairs,
+of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
 numbers, or functions of the place that give one; see flin.initial.uniform.]])
 row("flin.layer", "definition: definition -> variant",

@@ -352,6 +352,7 @@ end
 ---@field normalise? "softmax"
 ---@field score? fun(s: flin.Value, i: flin.Value, j: flin.Value, p: table): any
 ---@field scale? number of scores
+---@field tokens? integer kept by v:step, over all pairs of tokens
 ---@field initial? table<string, number|fun(at: table): number> of constants
 ---@field step? fun(x: flin.Values, s: flin.Values): flin.Values, flin.Value
 ---@field mask? fun(i: flin.Value, j: flin.Value, p: table): any

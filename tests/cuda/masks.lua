@@ -1,8 +1,8 @@
 -- On a GPU: masks of every kind that is a scan. Of both directions, whose two
 -- results are added up; for each key or value; by remainders; under which a
--- delta rule works. Forward, token by
--- token and gradients against float64, the same bits each time, packed
--- sequences, heads that are shared, tensors of the host.
+-- delta rule works; and those over all pairs of tokens, whose keys and values
+-- are kept. Forward, token by token and gradients against float64, the same
+-- bits each time, packed sequences, heads that are shared, tensors of the host.
 --   flin tests/cuda/masks.lua [T [NAME ...]]
 local flin = require "flin"
 local exp = flin.exp
@@ -70,6 +70,18 @@ local definitions <const> = {
     if i - j < 3 or j % 8 > 6 then return p.a[j] end
     return 0
   end },
+  pairs = { mode = "quadratic", tokens = T, mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.b[j] / (i - j + 1)
+  end },
+  pairs_near = { normalise = "softmax", mask = function (i, j)
+    if i < j or i - j >= T - 20 then return 0 end
+    return 1
+  end },
+  pairs_scored = { normalise = "softmax", tokens = T,
+                   score = function (s, i, j, p)
+    return 30 * flin.tanh(s / 30) + p.b[j]
+  end },
 }
 
 -- float32: what it rounds. bfloat16: what is stored in it, the parts of the
@@ -84,6 +96,7 @@ local function decode(v, x, y, what, limit)
     first[n] = timed and t:narrow(2, 1, T - 1) or t
     last[n] = timed and t:narrow(2, T, 1) or t
   end
+  first.initial_state = {}
   local _, state = v:forward(on_gpu(first))
   local one = on_gpu(last)
   one.state = state
@@ -137,6 +150,8 @@ for _, name in ipairs { "gated", "keyed", "strided" } do
   check(name, "float32", 16, 2, ends)
 end
 check("gated", "bfloat16", 64, 2, ends)
-check("behind", "float32", 16, 1)
+for _, name in ipairs { "behind", "pairs", "pairs_near", "pairs_scored" } do
+  check(name, "float32", 16, 1)
+end
 
 suite.finish()

@@ -44,6 +44,41 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                      + SOME * piece : t.p, has ? bytes : 0);
     }
 }
+#if defined ELEMENT_F32 && defined ELEMENT_F16
+INLINE void store_widened(u32 to, u32 a, u32 b)
+{
+    store2(to, low(a), high(a));
+    store2(to + 8, low(b), high(b));
+}
+/* The same of float16, as tiles of float32: a lane has 16 bytes of a row, all
+ * of its rows at a time. */
+template<bool RANKED, int COLS>
+INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
+                         int off, int lane)
+{
+    const int piece = lane % 4;
+    const bool within = col + 8 * piece < COLS;
+    const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
+        + x.head / t.group * t.sh + (i64)x.row * t.st + off * t.st + col
+        + 8 * piece;
+    const int first = (x.where.start - x.row - off) * RANKS;
+    const int end = first + x.where.len;
+    uint4 v[CHUNK_ROWS / 8];
+    UNROLL for (int i = 0; i < CHUNK_ROWS / 8; i++) {
+        const int row = 8 * i + lane / 4;
+        const bool has = row >= first && row < end && has_place<RANKED>(row)
+                      && within;
+        v[i] = {};
+        if (has)
+            v[i] = *(const uint4 *)(p + row_place<RANKED>(t, row));
+    }
+    UNROLL for (int i = 0; i < CHUNK_ROWS / 8; i++) {
+        const int row = 8 * i + lane / 4;
+        store_widened(to + piece_of(row, 2 * piece), v[i].x, v[i].y);
+        store_widened(to + piece_of(row, 2 * piece + 1), v[i].z, v[i].w);
+    }
+}
+#endif
 /* The same of what kernels keep for one another: of ROWS x COLS so many, from
  * `row` and `off` others on. */
 template<int ROWS, int COLS, int HERE>

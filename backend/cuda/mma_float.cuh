@@ -1,6 +1,7 @@
 /* mma_float.cuh -- products of tiles of float32 by mma.sync, as good as in
- * float32: each factor as the sum of two numbers of tf32. With the accumulators
- * that wgmma has. After schedule.cuh.
+ * float32: each factor as the sum of two numbers of tf32. Beside tensors of
+ * float16, which has no more bits, each is one. With the accumulators that
+ * wgmma has. After schedule.cuh.
  *
  * A lane's two columns are next to each other: a step's are taken as
  * 0 2 4 6 1 3 5 7, of both factors.
@@ -15,6 +16,17 @@ INLINE float2 factors_at(u32 tile, int rows, int r, int k)
         return load2(place_of(tile, rows, r, k));
     return { load1(place_of(tile, rows, k, r)),
              load1(place_of(tile, rows, k + 1, r)) };
+}
+/* c += a b, 16 x 8 by 8 x 8. */
+INLINE void product_float(float *c, const float (&a)[4], const float (&b)[2])
+{
+#ifdef ELEMENT_F16
+    const u32 x[4] = { tf32(a[0]), tf32(a[1]), tf32(a[2]), tf32(a[3]) };
+    const u32 y[2] = { tf32(b[0]), tf32(b[1]) };
+    product8(c, x, y);
+#else
+    product_exact(c, a, b);
+#endif
 }
 /* d = a b, or d += a b, or d -= a b: 64 rows from `row`, of which there are
  * HAS, 2 REGS columns from `col` on, over 16 STEPS. */
@@ -38,7 +50,7 @@ INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
         UNROLL for (int j = 0; j < REGS / 4; j++) {
             const float2 v = factors_at<ACROSS_B>(b, rows_b, col + 8 * j + own,
                                                   k);
-            product_exact(d + 4 * j, x, { v.x, v.y });
+            product_float(d + 4 * j, x, { v.x, v.y });
         }
     }
 }

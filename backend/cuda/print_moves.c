@@ -61,6 +61,7 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
     int off = !is_row_off(p, v) ? 0 : back ? 1 : -1, rows = rows_lying(v);
     int cols = full_extent(p, v->col);
+    bool widens = input && p->o->in[n->index] != p->s->tile;
     put_wait(p, v->buffer, v->turn, true);
     buf_printf(p->b, "{\nconst u32 to = %s;\n", place(p, v));
     if (input)
@@ -69,8 +70,9 @@ static void put_load_by_lanes(Print *p, const KValue *v)
         for (int i = 0; i < rows; i += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + i * 128;
             if (input)
-                buf_printf(p->b, "copy_tokens<%s, %d>(to + %d, a.tensor[%d], x,"
-                           " %s, %d, lane);\n", p->s->g->in[n->index].ranked
+                buf_printf(p->b, "%s<%s, %d>(to + %d, a.tensor[%d], x,"
+                           " %s, %d, lane);\n", widens ? "widen_tokens"
+                           : "copy_tokens", p->s->g->in[n->index].ranked
                            ? "true" : "false", cols, at,
                            tensor_for(p, ARG_INPUT, n->index,
                                       p->o->in[n->index]),
@@ -83,7 +85,7 @@ static void put_load_by_lanes(Print *p, const KValue *v)
                            sliced_index(p, v->col, c),
                            off * rows_of_token(p->s->g));
         }
-    buf_printf(p->b, "copies_arrive(%s);\n}\n",
+    buf_printf(p->b, "%s(%s);\n}\n", widens ? "arrive" : "copies_arrive",
                barrier(p, v->buffer, v->turn, false));
 }
 

@@ -125,7 +125,11 @@ INLINE void write_columns(u32 tile, const Two *p, int rows, int col,
                    p[i].y);
     }
 }
+#ifdef ELEMENT_F16
+INLINE float factor_(float x) { return bits(tf32(x) & 0xffffe000u); }
+#else
 INLINE float factor_(float x) { return x; }
+#endif
 #else
 template<int STEPS>
 INLINE void read_columns(u32 *p, u32 tile, int rows, int col, const Lane &l)

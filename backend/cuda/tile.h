@@ -84,6 +84,7 @@ typedef struct Tiles {
     uint8_t *wide, *factor;             /* per node: read other than by
                                            products; by those (tile_narrow.c) */
     const uint8_t *stored_narrow;
+    DType narrow;                       /* what those are of */
     const uint8_t *asked;               /* the same, as a schedule was asked
                                            for */
     Spot *twin;                         /* per node: as bf16, besides; tile -1

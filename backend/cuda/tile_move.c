@@ -353,7 +353,7 @@ static int32_t full_extent(const Tiles *t, Ref r, int ax)
 
 static DType stored_type(const Tiles *t, Ref r)
 {
-    return t->stored_narrow[r] ? t->o->tile : F32;
+    return t->stored_narrow[r] ? t->narrow : F32;
 }
 
 int64_t stored_bytes(const Tiles *t, Ref r)

@@ -142,7 +142,8 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
 static const Schedule *find_schedule(const Tiles *t, bool ahead)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
-    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->o->tile,
+    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->narrow,
+                     .memory = t->o->tile,
                      .in = t->o->in, .out = t->o->out,
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
@@ -159,7 +160,7 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
     return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
-                                                  t->o->tile));
+                                               t->narrow, t->o->tile));
 }
 
 /* Of a kernel whose nodes lie as asked. */
@@ -257,6 +258,7 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
     int64_t *stored_at = ctx_alloc(c, y.p->g->len * sizeof *stored_at);
     uint8_t *narrow = ctx_alloc(c, y.p->g->len);
     uint8_t *later = ctx_alloc(c, y.p->g->len);
+    DType matrices = schedule_tile(p, o->tile);
 
     y.t = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.t);
     y.m->kernel = ctx_alloc(c, most * sizeof *y.m->kernel);
@@ -270,6 +272,7 @@ static Prepared prepare_as_cut(Search *search, const Plan *p, int *of,
         y.t[i]->ext = search->ext;
         y.t[i]->stored_at = stored_at;
         y.t[i]->stored_narrow = narrow;
+        y.t[i]->narrow = matrices;
         y.t[i]->stored_later = later;
         tiles_analyse(y.t[i]);
     }
@@ -381,6 +384,7 @@ static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
     t->stored_at = of_more(c, known->stored_at, sizeof *t->stored_at, n, more);
     t->stored_later = of_more(c, known->stored_later, 1, n, more);
     t->stored_narrow = of_more(c, known->stored_narrow, 1, n, more);
+    t->narrow = known->narrow;
     t->asked = of_more(c, known->asked, 1, n, more);
     tiles_analyse(t);
     t->out->schedule = find_schedule(t, like->ahead);
@@ -837,10 +841,12 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
     if (o->scheduled && !plan_is_joint(whole))  /* gradients want the terms */
         whole = plan_scales_joined(c, whole);
+    if (o->scheduled && o->tile == F16 && leaves_float16(whole))
+        whole = plan_softmax(c, whole);
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
-    if (o->scheduled && o->tile == F32 && !o->without
+    if (o->scheduled && schedule_tile(whole, o->tile) == F32 && !o->without
         && count_lacking(&y, true))
         return cuda_tiles(c, plan, without_schedules(c, o));
     find_shares(&own);

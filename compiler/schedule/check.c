@@ -814,6 +814,30 @@ static const char *check_maps(const Schedule *s)
 }
 
 /* Requires all that is there to be printed. */
+static bool is_result(const Graph *g, Ref r)
+{
+    for (int i = 0; i < g->nout; i++)
+        if (shown_node(g, g->out[i].node) == r)
+            return true;
+    return false;
+}
+
+/* But for results, which are what they are asked to be. */
+static const char *check_range(const Schedule *s)
+{
+    if (s->tile != F16)
+        return NULL;
+    const bool *far = find_far(s->c, s->g);
+    for (int i = 0; i < s->nvalues; i++) {
+        const KValue *v = &s->value[i];
+        bool narrow = v->layout == LAY_TILE || v->layout == LAY_PACKED;
+        if (narrow && far[v->node] && !is_result(s->g, v->node))
+            return ctx_format(s->c, "%%%u in 16 bits: float16 may not hold it",
+                              (unsigned)v->node);
+    }
+    return NULL;
+}
+
 const char *schedule_check(Schedule *s)
 {
     const char *(*const law[])(const Schedule *) = { check_uses,
@@ -827,7 +851,7 @@ const char *schedule_check(Schedule *s)
         check_slices, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
-        check_maps };
+        check_maps, check_range };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);
         if (why)

@@ -112,11 +112,11 @@ static bool loads(Select *x, Ref r)
         if (in->rank == 0) {
             DType d = x->w->in[n->index];
             x->kind[r] = VECTOR;
-            return d == F32 || d == x->w->tile
+            return d == F32 || d == x->w->memory
                 || refuse(x, r, "a vector of another type");
         }
         x->kind[r] = in->timed ? LOADED : ACROSS;
-        return (in->rank == 1 && (x->w->in[n->index] == x->w->tile
+        return (in->rank == 1 && (x->w->in[n->index] == x->w->memory
                                   || x->w->in[n->index] == F32)
                 && extent(x, in->order[0]) % 16 == 0)
             || refuse(x, r, "an input that is no matrix, or of another type");
@@ -142,7 +142,7 @@ static bool is_loaded_late(const Select *x, const Node *n)
         || x->g->n[a].op == OP_delay || n->flags & ~REVERSE)
         return false;
     if (x->g->n[a].op == OP_input
-        && x->w->in[x->g->n[a].index] != x->w->tile)
+        && x->w->in[x->g->n[a].index] != x->w->memory)
         return false;
     bool wide = x->g->n[a].op != OP_input && !x->w->stored16[a];
     if (wide && n->flags != REVERSE)
@@ -162,7 +162,7 @@ static bool is_shifted(const Select *x, const Node *n)
 
 static bool is_state_type(const Select *x, DType d)
 {
-    return d == F32 || d == x->w->tile || d == NDTYPES;
+    return d == F32 || d == x->w->memory || d == NDTYPES;
 }
 
 /* A state that the walk carries, in float32 or as the tiles are where it begins

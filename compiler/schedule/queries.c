@@ -18,7 +18,13 @@ double machine_flops(int arch)
     return m->matrix / (m->units * m->clock);
 }
 
-const Target *target_of(Ctx *c, int arch, int rows, DType tile)
+/* What of a number of that type is not its exponent, the first bit too. */
+static int bits_of(DType d)
+{
+    return d == BF16 ? 8 : d == F16 ? 11 : 24;
+}
+
+const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory)
 {
     enum { ALL = sizeof forms / sizeof *forms };
     Target *t = ctx_alloc(c, sizeof *t);
@@ -30,7 +36,8 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile)
     t->name = ctx_format(c, "sm_%d%s", arch, arch < 90 ? "" : "a");
     for (const KForm *f = forms + ALL; f-- > forms;)
         if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows
-            && (!f->element || f->element == (int)dtype_size(tile)))
+            && (!f->element || f->element == (int)dtype_size(tile))
+            && (!f->bits || f->bits >= bits_of(memory)))
             t->form[f->kind] = f;
     return t;
 }

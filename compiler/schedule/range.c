@@ -1,5 +1,7 @@
 /* range.c -- what float16 may not hold: exponentials of what nothing keeps
- * small. 16 bits of bfloat16 have a float's range.
+ * small. 16 bits of bfloat16 have a float's range. What is made of them is
+ * large, or small, too: all tiles are then of float32, of which products see as
+ * many bits as float16 has.
  */
 #include "schedule.h"
 #include "../domain.h"
@@ -89,9 +91,35 @@ static bool is_abs(const Graph *g, Ref r, Ref x)
     return g->n[r].op == OP_abs && g->n[r].a[0] == x;
 }
 
+static bool adds_row(int op)
+{
+    return adds_up(op) && op_is(op, FOLDS);
+}
+
+/* exp(x), or exp(y + x), by the sum of exp(x): what y makes of a share. */
+static bool is_share(const Graph *g, const Node *n, const Range *of, Range *to)
+{
+    const Node *a = &g->n[n->a[0]], *all = &g->n[n->a[1]];
+    const Node *e = &g->n[a->a[0]], *one = &g->n[all->a[0]];
+    if (a->op != OP_exp || !adds_row(all->op) || one->op != OP_exp)
+        return false;
+    *to = (Range){ 0, 1 };
+    if (a->a[0] == one->a[0])
+        return true;
+    for (int i = 0; i < 2 && e->op == OP_add; i++)
+        if (e->a[i] == one->a[0]) {
+            to->high = exp(of[e->a[1 - i]].high);
+            return true;
+        }
+    return false;
+}
+
 /* x, or x times something, by what is at least |x| and 1 more. */
 static Range divided(const Graph *g, const Node *n, const Range *of)
 {
+    Range share;
+    if (is_share(g, n, of, &share))
+        return share;
     const Node *a = &g->n[n->a[0]], *b = &g->n[n->a[1]];
     const Range one = { -1, 1 };
     for (int i = 0; i < 2 && b->op == OP_add; i++) {
@@ -130,19 +158,49 @@ static Range range_of(const Graph *g, Ref r, const Range *of)
          : op_is(n->op, POS) ? (Range){ 0, INFINITY } : any;
 }
 
-Ref leaves_float16(const Plan *p)
+const bool *find_far(Ctx *c, const Graph *g)
 {
     const double most = 65504;
-    const Graph *g = p->g;
-    Range *of = ctx_alloc(g->ctx, g->len * sizeof *of);
-    for (Ref r = 1; r < g->len; r++)
+    Range *of = ctx_alloc(c, g->len * sizeof *of);
+    bool *far = ctx_alloc(c, g->len);
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
         of[r] = range_of(g, r, of);
+        far[r] = n->op == OP_exp && n->axes & (n->axes - 1);
+        for (int i = 0; i < 4; i++)
+            far[r] |= n->a[i] && far[n->a[i]];
+        far[r] &= !(of[r].high <= most && of[r].low >= -most);
+    }
+    return far;
+}
+
+/* In registers, or as sums, all is float32. */
+static bool finds_narrow(const Graph *g, const Node *n, Ref r)
+{
+    bool matrix = g->n[r].axes & (g->n[r].axes - 1);
+    return matrix && !adds_row(n->op) && !op_is(n->op, ELEMENTWISE);
+}
+
+Ref leaves_float16(const Plan *p)
+{
+    const Graph *g = p->g;
+    const bool *far = find_far(g->ctx, g);
     for (int i = 0; i < p->nkernels; i++)
         for (int n = 0; n < p->kernel[i].nnodes; n++) {
             Ref r = p->kernel[i].node[n];
-            AxisSet s = g->n[r].axes;
-            if (g->n[r].op == OP_exp && s & (s - 1) && !(of[r].high <= most))
+            if (far[r] && p->stored[r])
                 return r;
+            for (int j = 0; j < 4; j++) {
+                Ref a = g->n[r].a[j];
+                if (a && far[a] && finds_narrow(g, &g->n[r], a))
+                    return a;
+            }
         }
     return 0;
+}
+
+DType schedule_tile(const Plan *p, DType memory)
+{
+    bool far = memory == F16 && p->g->chunk > 1 && leaves_float16(p);
+    return far ? F32 : memory;
 }

@@ -66,8 +66,8 @@ bool is_read_directly(const Select *x, Ref r)
     if (n->op != OP_input)
         return false;
     return is_matrix(x, r)
-        && (x->w->in[n->index] != x->w->tile
-            || ((x->s->direct || x->w->tile == F32) && !is_factor(x, r)));
+        && (x->w->in[n->index] != x->w->memory
+            || ((x->s->direct || x->s->tile == F32) && !is_factor(x, r)));
 }
 
 static bool multiplies(const Select *x, Ref r)

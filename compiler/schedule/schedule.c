@@ -309,7 +309,8 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
-                     .k = &w->p->kernel[w->kernel], .tile = w->tile,
+                     .k = &w->p->kernel[w->kernel],
+                     .tile = w->tile, .memory = w->memory,
                      .wants_out = w->wants_out, .stores = w->stores };
     s->kind = s->k->kind;
     if (s->g->chunk <= 1) {
@@ -319,9 +320,5 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->may_split = w->few && s->kind == K_FORWARD && !plan_is_joint(w->p);
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
-    Ref far = w->tile == F16 ? leaves_float16(w->p) : 0;
-    if (far)
-        s->why = ctx_format(c, "%%%u = exp: float16 may not hold it",
-                            (unsigned)far);
     return s->why ? s : attempt_rows(c, w, s);
 }

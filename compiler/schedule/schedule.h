@@ -30,7 +30,8 @@
  * same, one instruction after another, and matrices that it carries stay in
  * their registers. held.c deals those out, tokens.c makes its instructions.
  * What all of them ask is in queries.c. Before them scales.c and ranks.c change
- * the plan; range.c says what float16 may not hold.
+ * the plan, as softmax.c does for float16; range.c says what that may not
+ * hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -53,6 +54,7 @@ typedef struct KForm {
     bool waited;                        /* goes on until it is waited for */
     bool packed;                        /* takes factors from registers */
     int times;                          /* a product of 16 bits */
+    int bits;                           /* of a factor; 0: all of a tile's */
     const char *header;
 } KForm;
 
@@ -71,8 +73,8 @@ typedef struct Target {
 } Target;
 double machine_flops(int arch);         /* Target.flops */
 /* Of an architecture, 90 being sm_90, for chunks of so many rows and tiles of
- * such elements. */
-const Target *target_of(Ctx *c, int arch, int rows, DType tile);
+ * such elements, made of matrices that lie so in memory. */
+const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory);
 
 /* ---- values ---- */
 
@@ -238,7 +240,8 @@ typedef struct Schedule {
     const Graph *g;
     const Kernel *k;
     const Target *target;
-    DType tile;
+    DType tile, memory;                 /* of tiles; of matrices where they
+                                           lie, of which tiles are made */
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int row_axis;                       /* 0, or the axis that all matrices of
                                            the matrix role have as rows, which
@@ -289,17 +292,19 @@ typedef struct Schedule {
                                            are instructions for all of it */
 } Schedule;
 
-/* What the kernel is to be made for. stored16: per node, a stored value of 16
- * bits an element; lies_turned: per node, a stored value whose first axis is
- * the one along memory's rows. sum_out: heads share the output, each leaves its
- * share in float32. few: blocks of one walk each leave half the machine idle.
+/* What the kernel is to be made for. tile: of tiles, and of matrices between
+ * kernels; memory: of tensors. stored16: per node, a stored value of 16 bits an
+ * element, or as tiles are; lies_turned: per node, a stored value whose first
+ * axis is the one along memory's rows. sum_out: heads share the output, each
+ * leaves its share in float32. few: blocks of one walk each leave half the
+ * machine idle.
  * inverses: scores that solves take lie as their inverses between kernels, all
  * of which come from schedules.
  * Types: NDTYPES where there is no tensor. */
 typedef struct KernelWish {
     const Plan *p;
     int kernel;
-    DType tile;
+    DType tile, memory;
     const DType *in, *out, *s0, *s1;
     const bool *wants_out, *sum_out;
     const uint8_t *stored16, *lies_turned;
@@ -313,9 +318,20 @@ typedef struct KernelWish {
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
 
-/* The first matrix that is an exponential which float16 may not hold; what is
- * made of it may leave its range, too. 0: there is none. */
+/* The first matrix of a plan that products, or later kernels, find in 16 bits
+ * though float16 may not hold it: an exponential, or what is made of one. 0:
+ * there is none. */
 Ref leaves_float16(const Plan *p);
+/* Per node, whether it is such, found so or not. */
+const bool *find_far(Ctx *c, const Graph *g);
+
+/* The plan in which exponentials are divided by their sum before products see
+ * them, if float16 may hold all of it then; else p itself. */
+const Plan *plan_softmax(Ctx *c, const Plan *p);
+/* What tiles are of, and matrices that kernels keep for one another, where
+ * tensors' are of that type: the same; of a plan that leaves float16's range
+ * float32. */
+DType schedule_tile(const Plan *p, DType memory);
 
 /* The plan in which numbers that scale rows of a product's factor scale the
  * product. */

@@ -13,13 +13,14 @@
 
 /* ---- who reads ---- */
 
-/* Whether the matrix role leaves the output, in float32: it is of that type, or
- * this head's share of what heads have in common. */
+/* Whether the matrix role leaves the output from its fragments: it is no copy
+ * of a tile, but in float32, or narrower than that, or this head's share of
+ * what heads have in common. */
 static bool is_share(const Select *x, int out)
 {
     return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32
-                              || (x->s->leave
-                                  && x->w->out[out] == x->w->tile));
+                              || ((x->s->leave || x->s->tile == F32)
+                                  && x->w->out[out] == x->w->memory));
 }
 
 /* Whose vectors of that level are: the first are one role's, those that wait
@@ -53,7 +54,7 @@ static bool is_vector_result(const Select *x, Ref r)
 {
     int out = output_of(x, r);
     return x->g->n[r].axes == AXIS(AX_I)
-        && (x->w->out[out] == F32 || x->w->out[out] == x->w->tile);
+        && (x->w->out[out] == F32 || x->w->out[out] == x->w->memory);
 }
 
 /* Whether the role has r from a program before. */
@@ -416,7 +417,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
     if (out == NOTHING || (x->kind[r] == REDUCED && is_vector_result(x, r)))
         return true;
     return (x->kind[r] < SCANNED
-            && (is_share(x, out) || x->w->out[out] == x->w->tile)
+            && (is_share(x, out) || x->w->out[out] == x->w->memory)
             && (is_turned(x, r) || (x->row[r] == AX_I
                                     && x->col[r] >= AX_DIM)))
         || refuse(x, r, "a result that is no matrix, or of another type");
@@ -595,7 +596,7 @@ static bool select_result(Select *x, Ref r)
         writes(x, k, value_of(x, r, LAY_FRAGMENT));
         store_shares(x, (int)r, x->level[r], x->part[r]);
     }
-    return out == NOTHING || share || x->w->out[out] == x->w->tile
+    return out == NOTHING || share || x->w->out[out] == x->w->memory
         || refuse(x, r, "a result of another type");
 }
 

@@ -248,7 +248,7 @@ static int value_new(Tokens *x, Ref node, Layout layout)
     if (n->op == OP_input && x->w->in[n->index] != F64)
         v->element = (uint8_t)dtype_size(x->w->in[n->index]);
     else if (token_found(s, node) && x->w->stored16[node])
-        v->element = (uint8_t)dtype_size(x->w->tile);
+        v->element = (uint8_t)dtype_size(x->w->memory);
     if (layout == LAY_PARTIAL && n->op != OP_state)
         v->parts = (uint8_t)(n->over == AXIS(s->tokens.row) ? held_down(s)
                                                             : held_across(s));

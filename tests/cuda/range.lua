@@ -1,6 +1,7 @@
 -- What leaves float16's range: decays per key that forget all at once, whose
 -- factors need a float's exponents; exponentials of large inputs, which no
--- kernel has in 16 bits. Both ways, by the float64 step.
+-- kernel has in float16, but divided by their sum. Both ways, by the float64
+-- step.
 --   flin tests/cuda/range.lua [NAME ...]
 local flin = require "flin"
 local suite = require "suite"
@@ -46,6 +47,16 @@ local function large(v, size)
   return host
 end
 
+-- Slots that are written by exp(s), of 12 either way, and read by exp(r).
+local function slots(v, size)
+  local host = v:random(size)
+  for name, x in pairs(host) do
+    host[name] = (name == "s" and 4 * x or name == "q" and 2 * x or x)
+                     :to "float16"
+  end
+  return host
+end
+
 -- Features that are exponentials, of what a result divides by their sum.
 local features <const> = flin.variant {
   name  = "exponentials",
@@ -57,9 +68,35 @@ local features <const> = flin.variant {
   end,
 }
 
+-- The same beside decays per key, and before a delta rule.
+local decayed <const> = flin.variant {
+  name  = "decayed_exponentials",
+  input = { q = "t k", k = "t k", v = "t v", g = "t k : log_decay" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = exp(x.g) * s.S + outer(exp(0.75 * x.k), x.v)
+    return { S = S }, 1e-3 * dot(x.q, S)
+  end,
+}
+local solved <const> = flin.variant {
+  name  = "solved_exponentials",
+  input = { q = "t k", w = "t k : unit_norm", v = "t v" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = s.S + outer(x.w, exp(3 * x.v) - dot(x.w, s.S))
+    return { S = S }, 1e-2 * dot(x.q, S)
+  end,
+}
+local own <const> = {
+  exponentials = features, decayed_exponentials = decayed,
+  solved_exponentials = solved,
+}
+
 local cases <const> = {
   gla = far, hgrn2 = far, kda = far, gdn2 = far, rwkv6 = far,
   precond_kda = far, lightnet = large, exponentials = large,
+  gsa = slots, abc = slots, decayed_exponentials = large,
+  solved_exponentials = large,
 }
 local names = { ... }
 if #names == 0 then
@@ -67,7 +104,7 @@ if #names == 0 then
   table.sort(names)
 end
 for _, name in ipairs(names) do
-  local v = name == features.name and features or flin.stdlib[name]
+  local v = own[name] or flin.stdlib[name]
   check(name, v, cases[name](v, { B = 1, T = 130, H = 1, K = 64, V = 64,
                                   seed = 3, dtype = "float32" }))
 end

@@ -164,7 +164,8 @@ static void count_kernels(Ctx *c, void *ud)
         && !y->o.ends)
         ctx_protect(c, find_rows, y);
     const CudaModule *m = cuda_tiles(c, y->p, &y->o);
-    const char *why = strstr(m->schedules, "no schedule: ");
+    const char *why = m->schedules ? strstr(m->schedules, "no schedule: ")
+                                   : NULL;
     for (int i = 0; i < m->nkernels; i++) {
         if (m->kernel[i].walk == CUDA_SUM)
             continue;

@@ -174,6 +174,10 @@ local cases <const> = {
   "simple_gla,B=1,T=70,H=2,K=64,V=64,dtype=float32",
   "kda,B=1,T=70,H=1,K=64,V=64,dtype=float32,chunk=32",
   "precond_gdn,B=1,T=70,H=1,K=64,V=64,dtype=float32",
+  -- float16 with exponentials: tiles of float32, or divided by their sum
+  "lightnet,B=1,T=130,H=1,HV=2,K=64,V=64,dtype=float16,cu=0/3/70/130",
+  "gsa,B=1,T=130,H=1,K=64,V=64,dtype=float16",
+  "abc,B=1,T=70,H=1,K=64,V=64,dtype=float16,chunk=32",
   -- chunks of 32 tokens
   "simple_gla,B=1,T=70,H=1,HV=2,K=128,V=64,chunk=32,typed=1",
   "gla,B=1,T=70,H=1,K=64,V=64,chunk=32,states=1",

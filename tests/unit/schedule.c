@@ -29,12 +29,17 @@ typedef struct Test {
     bool unpacked, few;
 } Test;
 
+static const Target *hopper(Ctx *c)
+{
+    return target_of(c, 90, 64, BF16, BF16);
+}
+
 /* One whose products take no factors from registers. */
 static const Target *unpacked_target(Ctx *c)
 {
     Target *t = ctx_alloc(c, sizeof *t);
     KForm *product = ctx_alloc(c, sizeof *product);
-    *t = *target_of(c, 90, 64, BF16);
+    *t = *hopper(c);
     *product = *t->form[FORM_PRODUCT];
     product->packed = false;
     t->form[FORM_PRODUCT] = product;
@@ -77,15 +82,12 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
         t->wants[i] = computes(&t->plan->kernel[kernel], g->out[i].node);
     }
     KernelWish w = { .p = t->plan, .kernel = kernel, .tile = BF16,
-                     .in = t->in, .out = t->out,
-                     .wants_out = t->wants, .sum_out = t->sums,
-                     .stored16 = t->stored16, .lies_turned = t->turned,
-                     .stores = t->stores, .inverses = inverses,
-                     .few = t->few,
-                     .s0 = t->state, .s1 = t->state };
-    return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
-                                              : target_of(c, 90, 64,
-                                                          BF16));
+                     .memory = BF16, .out = t->out, .wants_out = t->wants,
+                     .in = t->in, .sum_out = t->sums, .stored16 = t->stored16,
+                     .s0 = t->state, .s1 = t->state, .inverses = inverses,
+                     .lies_turned = t->turned, .stores = t->stores,
+                     .few = t->few };
+    return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c) : hopper(c));
 }
 
 /* ---- spoiled ones ---- */
@@ -735,7 +737,7 @@ static void check_spoiled(Ctx *c, const Plan *p, const char *text,
                           const Spoiled *x)
 {
     for (; x->name; x++) {
-        Schedule *s = schedule_parse(c, p, target_of(c, 90, 64, BF16), text);
+        Schedule *s = schedule_parse(c, p, hopper(c), text);
         x->spoil(s);
         const char *why = schedule_check(s);
         expect(why && strstr(why, x->found), x->name,
@@ -771,7 +773,7 @@ typedef struct Text { const Plan *p; const char *s; } Text;
 static void read_strange(Ctx *c, void *ud)
 {
     const Text *t = ud;
-    schedule_parse(c, t->p, target_of(c, 90, 64, BF16), t->s);
+    schedule_parse(c, t->p, hopper(c), t->s);
 }
 
 /* A plan, what may be spoiled in the schedule of its last kernel, or of one so
@@ -884,8 +886,7 @@ static void run(Ctx *c, void *ud)
                t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
-        Schedule *again = schedule_parse(c, t.plan,
-                                         target_of(c, 90, 64, BF16), a.s);
+        Schedule *again = schedule_parse(c, t.plan, hopper(c), a.s);
         schedule_print(again, &b);
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
@@ -931,8 +932,7 @@ static void tokens(Ctx *c, void *ud)
            "a state in registers, two sums over it", NULL);
     expect(!find(s, K_CARRY, 0), "what becomes of it lies where it was", NULL);
     schedule_print(s, &a);
-    schedule_print(schedule_parse(c, t.plan, target_of(c, 90, 64, BF16), a.s),
-                   &b);
+    schedule_print(schedule_parse(c, t.plan, hopper(c), a.s), &b);
     expect(!strcmp(a.s, b.s), "read back", b.s);
     for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
         s = schedule_of(c, &t, 0, false);

@@ -97,8 +97,8 @@ typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
 extern const char *const layout_name[NLAYOUTS];
 
 /* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out. */
-enum { SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
-       SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
+enum { SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32,
+       WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
 /* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
  * beside it. parts: a vector

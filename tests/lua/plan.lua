@@ -120,7 +120,9 @@ do
   expect(plan_of("mamba3_mimo", 128, true):find
          "without wgmma: %%%d+ = input: more than two axes",
          "the limit of one that has none")
-  expect(plan_of("kda", 256):find "one kernel a pass", "K = 256")
+  expect(plan_of("kda", 256):find "kernel 2: k1_forward.-\n  wgmma",
+         "K = 256: two kernels")
+  expect(plan_of("kda", 512):find "one kernel a pass", "K = 512")
   -- whose kernels go forward, as measured with 96 heads
   local chosen <const> = { hgrn2 = true, precond_gdn = true, gdn2 = true,
     precond_kda = true, rwkv7 = true, deltaproduct = true, simple_gla = false,

@@ -116,6 +116,17 @@ Fit plan_try(const PlanWish *w, PlanTry *out)
     return out->fit = out->plan ? FITS : TOO_LARGE;
 }
 
+int chunk_taken(const PlanWish *w)
+{
+    PlanWish less = *w;
+    PlanTry t;
+
+    less.chunk = w->chunk > CHUNK_DEFAULT ? CHUNK_DEFAULT : CHUNK_DEFAULT / 2;
+    return w->larger && w->chunk > less.chunk && w->chunk != CHUNK_DEFAULT
+        && plan_try(&less, &t) == FITS && w->larger(t.g->ctx, t.plan, w->m)
+         ? less.chunk : w->chunk;
+}
+
 /* Smaller chunks where the machine cannot hold the parts; and where it never
  * can, one kernel a pass: what is too much lies in memory. */
 static Plan *largest_that_fits(PlanWish *w)
@@ -132,9 +143,10 @@ Plan *plan_make(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
                 const Machine *m, PlanJudge *larger)
 {
     bool cut = joint || step->transposed;
+    PlanWish w = { step, size, chunk, joint, cut, m, FULL, larger };
 
-    return largest_that_fits(&(PlanWish){ step, size, chunk, joint, cut, m,
-                                          FULL, larger });
+    w.chunk = chunk_taken(&w);
+    return largest_that_fits(&w);
 }
 
 Plan *plan_sketch(Graph *step, const int32_t size[NAXES], int chunk,

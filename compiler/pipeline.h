@@ -55,6 +55,11 @@ typedef struct PlanTry {
 /* In the step's context. Fails on what no chunk size mends. */
 Fit plan_try(const PlanWish *w, PlanTry *out);
 
+/* The tokens of the chunks that are asked for, as they are run: of more than 64
+ * those, of more than 32 those, where who runs the plan says that all of its
+ * kernels will do then. */
+int chunk_taken(const PlanWish *w);
+
 /* A plan of the step, in its context: by chunks (joint, of backward, too: by
  * smaller ones where the machine cannot hold these), else, where there is no
  * chunk form or chunk is 0, one token at a time. The second, with less effort:

@@ -138,14 +138,21 @@ static void serial_plan(PlanView *w, const Attempt *a)
     simple_plan(w, by_tokens(a->step, w->size, w->backward), 1);
 }
 
+static PlanWish wish_of(const Attempt *a, Graph *step)
+{
+    const PlanView *w = a->w;
+
+    return (PlanWish){ step, w->size, a->chunk, w->backward, true, w->m,
+                       a->effort,
+                       w->m->arch ? backend_named("cuda")->larger : NULL };
+}
+
 static void attempt(Ctx *c, void *ud)
 {
     Attempt *a = ud;
     PlanView *w = a->w;
     Graph step = *a->step;
-    PlanWish wish = { &step, w->size, a->chunk, w->backward, true, w->m,
-                      a->effort,
-                      w->m->arch ? backend_named("cuda")->larger : NULL };
+    PlanWish wish = wish_of(a, &step);
     PlanTry t;
 
     step.ctx = c;                       /* what is made is made in c */
@@ -280,6 +287,16 @@ static bool calls_chunk(PlanView *w, Attempt *a)
     return taken;
 }
 
+/* As asked for, or as the machine has it. */
+static int asked_chunk(const Attempt *a)
+{
+    Graph step = *a->step;
+    PlanWish wish = wish_of(a, &step);
+
+    step.ctx = a->w->ctx;
+    return chunk_taken(&wish);
+}
+
 static void make_plan(PlanView *w)
 {
     Attempt a = { .w = w, .step = graph_copy(w->ctx, w->v->step),
@@ -292,7 +309,9 @@ static void make_plan(PlanView *w)
             return;
         }
     } else {
-        if (!a.chunk)
+        if (a.chunk)
+            a.chunk = asked_chunk(&a);
+        else
             a.chunk = plan_best_chunk(w->ctx, w->v, w->size, w->backward,
                                       w->weighed);
         attempt(w->ctx, &a);

@@ -95,15 +95,17 @@ INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                has ? bytes : 0);
     }
 }
+/* And kept so, to before column `end`. */
 template<int ROWS, int COLS, int HERE>
-INLINE void keep_tile(float *to, u32 from, int row, int col, int lane)
+INLINE void keep_tile(float *to, u32 from, int row, int col, int lane,
+                      int end = COLS)
 {
     const int piece = lane % 8, at = col + SOME * piece;
     Element *p = (Element *)to + at;
     UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(r, piece));
-        if (row + r < ROWS && at < COLS)
+        if (row + r < ROWS && at < end)
             *(uint4 *)(p + (i64)(row + r) * COLS) = v;
     }
 }

@@ -229,12 +229,30 @@ static void put_keep_by_lanes(Print *p, const KValue *v)
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS)
             buf_printf(p->b, "keep_tile<%d, %d, %d>(%s, from + %d, %s, %s,"
-                       " lane);\n", full_extent(p, v->row),
+                       " lane%s);\n", full_extent(p, v->row),
                        full_extent(p, v->col),
                        rows < TILE_ROWS ? rows : TILE_ROWS,
                        kept_place(p, v->node),
                        c / piece_cols(v) * rows * 128 + r * 128,
-                       sliced_index(p, v->row, r), sliced_index(p, v->col, c));
+                       sliced_index(p, v->row, r), sliced_index(p, v->col, c),
+                       !is_cut_off(p, v) ? ""
+                       : ctx_format(p->c, ", %s", columns_end(p, v->col)));
+    buf_printf(p->b, "}\n");
+}
+
+/* The same of a slice whose last piece is cut off, where the engine's are all
+ * whole. */
+static void put_keep_cut_off(Print *p, const KValue *v)
+{
+    int rows = rows_lying(v);
+    buf_printf(p->b, "%s{\nconst u32 from = %s;\n", once_text(p, v->node),
+               place(p, v));
+    for (int c = 0; c < v->ncol; c += piece_cols(v))
+        buf_printf(p->b, "keep_columns<%d>(%s, from + %d, %d, %s, %s, %s,"
+                   " lane);\n", full_extent(p, v->col),
+                   kept_place(p, v->node), c / piece_cols(v) * rows * 128,
+                   (int)v->nrow, sliced_index(p, v->row, 0),
+                   sliced_index(p, v->col, c), columns_end(p, v->col));
     buf_printf(p->b, "}\n");
 }
 
@@ -258,7 +276,8 @@ static void put_keep(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     if (k->wait_full >> v->buffer & 1)
         put_wait(p, v->buffer, v->turn, false);
-    (is_waited(p, FORM_COPY) ? put_keep_by_engine : put_keep_by_lanes)(p, v);
+    (!is_waited(p, FORM_COPY) ? put_keep_by_lanes
+     : is_cut_off(p, v) ? put_keep_cut_off : put_keep_by_engine)(p, v);
     if (k->post_empty >> v->buffer & 1)
         put_post(p, v->buffer, v->turn, true);
 }
@@ -308,25 +327,31 @@ void put_store(Print *p, const KInst *k)
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
     int pieces = (int)tile_pieces(v);
+    const char *end = columns_end(p, v->col);
+    const char *ranked = p->s->g->out[k->index].ranked ? "true" : "false";
     if (!is_waited(p, FORM_COPY))
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
                    "put_rows<%s>(a.tensor[%d], from + %d * i, x,"
-                   " %s + 64 * i, %d, lane);\n}\n", pieces,
-                   p->s->g->out[k->index].ranked ? "true" : "false", t,
+                   " %s + 64 * i, %s, lane);\n}\n", pieces, ranked, t,
                    (int)rows_lying(v) * 128,
-                   sliced_index(p, v->col, 0), full_extent(p, v->col));
+                   sliced_index(p, v->col, 0), end);
+    else if (is_cut_off(p, v))
+        buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
+                   "store_columns<%s>(a.tensor[%d], from + 8192 * i, x,"
+                   " %s + 64 * i, %s, lane);\n", pieces, ranked, t,
+                   sliced_index(p, v->col, 0), end);
     else if (p->s->g->rows)
         buf_printf(p->b, "NO_UNROLL for (int i = 0; i < %d; i++)\n"
                    "store_rows<%d>(a.map[%d], a.tensor[%d], from + 8192 * i,"
-                   " x, %s + 64 * i, %d, lane);\n", pieces,
+                   " x, %s + 64 * i, %s, lane);\n", pieces,
                    p->s->g->out[k->index].ranked, map, t,
-                   sliced_index(p, v->col, 0), full_extent(p, v->col));
+                   sliced_index(p, v->col, 0), end);
     else
         buf_printf(p->b, "const int c = (x.row - x.where.start) / 64;\n"
                    "NO_UNROLL for (int i = 0; i < %d; i++)\n"
                    "store_chunk(a.map[%d], a.tensor[%d], from + 8192 * i,"
-                   " x.where, c, %s + 64 * i, %d, x.head, lane);\n", pieces,
-                   map, t, sliced_index(p, v->col, 0), full_extent(p, v->col));
+                   " x.where, c, %s + 64 * i, %s, x.head, lane);\n", pieces,
+                   map, t, sliced_index(p, v->col, 0), end);
     if (is_waited(p, FORM_COPY))
         buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     if (k->post_empty >> v->buffer & 1)

@@ -68,6 +68,20 @@ const char *once_text(const Print *p, Ref r)
         : "if (x.slice == 0)\n";
 }
 
+bool is_cut_off(const Print *p, const KValue *v)
+{
+    return p->s->slices > 1 && v->col == p->s->slice_axis
+        && v->ncol % piece_cols(v);
+}
+
+const char *columns_end(Print *p, int axis)
+{
+    return p->s->slices > 1 && axis == p->s->slice_axis
+           && block_extent(p->s, axis) % TILE_COLS
+         ? sliced_index(p, axis, (int)block_extent(p->s, axis))
+         : ctx_format(p->c, "%d", full_extent(p, axis));
+}
+
 int full_extent(const Print *p, int axis)
 {
     return (int)block_extent(p->s, axis)

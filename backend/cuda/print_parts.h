@@ -85,6 +85,10 @@ bool crosses(const Print *p, const KInst *k, Ref r);
 bool goes_by_pairs(const Print *p, const KInst *k);
 int pair_phase(const Print *p, const KInst *k, Ref r);
 
+/* Whether a tile's last piece has columns that are another slice's; where the
+ * block's own end, in memory. */
+bool is_cut_off(const Print *p, const KValue *v);
+const char *columns_end(Print *p, int axis);
 /* Of an axis, all slices of it. */
 int full_extent(const Print *p, int axis);
 /* The first of a role's warps, of matrices. */

@@ -508,6 +508,34 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
             put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
                         far[e]);
 }
+/* 64 columns of a result from col on, those before `cols`, by a warp, a row
+ * after another. */
+template<bool RANKED>
+INLINE void store_columns(const Tensor &t, u32 tile, const Item &x, int col,
+                          int cols, int lane)
+{
+    unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
+                      + x.head / t.group * t.sh + x.row * t.st + col;
+    for (int at = lane; at < x.n * 8; at += 32) {
+        const int row = at / 8, piece = at % 8;
+        const uint4 v = load16(tile + row * 128 + ((piece ^ (row & 7)) * 16));
+        if (has_place<RANKED>(row) && 8 * piece < cols - col)
+            *(uint4 *)(p + row_place<RANKED>(t, row) + 8 * piece) = v;
+    }
+}
+/* The same of a tile that is kept, of rows from `row` on, COLS apart. */
+template<int COLS>
+INLINE void keep_columns(float *to, u32 tile, int rows, int row, int col,
+                         int cols, int lane)
+{
+    unsigned short *p = (unsigned short *)to + (i64)row * COLS + col;
+    for (int at = lane; at < rows * 8; at += 32) {
+        const int r = at / 8, piece = at % 8;
+        const uint4 v = load16(tile + r * 128 + ((piece ^ (r & 7)) * 16));
+        if (8 * piece < cols - col)
+            *(uint4 *)(p + r * COLS + 8 * piece) = v;
+    }
+}
 /* 64 columns of a result from col on, of `cols`, of RANKS rows a token. A whole
  * chunk goes by the copy engine, to which ranks that a tensor has not lie
  * behind its end; a last one by a warp, a row after another. */
@@ -520,14 +548,7 @@ INLINE void store_rows(const TensorMap &m, const Tensor &t, u32 tile,
             store_ranks(&m, tile, col, x.row, x.head, x.where.b);
         return;
     }
-    unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
-                      + x.head / t.group * t.sh + x.row * t.st + col;
-    for (int at = lane; at < x.n * 8; at += 32) {
-        const int row = at / 8, piece = at % 8;
-        const uint4 v = load16(tile + row * 128 + ((piece ^ (row & 7)) * 16));
-        if (has_place<RANKED>(row) && 8 * piece < cols - col)
-            *(uint4 *)(p + row_place<RANKED>(t, row) + 8 * piece) = v;
-    }
+    store_columns<RANKED>(t, tile, x, col, cols, lane);
 }
 /* To what kernels keep for one another in 16 bits, COLS numbers a token; rows
  * behind the end as zeros, as tiles leave them. */

@@ -274,9 +274,11 @@ void find_slice(Tiles *t);
  * another have walks of their own; whole: walks back do all that is not
  * late; factors: what walks multiply, and is made of no product and no state,
  * is made ahead of them with the scores: 1, for all kernels behind; 2, for
- * walks alone. */
+ * walks alone; rest: what the states of walks forward do not need is made
+ * behind those. */
 typedef struct Split {
-    bool late, ahead, apart, forward, ends, solved, none, walks, whole;
+    bool late, ahead, apart, forward, ends, solved, none, walks, whole,
+         rest;
     int factors;
 } Split;
 

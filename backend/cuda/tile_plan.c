@@ -445,12 +445,13 @@ static void take_cheaper(const Prepared *y, const CudaOptions *o, int late,
 }
 
 /* The kernel of all chunks that lacks a schedule for want of room, where it is
- * all that the way back lacks; or the first of such; -1: there is another. */
+ * all that the way back lacks, or the way forward alone; or the first of such;
+ * -1: there is another. */
 static int find_large(const Prepared *y)
 {
-    int large = -1;
+    int large = -1, first = plan_is_joint(y->p) ? y->p->split : 0;
 
-    for (int i = y->p->nkernels - 1; i >= y->p->split; i--) {
+    for (int i = y->p->nkernels - 1; i >= first; i--) {
         const Schedule *s = y->t[i]->out->schedule;
         if (!lacks_schedule(y, i))
             continue;
@@ -553,15 +554,22 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
            < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
-/* Forward alone, where one kernel would be too large: in several. */
-static Prepared prepare_large(Search *search, const Plan *whole, Prepared best)
+/* Forward alone, where the walk is too large for a schedule: scores that it
+ * needs are made ahead, of all chunks, and factors with them, or not; where it
+ * is too large then, too, what its states do not need is made behind it. */
+static Prepared prepare_forward(Search *search, const Plan *whole,
+                                Prepared best)
 {
-    Prepared y;
+    double least = INFINITY;
 
-    if (is_scheduled(&best, 0))
-        return best;
-    y = prepare_parts(search, whole, (Split){ .ahead = true, .forward = true });
-    return is_scheduled(&y, 0) ? y : best;
+    for (int i = 0; i < 6 && (i < 3 || isinf(least)); i++) {
+        Split how = { .ahead = true, .forward = true, .factors = i % 3,
+                      .rest = i > 2 };
+        Prepared y = prepare_parts(search, whole, how);
+        if (is_scheduled(&y, 0))
+            take_cheaper(&y, search->o, 0, &best, &least);
+    }
+    return best;
 }
 
 /* The plan cut so, with factors kept for all kernels behind or for walks alone,
@@ -616,13 +624,13 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     Search search = { c, o, graph_extents(c, whole->g), NULL };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
+    if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
+        && !is_scheduled(&best, 0))
+        best = prepare_forward(&search, whole, best);
     if (o->cut && !plan_is_joint(best.p))
         return prepare_segments(&search, whole, best);
-    if (!o->scheduled || whole->g->chunk <= 1)
-        return best;
-    if (!plan_is_joint(best.p))
-        return prepare_large(&search, whole, best);
-    if (best.p->split == best.p->nkernels)
+    if (!o->scheduled || best.p->split == best.p->nkernels
+        || whole->g->chunk <= 1)
         return best;
     if (!whole->split && !o->few) {
         Prepared y = prepare(&search, whole, (Split){ .none = true });

@@ -669,12 +669,13 @@ static bool need_scores(const Cut *u, const uint8_t *nodes)
 }
 
 /* A walk forward is left whole, but for the scores that it needs, and for
- * factors that are made of scans for those, as for its own products. */
+ * factors that are made of scans for those, as for its own products; or what
+ * its states do not need is left to a kernel behind it. */
 static bool cut_forward(Plan *to, Cut *u, Split how)
 {
     const Graph *g = u->p->g;
     uint8_t *walk = new_set(u);
-    const uint8_t *needing = how.ends ? find_next(u) : u->has;
+    const uint8_t *needing = how.ends || how.rest ? find_next(u) : u->has;
 
     u->early = find_early(u);
     if (!need_scores(u, needing)) {
@@ -691,8 +692,10 @@ static bool cut_forward(Plan *to, Cut *u, Split how)
         u->found[r] |= u->ahead[r] && u->factor[r];
     mark_parts(u, false, false);
     for (Ref r = 1; r < g->len; r++)
-        walk[r] = u->scan[r] | u->rest[r] | u->sums[r];
+        walk[r] = u->scan[r] | (how.rest ? 0 : u->rest[r]) | u->sums[r];
     add_kernel(to, u, u->k->kind, walk);
+    if (how.rest && memchr(u->rest, 1, g->len))
+        add_kernel(to, u, K_TOKEN, u->rest);
     for (Ref r = 1; r < g->len; r++)
         u->found[r] |= how.solved && walk[r] && g->n[r].op == OP_solve;
     return true;
@@ -763,7 +766,8 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     mark_parts(&u, late, any);
     bool sink = any && count_found(&u) <= matrices;
     mark_parts(&u, late, sink);
-    if (k->kind == K_TOKEN || (!any && !pays(&u))) {
+    bool rest = how.rest && k->kind == K_FORWARD;
+    if (k->kind == K_TOKEN || (!any && !rest && !pays(&u))) {
         add_kernel(to, &u, k->kind, u.has);
         return;
     }

@@ -724,6 +724,9 @@ static const char *check_slices(const Schedule *s)
         if (matrix && (x->nrow != block_extent(s, x->row)
                        || x->ncol != block_extent(s, x->col)))
             return wrong(s, "a value that is not of its axes' extents", v);
+        if (matrix && s->slices > 1 && x->row == s->slice_axis
+            && x->nrow % TILE_ROWS)
+            return wrong(s, "a slice of rows that are no whole block", v);
     }
     return schedule_slice_fault(s, s->slice_axis, s->slices);
 }

@@ -194,12 +194,32 @@ static bool is_heavy(const Schedule *s)
     return heavy;
 }
 
+/* What is too large for a block that has whole pieces of a tile: in as few
+ * slices as do, of columns that are no such pieces. Each block's stores are by
+ * lanes then. */
+static Schedule *narrow_attempt(Ctx *c, const KernelWish *w, Schedule *like,
+                                Schedule *best)
+{
+    int axis = schedule_slice_axis(like, SLICE_COLS);
+    int32_t size = axis ? like->g->axis[axis].size : 0;
+    like->resident = 1;
+    for (int n = 2; n * SLICE_COLS <= size && best->why; n++) {
+        like->slices = n;
+        like->slice_axis = axis;
+        if (size % (n * SLICE_COLS) || size / n % TILE_COLS == 0)
+            continue;
+        Schedule *s = attempt(c, w, like);
+        best = s->why ? best : s;
+    }
+    return best;
+}
+
 /* A walk is a chain: many short ones at once fill the machine, two on a
  * multiprocessor hide each other's waits, as small kernels of all chunks do.
  * What does not fit otherwise is cut into as few slices as do. */
 static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 {
-    int axis = schedule_slice_axis(like);
+    int axis = schedule_slice_axis(like, TILE_COLS);
     int most = axis ? like->g->axis[axis].size / TILE_COLS : 1;
     bool walk = like->kind != K_TOKEN;
     Schedule *plain = NULL;
@@ -216,7 +236,8 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
             if (!plain || (plain->why && (!s->why || s->slices == 1)))
                 plain = s;
         }
-    return plain;
+    return plain->why && plain->large ? narrow_attempt(c, w, like, plain)
+                                      : plain;
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer

@@ -98,9 +98,9 @@ typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
                       LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-/* LEAST_ROWS: of a chunk. */
-enum { TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32, WIDE_PITCH = 72,
-       SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
+/* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out. */
+enum { SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32,
+       WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
 
 /* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
  * beside it. parts: a vector
@@ -352,8 +352,9 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
 
-/* The axis that may best be cut into slices of 64; 0: there is none. */
-int schedule_slice_axis(const Schedule *s);
+/* The axis that may best be cut into slices of so many columns; 0: there is
+ * none. */
+int schedule_slice_axis(const Schedule *s, int cols);
 /* The axis that matrices of the matrix role may all have as rows; 0: none. */
 int schedule_row_axis(const Schedule *s);
 /* What is wrong with so many slices of it, or NULL. */

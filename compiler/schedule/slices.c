@@ -34,7 +34,7 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
     if (slices == 1)
         return NULL;
     if (axis < AX_DIM || axis >= g->naxes || slices < 1
-        || g->axis[axis].size % (slices * TILE_COLS))
+        || g->axis[axis].size % (slices * SLICE_COLS))
         return "slices that are not of whole columns";
     return entries_fault(s, axis);
 }
@@ -61,12 +61,12 @@ static int64_t found(const Schedule *s, int axis, int slices)
     return sum;
 }
 
-int schedule_slice_axis(const Schedule *s)
+int schedule_slice_axis(const Schedule *s, int cols)
 {
     int best = 0;
     int64_t least = 0;
     for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
-        int n = s->g->axis[axis].size / TILE_COLS;
+        int n = s->g->axis[axis].size / cols;
         if (n < 2 || schedule_slice_fault(s, axis, n))
             continue;
         int64_t sum = found(s, axis, n);

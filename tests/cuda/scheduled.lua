@@ -151,6 +151,8 @@ local cases <const> = {
   -- nobody multiplies found where it is kept
   "gated_deltanet,B=1,T=70,H=1,K=192,V=192",
   "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
+  -- slices that are no whole piece of a tile: kept, and stored, by lanes
+  "deltanet,B=1,T=73,H=1,K=256,V=96,cu=0/3/70/73",
   -- long programs, their columns in parts
   "precond_mamba3,B=1,T=70,H=1,K=128,V=128",
   -- states that stand in each other: scores that are scanned, both ways

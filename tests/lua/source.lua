@@ -8,9 +8,16 @@ assert(gla:source("cuda", { K = 64, V = 128 }) == text, "the same text")
 assert(gla:source("cuda", { dtype = "float16" }):find("ELEMENT_F16"))
 assert(not pcall(gla.source, gla, "cuda", { dtype = "float64" }))
 -- what there are no schedules of
-for _, options in ipairs { { chunk = 48 }, { serial = true } } do
+for _, options in ipairs { { chunk = 16 }, { serial = true } } do
   local other = gla:source("cuda", options)
   assert(other:find("__global__") and not other:find("in_k0_forward"))
+end
+-- chunks as there are schedules of
+for asked, taken in pairs { [48] = 32, [100] = 64 } do
+  assert(gla:source("cuda", { chunk = asked, backward = true })
+         == gla:source("cuda", { chunk = taken, backward = true }))
+  local plan = tostring(gla:plan { chunk = asked, machine = "h200" })
+  assert(plan:find("chunk " .. taken .. "\n"), plan)
 end
 -- what a call launches there
 for arch, uses in pairs { sm_80 = "copies.cuh", sm_90a = "wgmma.cuh",

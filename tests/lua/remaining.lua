@@ -7,31 +7,30 @@ local expect <const> = count.expect
 
 local LEFT <const> = {
   bfloat16 = {
-    sm_80 = { gsa = 3, mamba3_mimo = 9, momentum_deltanet = 2, titans = 2 },
+    sm_80 = { gsa = 3, momentum_deltanet = 2, titans = 2 },
     sm_86 = { gated_oja = 1, gsa = 2, mamba3_mimo = 9, momentum_deltanet = 2,
               precond_kda = 1, precond_mamba3 = 5, titans = 2 },
-    sm_90a = { mamba3_mimo = 7 },
-    sm_100a = { mamba3_mimo = 7 },
-    sm_120a = { gsa = 2, mamba3_mimo = 11, momentum_deltanet = 2,
-                precond_kda = 1, precond_mamba3 = 5, titans = 2 },
+    sm_90a = {},
+    sm_100a = {},
+    sm_120a = { gsa = 2, momentum_deltanet = 2, precond_kda = 1,
+                precond_mamba3 = 5, titans = 2 },
   },
   float16 = {                           -- abc, gsa, lightnet: exponentials
-    sm_80 = { abc = 5, gsa = 5, lightnet = 5, mamba3_mimo = 9,
-              momentum_deltanet = 2, titans = 2 },
+    sm_80 = { abc = 5, gsa = 5, lightnet = 5, momentum_deltanet = 2,
+              titans = 2 },
     sm_86 = { abc = 5, gated_oja = 1, gsa = 5, lightnet = 8, mamba3_mimo = 9,
               momentum_deltanet = 2, precond_kda = 1, precond_mamba3 = 5,
               titans = 2 },
-    sm_90a = { abc = 5, gsa = 4, lightnet = 5, mamba3_mimo = 7 },
-    sm_100a = { abc = 5, gsa = 4, lightnet = 5, mamba3_mimo = 7 },
-    sm_120a = { abc = 5, gsa = 5, lightnet = 8, mamba3_mimo = 11,
-                momentum_deltanet = 2, precond_kda = 1, precond_mamba3 = 5,
-                titans = 2 },
+    sm_90a = { abc = 5, gsa = 4, lightnet = 5 },
+    sm_100a = { abc = 5, gsa = 4, lightnet = 5 },
+    sm_120a = { abc = 5, gsa = 5, lightnet = 8, momentum_deltanet = 2,
+                precond_kda = 1, precond_mamba3 = 5, titans = 2 },
   },
 }
 for _, left in pairs(LEFT) do           -- as an sm_86, but for its plan
   left.sm_89 = {}
   for name, n in pairs(left.sm_86) do left.sm_89[name] = n end
-  left.sm_89.mamba3_mimo = 10
+  left.sm_89.mamba3_mimo = nil
 end
 local ARCHS <const> = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
                         "sm_120a" }

@@ -139,6 +139,10 @@ typedef struct Input {
                                            that the domain is not its own */
     bool ranked;                        /* a value a row, also where tokens
                                            have several (Graph.rows) */
+    int16_t part_of;                    /* along that input's first axis, + 1,
+                                           this is entry `part` of it, which is
+                                           itself the first; or 0 */
+    uint8_t part;
     uint8_t index_of;                   /* the axis of which its values are
                                            entries, whole numbers from 0 on;
                                            0: it is no index */

@@ -112,6 +112,25 @@ static void no_columns(const Text *t, AxisSet s)
         fail(t->c, t->line, "axes %s are those of tokens", axes_text(t->g, s));
 }
 
+/* After "part": which of, and of what input, + 1; the one being read may be
+ * its own. */
+static int16_t take_part_of_input(Text *t, uint8_t *part)
+{
+    Graph *g = t->g;
+    char of[48];
+
+    text_next(t);
+    *part = (uint8_t)text_int(t, "part", 0, UINT8_MAX);
+    if (text_at(t, "of"))
+        text_next(t);
+    text_name(t, "input", of, sizeof of);
+    int found = !strcmp(of, g->in[g->nin].name) ? g->nin
+                                                : graph_find_input(g, of);
+    if (found < 0)
+        fail(t->c, t->line, "there is no input '%s'", of);
+    return (int16_t)(found + 1);
+}
+
 static void read_input(Text *t)
 {
     Graph *g = t->g;
@@ -130,6 +149,8 @@ static void read_input(Text *t)
     in->rank = (uint8_t)take_order(t, in->order, &in->axes);
     no_columns(t, in->axes);
     in->ranked = take_ranked(t);
+    if (text_at(t, "part"))
+        in->part_of = take_part_of_input(t, &in->part);
     if (text_at(t, ":")) {
         text_next(t);
         text_name(t, "domain", in->domain, sizeof in->domain);

@@ -5,14 +5,15 @@
  *     axis r1 @1 = 4                       row rank axis 1; its twin, too
  *     rows 4                               a token has; of `chunk` there are
  *     input q t k : unit_norm   @3         no t: a constant for each head;
- *                                          each row its own: ranked
+ *                                          each row its own: ranked; along
+ *                                          the first axis of what it was an
+ *                                          entry: input w k part 1 of u
  *     state S k v                          an adjoint: state dS k v reverse;
  *                                          modulo 2 pi: state phi p angle;
  *                                          a twin: state psi p angle of phi;
  *                                          what a sum lost:
- *                                          state e p lost of phi; along
- *                                          the first axis of what it was an
- *                                          entry: state b k part 1 of a
+ *                                          state e p lost of phi; an entry,
+ *                                          as inputs: state b k part 1 of a
  *     %1 = input q   @3                    made on line 3 of the script
  *     %5 = num 0x1.8p-1                    every bit; 1.5 and 2 do as well
  *     %6 = mul %1 %5   @12  # i k          a comment: the axes
@@ -136,6 +137,12 @@ static void put_header(const Graph *g, Buf *b)
         buf_printf(b, "rows %d\n", g->rows);
 }
 
+static void put_part(int of, int part, const char *name, Buf *b)
+{
+    if (of)
+        buf_printf(b, " part %d of %s", part, name);
+}
+
 static void put_arguments(const Graph *g, Buf *b)
 {
     for (int i = 0; i < g->nin; i++) {
@@ -144,6 +151,8 @@ static void put_arguments(const Graph *g, Buf *b)
         put_order(g, in->order, in->rank, b);
         if (in->ranked)
             buf_printf(b, " ranked");
+        put_part(in->part_of, in->part, g->in[in->part_of
+                                              - !!in->part_of].name, b);
         if (*in->domain)
             buf_printf(b, " : %s", in->domain);
         put_line(in->line, b);
@@ -159,9 +168,8 @@ static void put_arguments(const Graph *g, Buf *b)
             buf_printf(b, " of %s", g->st[s->twin_of - 1].name);
         if (s->lost_of)
             buf_printf(b, " lost of %s", g->st[s->lost_of - 1].name);
-        if (s->part_of)
-            buf_printf(b, " part %d of %s", (int)s->part,
-                       g->st[s->part_of - 1].name);
+        put_part(s->part_of, s->part, g->st[s->part_of
+                                            - !!s->part_of].name, b);
         put_line(s->line, b);
         buf_printf(b, "\n");
     }

@@ -84,8 +84,9 @@ typedef enum CudaArgKind { ARG_INPUT, ARG_OUTPUT, ARG_STATE, ARG_NEXT,
 typedef struct CudaArg {
     uint8_t kind, index;
     uint8_t dtype;                      /* what the source reads or writes */
-    uint8_t part;                       /* of a state: that of its entries along
-                                           the first axis, + 1; 0: all */
+    uint8_t part;                       /* of a state, a constant: that of its
+                                           entries along the first axis, + 1; 0:
+                                           all */
 } CudaArg;
 
 /* All of it. */

@@ -26,8 +26,13 @@ static int argument(Print *p, CudaArg a)
 
 int tensor_for(Print *p, CudaArgKind kind, int index, DType d)
 {
-    return argument(p, (CudaArg){ (uint8_t)kind, (uint8_t)index, (uint8_t)d,
-                                  0 });
+    CudaArg a = cuda_arg(kind, index, d);
+    const Input *in = kind == ARG_INPUT ? &p->s->g->in[index] : NULL;
+    if (in && in->part_of) {
+        a.index = (uint8_t)(in->part_of - 1);
+        a.part = (uint8_t)(in->part + 1);
+    }
+    return argument(p, a);
 }
 
 DType result_type(const Print *p, CudaArgKind kind, int i)
@@ -42,11 +47,13 @@ int result_tensor(Print *p, CudaArgKind kind, int i)
 {
     CudaArg a = { (uint8_t)kind, (uint8_t)i, (uint8_t)result_type(p, kind, i),
                   0 };
-    const State *s = kind == ARG_OUTPUT ? NULL : &p->s->g->st[i];
-    if (s && s->part_of) {
-        a.index = (uint8_t)(s->part_of - 1);
-        a.part = (uint8_t)(s->part + 1);
+    const State *s = kind == ARG_OUTPUT ? NULL : p->s->g->st;
+    if (s && s[i].part_of) {
+        a.index = (uint8_t)(s[i].part_of - 1);
+        a.part = (uint8_t)(s[i].part + 1);
     }
+    for (int n = 0; s && !s[i].part_of && n < i; n++)
+        a.index -= s[n].part > 0;       /* the call has no such state */
     int at = argument(p, a);
     p->k->part[at] = (kind == ARG_NEXT && p->o->sum_s1[i])
                   || (kind == ARG_OUTPUT && p->o->sum_out[i]);

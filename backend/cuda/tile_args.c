@@ -234,18 +234,21 @@ static int rank_of(const Graph *g, CudaArg a)
     return 0;
 }
 
+/* Of a part its own. */
+static View entry_of(View v, CudaArg a)
+{
+    if (!a.part)
+        return v;
+    if (v.data)
+        v.data = (char *)v.data + (a.part - 1) * v.sd[0]
+                                * (int64_t)dtype_size(v.dtype);
+    memmove(v.sd, v.sd + 1, sizeof v.sd - sizeof *v.sd);
+    return v;
+}
+
 View cuda_view(const Call *call, CudaArg a)
 {
-    const View *v = view_of(call, a);
-    View y = *v;
-
-    if (!a.part)
-        return y;
-    if (y.data)
-        y.data = (char *)y.data + (a.part - 1) * v->sd[0]
-                                * (int64_t)dtype_size(v->dtype);
-    memmove(y.sd, v->sd + 1, sizeof y.sd - sizeof *y.sd);
-    return y;
+    return entry_of(*view_of(call, a), a);
 }
 
 View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
@@ -268,7 +271,7 @@ View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
     if (view_of(call, a)->data)
         v.data = (void *)(uintptr_t)(workspace + (uint64_t)
                  part_at(m, p, call, state, a.index));
-    return v;
+    return entry_of(v, a);
 }
 
 static void check_view(Ctx *c, const Graph *g, CudaArg a, const View *v,

@@ -695,21 +695,20 @@ static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
-/* Parts of a state are passed as it is. False: it is a sum of several heads'.
- */
-static bool parts_as_states(const Graph *g, CudaOptions *o)
+/* Parts of a state, or of a constant, are passed as it is. */
+static void pass_parts(const Graph *g, CudaOptions *o)
 {
+    for (int i = 0; i < g->nin; i++) {
+        int of = g->in[i].part_of ? g->in[i].part_of - 1 : i;
+        o->in[i] = o->in[of];
+        o->vector[i] = o->vector[of];
+    }
     for (int i = 0; i < g->nst; i++) {
-        int of = g->st[i].part_of - 1;
-        if (of < 0)
-            continue;
-        if (o->sum_s1[of])
-            return false;
+        int of = g->st[i].part_of ? g->st[i].part_of - 1 : i;
         o->s0[i] = o->s0[of];
         o->s1[i] = o->s1[of];
-        o->sum_s1[i] = false;
+        o->sum_s1[i] = o->sum_s1[of];
     }
-    return true;
 }
 
 /* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
@@ -724,8 +723,7 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
     own->rows = 0;
     for (int chunk = TILE_ROWS; chunk >= LEAST_ROWS; chunk /= 2) {
         const Plan *rows = plan_ranks_as_rows(c, whole, chunk);
-        if (!parts_as_states(rows->g, own))
-            return false;
+        pass_parts(rows->g, own);
         for (int joined = 0; rows != whole
              && joined < 1 + plan_is_joint(whole); joined++) {
             const Plan *p = joined ? plan_join_back(rows) : rows;

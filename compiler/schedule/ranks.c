@@ -5,8 +5,9 @@
  * than rows are several, of `rows` ranks each. What had no ranks has rows, too,
  * of which its **form** tells what they are. Matrices are loaded, and results
  * stored, in a token's first row; sums over tokens count each once. What has
- * ranks and no tokens, a state that a token finds of the one before, is as many
- * states, one a rank: the rows before the first.
+ * ranks and no tokens, a constant, its gradient, a state that a token finds of
+ * the one before, is as many values, one a rank: beside tokens each row has its
+ * own, before the first token they are the rows.
  */
 #include <stdio.h>
 
@@ -26,7 +27,12 @@ typedef enum Side { OF_ROWS, OF_COLS, NSIDES } Side;
  * them. APART: ranks without tokens, a node each. */
 typedef enum Form { SAME, EACH, FIRST, LOOSE, PARTS, APART } Form;
 
-typedef struct Image { Ref node; uint8_t form[NSIDES]; } Image;
+/* part: of what is APART the nodes, of which `node` is the first. */
+typedef struct Image {
+    Ref node;
+    uint8_t form[NSIDES];
+    const Ref *part;
+} Image;
 
 typedef struct Rows {
     Graph *g;
@@ -35,6 +41,7 @@ typedef struct Rows {
     AxisSet own;                        /* of the variant's, that are ranks */
     Image *memo;                        /* per node, group of its ranks as rows,
                                            as columns */
+    const Ref **apart;                  /* per node, of ranks without tokens */
     bool fails;
 } Rows;
 
@@ -43,7 +50,7 @@ static Image image_of(Rows *u, Ref r, int row, int col);
 static Image impossible(Rows *u, Ref node)
 {
     u->fails = true;
-    return (Image){ node, { SAME, SAME } };
+    return (Image){ node, { SAME, SAME }, NULL };
 }
 
 /* ---- ranks of the plan as it was ---- */
@@ -51,6 +58,13 @@ static Image impossible(Rows *u, Ref node)
 static AxisSet ranks_on(const Rows *u, AxisSet s, Side side)
 {
     return s & (side == OF_COLS ? RANK_COLS : RANK_ROWS | u->own);
+}
+
+/* Whether rows have ranks of one axis at most, and so have columns. */
+static bool has_one_axis(const Rows *u, AxisSet s)
+{
+    AxisSet rows = ranks_on(u, s, OF_ROWS), cols = ranks_on(u, s, OF_COLS);
+    return !(rows & (rows - 1)) && !(cols & (cols - 1));
 }
 
 /* How many times `rows` ranks the node has. */
@@ -66,8 +80,9 @@ static Image turned(Rows *u, Image x, int op)
 {
     const Node *n = &u->g->n[x.node];
     int back = op == OP_row ? OP_col : OP_row;
-    Ref y = n->op == back ? n->a[0] : op1(u->g, op, x.node);
-    return (Image){ y, { x.form[OF_COLS], x.form[OF_ROWS] } };
+    Ref y = x.part ? x.node
+          : n->op == back ? n->a[0] : op1(u->g, op, x.node);
+    return (Image){ y, { x.form[OF_COLS], x.form[OF_ROWS] }, x.part };
 }
 
 static Ref of_rank(Rows *u, Ref r, int rank)
@@ -83,13 +98,17 @@ static Ref flag(Rows *u, int rank, Side side)
     return side == OF_COLS ? op1(u->g, OP_col, r) : r;
 }
 
+static Ref joined_rows(Rows *u, const Ref *x);
+
 /* x, with its value in each row of a token. */
 static Image spread(Rows *u, Image x, Side side)
 {
     if (x.form[side] <= EACH)
         return x;
-    if (x.form[side] == APART)
-        return impossible(u, x.node);
+    if (side == OF_COLS && x.part)
+        return turned(u, spread(u, turned(u, x, OP_row), OF_ROWS), OP_col);
+    if (x.part)
+        return (Image){ joined_rows(u, x.part), { EACH, SAME }, NULL };
     if (side == OF_COLS && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (side == OF_COLS)
@@ -167,12 +186,14 @@ static Form form_of(Rows *u, int op, Image *a, int n, Side side)
     return count(a, n, side, SAME) == n ? SAME : LOOSE;
 }
 
+/* Of a node that has tokens. */
 static void operands(Rows *u, const Node *n, Image a[4], int row, int col)
 {
     for (int i = 0; i < 4; i++) {
         a[i] = n->a[i] ? image_of(u, n->a[i], row, col) : (Image){ 0 };
-        if (a[i].form[OF_ROWS] == APART)
-            a[i] = impossible(u, n->a[i]);
+        if (a[i].part)
+            a[i] = spread(u, a[i], a[i].form[OF_COLS] == APART ? OF_COLS
+                                                              : OF_ROWS);
     }
 }
 
@@ -183,7 +204,7 @@ static Image made_of(Rows *u, const Node *n, const Image a[4], Form row,
     Node x = *n;
     for (int i = 0; i < 4; i++)
         x.a[i] = a[i].node;
-    return (Image){ node_new(u->g, x), { (uint8_t)row, (uint8_t)col } };
+    return (Image){ node_new(u->g, x), { (uint8_t)row, (uint8_t)col }, NULL };
 }
 
 static Image element_wise(Rows *u, const Node *n, int row, int col)
@@ -212,8 +233,18 @@ static void count_tokens(Rows *u, Image *a, int n, Side side)
         a[0] = counted_once(u, a[0], side);
 }
 
-/* One group of the ranks that are added up. */
-static Image contracted_group(Rows *u, const Node *n, Image a[4])
+/* Operands of a sum over tokens that leaves each rank its own. */
+static void count_rank(Rows *u, Image *a, int n, int rank)
+{
+    int at = a[0].form[OF_ROWS] != EACH;
+    spread_all(u, a, n, OF_ROWS, EACH);
+    a[at].node = op3(u->g, OP_where, flag(u, rank, OF_ROWS), a[at].node,
+                     num(u->g, 0));
+}
+
+/* One group of the ranks that are added up; of what has tokens no more that of
+ * a rank. */
+static Image contracted_group(Rows *u, const Node *n, Image a[4], int rank)
 {
     static const AxisSet token[NSIDES] = { AXIS(AX_I), AXIS(AX_J) };
     int terms = n->op == OP_sum ? 1 : 2;
@@ -233,7 +264,9 @@ static Image contracted_group(Rows *u, const Node *n, Image a[4])
         } else if (!tokens) {
             form[i] = form_of(u, OP_mul, a, terms, side);
         } else if (count(a, terms, side, EACH)) {
-            return impossible(u, a[0].node);
+            if (rank < 0 || side != OF_ROWS)
+                return impossible(u, a[0].node);
+            count_rank(u, a, terms, rank);
         } else {
             count_tokens(u, a, terms, side);
         }
@@ -242,11 +275,13 @@ static Image contracted_group(Rows *u, const Node *n, Image a[4])
         x.a[i] = i < 2 || n->a[i] ? a[i].node : 0;
     Ref r = x.over ? node_new(u->g, x)
           : terms > 1 ? op2(u->g, OP_mul, x.a[0], x.a[1]) : x.a[0];
-    return (Image){ r, { (uint8_t)form[0], (uint8_t)form[1] } };
+    return (Image){ r, { (uint8_t)form[0], (uint8_t)form[1] }, NULL };
 }
 
 static Image contracted(Rows *u, const Node *n, int row, int col)
 {
+    if (!has_one_axis(u, u->old->n[n->a[0]].axes | u->old->n[n->a[1]].axes))
+        return impossible(u, n->a[0]);
     bool rows = ranks_on(u, n->over, OF_ROWS);
     bool cols = ranks_on(u, n->over, OF_COLS);
     int many[NSIDES] = { rows ? groups_of(u, n->a[0], OF_ROWS) : 1,
@@ -255,7 +290,7 @@ static Image contracted(Rows *u, const Node *n, int row, int col)
     for (int i = 0; i < many[0] * many[1]; i++) {
         Image a[4];
         operands(u, n, a, rows ? i / many[1] : row, cols ? i % many[1] : col);
-        Image x = contracted_group(u, n, a);
+        Image x = contracted_group(u, n, a, NOTHING);
         x.node = i ? op2(u->g, OP_add, sum.node, x.node) : x.node;
         sum = x;
     }
@@ -339,83 +374,243 @@ static Image along_tokens(Rows *u, const Node *n)
 
 /* ---- ranks without tokens ---- */
 
-static Image *rank_apart(Rows *u, Ref r, int rank)
+enum { MOST_APART = MOST_GROUPS * MOST_GROUPS };
+
+static AxisSet ranks_of(const Rows *u, AxisSet s)
 {
-    return &u->memo[r * MOST_GROUPS * MOST_GROUPS + (size_t)rank];
+    return s & (RANKS | u->own) & ~(AXIS(AX_I) | AXIS(AX_J));
+}
+
+static bool of_tokens(AxisSet s)
+{
+    return s & (AXIS(AX_I) | AXIS(AX_J));
 }
 
 static bool has_ranks_alone(const Rows *u, const Node *n)
 {
-    return n->axes & u->own && !(n->axes & (AXIS(AX_I) | AXIS(AX_J)));
+    return ranks_of(u, n->axes) && !of_tokens(n->axes) && n->op != OP_unit;
+}
+
+static int count_ranks(const Rows *u, Ref r, AxisSet ranks)
+{
+    return axis_extent(u->old, r, lowest(ranks));
 }
 
 /* The state, and one more for each rank behind the first. */
-static Image state_apart(Rows *u, Ref r)
+static bool states_apart(Rows *u, Ref r, int ranks, Ref *part)
 {
     Graph *g = u->g;
     State *s = &g->st[u->old->n[r].index];
-    const Image apart = { r, { APART, SAME } };
-    if (groups_of(u, r, OF_ROWS) > 1 || g->nst + u->rows > MAX_STATES
-        || s->twin_of || s->lost_of || s->moved_of)
-        return impossible(u, r);
+    if (g->nst + ranks > MAX_STATES || s->twin_of || s->lost_of || s->moved_of)
+        return false;
     s->part_of = (int16_t)(u->old->n[r].index + 1);
-    for (int i = 1; i < u->rows; i++) {
+    part[0] = r;
+    for (int i = 1; i < ranks; i++) {
         State *more = &g->st[g->nst++];
         *more = *s;
         more->part = (uint8_t)i;
         snprintf(more->name, sizeof more->name, "%.40s_%u",
                  u->old->st[s->part_of - 1].name,
                  (unsigned)more->part);
-        more->node = node_new(g, (Node){ .op = OP_state, .index
-                                         = (uint16_t)(g->nst - 1),
-                                         .axes = s->axes });
-        *rank_apart(u, r, i) = (Image){ more->node, { APART, SAME } };
+        part[i] = more->node = node_new(g, (Node){ .op = OP_state, .index
+                                        = (uint16_t)(g->nst - 1),
+                                        .axes = s->axes });
     }
-    return apart;
+    return true;
+}
+
+/* The same of a constant. */
+static bool inputs_apart(Rows *u, Ref r, int ranks, Ref *part)
+{
+    Graph *g = u->g;
+    Input *in = &g->in[u->old->n[r].index];
+    if (g->nin + ranks > MAX_INPUTS)
+        return false;
+    in->part_of = (int16_t)(u->old->n[r].index + 1);
+    part[0] = r;
+    for (int i = 1; i < ranks; i++) {
+        Input *more = &g->in[g->nin++];
+        *more = *in;
+        more->part = (uint8_t)i;
+        snprintf(more->name, sizeof more->name, "%.40s_%u",
+                 u->old->in[in->part_of - 1].name, (unsigned)more->part);
+        part[i] = more->node = node_new(g, (Node){ .op = OP_input, .index
+                                        = (uint16_t)(g->nin - 1),
+                                        .axes = in->axes });
+    }
+    return true;
 }
 
 /* Of the last token each rank's. */
-static Image last_apart(Rows *u, Ref r, Image x)
+static bool last_apart(Rows *u, const Node *n, int ranks, Ref *part)
+{
+    for (int i = ranks - 1; i >= 0; i--) {
+        Image x = image_of(u, n->a[0], i / u->rows, 0);
+        if (x.form[OF_ROWS] != EACH || x.form[OF_COLS] != SAME)
+            return false;
+        part[i] = node_new(u->g, (Node){ .op = OP_last, .flags = n->flags, .a
+                                         = { of_rank(u, x.node,
+                                                     i % u->rows) } });
+    }
+    return true;
+}
+
+/* What has no tokens, at a rank of those that it may have. */
+static Ref entry_of(Rows *u, Ref r, int rank)
+{
+    const Node *n = &u->old->n[r];
+    if (!r)
+        return 0;
+    if (n->op == OP_unit && ranks_of(u, n->axes))
+        return num(u->g, n->index == rank);
+    Image x = image_of(u, r, 0, 0);
+    if (x.part)
+        return u->apart[r][rank];
+    return of_tokens(u->g->n[x.node].axes) ? impossible(u, x.node).node
+                                            : x.node;
+}
+
+static bool has_token_operand(const Rows *u, const Node *n)
+{
+    bool any = false;
+    for (int i = 0; i < 4; i++)
+        any |= n->a[i] && of_tokens(u->old->n[n->a[i]].axes);
+    return any;
+}
+
+/* The node, of operands that have no tokens, at a rank of these. */
+static Ref made_at(Rows *u, const Node *n, int rank)
+{
+    Node x = *n;
+    for (int i = 0; i < 4; i++)
+        x.a[i] = entry_of(u, n->a[i], rank);
+    x.over &= ~ranks_of(u, x.over);
+    if (x.over || !(op_is(n->op, FOLDS)))
+        return node_new(u->g, x);
+    return n->op == OP_dot ? op2(u->g, OP_mul, x.a[0], x.a[1]) : x.a[0];
+}
+
+/* A sum over tokens, or over what is no rank, at a rank that the result has. */
+static Ref contracted_at(Rows *u, const Node *n, int rank)
+{
+    Image a[4];
+    if (!has_one_axis(u, u->old->n[n->a[0]].axes | u->old->n[n->a[1]].axes))
+        return impossible(u, n->a[0]).node;
+    operands(u, n, a, rank / u->rows, 0);
+    Image x = contracted_group(u, n, a, rank % u->rows);
+    if (x.form[OF_ROWS] != SAME || x.form[OF_COLS] != SAME)
+        return impossible(u, x.node).node;
+    return x.node;
+}
+
+static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at);
+
+static Ref rank_made(Rows *u, Ref r, int rank)
+{
+    const Node *n = &u->old->n[r];
+    bool ranked = ranks_of(u, n->over);
+    switch (n->op) {
+    case OP_relabel: case OP_part:
+        if (ranked)
+            return entry_of(u, n->a[0], n->op == OP_part ? n->index + rank
+                                                         : rank);
+        break;
+    case OP_cat:
+        if (ranked) {
+            Ref a = joined_operand(u, r, n->over, &rank);
+            return entry_of(u, a, rank);
+        }
+        break;
+    case OP_row: case OP_col:
+        return entry_of(u, n->a[0], rank);
+    case OP_sum: case OP_dot:
+        if (!ranked && has_token_operand(u, n))
+            return contracted_at(u, n, rank);
+        break;
+    case OP_count: case OP_gdot: case OP_solve:
+        return impossible(u, r).node;
+    default: break;
+    }
+    if (ranked || has_token_operand(u, n))
+        return impossible(u, r).node;
+    return made_at(u, n, rank);
+}
+
+static void make_apart(Rows *u, Ref r)
 {
     const Node n = u->old->n[r];
-    if (x.form[OF_ROWS] != EACH || x.form[OF_COLS] != SAME
-        || groups_of(u, r, OF_ROWS) > 1)
-        return impossible(u, r);
-    for (int i = u->rows - 1; i >= 0; i--) {
-        Ref y = node_new(u->g, (Node){ .op = OP_last, .flags = n.flags, .a = {
-                                       of_rank(u, x.node, i) } });
-        *rank_apart(u, r, i) = (Image){ y, { APART, SAME } };
+    AxisSet ranks = ranks_of(u, n.axes);
+    int many = count_ranks(u, r, ranks);
+    Ref *part = ctx_alloc(u->g->ctx, MOST_APART * sizeof *part);
+    u->apart[r] = part;
+    u->g->line = n.line;
+    bool ok = many <= MOST_APART && many % u->rows == 0;
+    if (ok && n.op == OP_state)
+        ok = states_apart(u, r, many, part);
+    else if (ok && n.op == OP_input)
+        ok = inputs_apart(u, r, many, part);
+    else if (ok && n.op == OP_last)
+        ok = last_apart(u, &n, many, part);
+    else
+        for (int i = 0; i < many && ok; i++)
+            part[i] = rank_made(u, r, i);
+    u->fails |= !ok;
+}
+
+static Image image_apart(Rows *u, Ref r, int row, int col)
+{
+    AxisSet axes = u->old->n[r].axes;
+    bool cols = ranks_on(u, axes, OF_COLS);
+    if (!u->apart[r])
+        make_apart(u, r);
+    const Ref *part = u->apart[r] + (cols ? col : row) * u->rows;
+    return (Image){ part[0], { cols ? SAME : APART, cols ? APART : SAME },
+                    part };
+}
+
+/* The sum, over ranks, of what has no tokens. */
+static Image summed_apart(Rows *u, const Node *n)
+{
+    AxisSet ranks = ranks_of(u, n->over | u->old->n[n->a[0]].axes
+                                | u->old->n[n->a[1]].axes);
+    bool first = ranks_of(u, u->old->n[n->a[0]].axes) & ranks;
+    int many = count_ranks(u, n->a[!first], ranks);
+    Ref y = 0;
+    for (int i = 0; i < many; i++) {
+        Ref x = made_at(u, n, i);
+        y = y ? op2(u->g, OP_add, y, x) : x;
     }
-    return *rank_apart(u, r, 0);
+    return ranks & (ranks - 1) ? impossible(u, y)
+                               : (Image){ y, { SAME, SAME }, NULL };
 }
 
 /* Beside zeros behind it, or before, the token that each rank has of a state.
  */
-static Ref before_first(Rows *u, Ref state, int flags)
+static Ref before_first(Rows *u, const Ref *state, int flags)
 {
     Graph *g = u->g;
     Ref y = 0;
     for (int i = u->rows - 1; i >= 0; i--) {
         Ref x = node_new(g, (Node){ .op = OP_delay, .flags = (uint8_t)flags,
                                     .a = { cumsum(g, num(g, 0), 0),
-                                           rank_apart(u, state, i)->node } });
+                                           state[i] } });
         y = y ? op3(g, OP_where, flag(u, i, OF_ROWS), x, y) : x;
     }
     return y;
 }
 
-static Image delayed_apart(Rows *u, const Node *n, Image x)
+static Image delayed_apart(Rows *u, const Node *n, Image x, const Ref *state)
 {
     Graph *g = u->g;
     if (x.form[OF_ROWS] != EACH)
         x = spread(u, x, OF_ROWS);
     if (x.form[OF_COLS] != SAME)
         return impossible(u, x.node);
-    Ref y = before_first(u, n->a[1], n->flags);
+    Ref y = before_first(u, state, n->flags);
     if (g->n[x.node].axes & DIM_AXES)   /* else it is zeros */
         y = op2(g, OP_add, y, node_new(g, (Node){ .op = OP_delay, .flags
                               = n->flags, .a = { x.node, num(g, 0) } }));
-    return (Image){ y, { EACH, SAME } };
+    return (Image){ y, { EACH, SAME }, NULL };
 }
 
 static bool is_zero(const Graph *g, Ref r)
@@ -426,9 +621,9 @@ static bool is_zero(const Graph *g, Ref r)
 static Image delayed(Rows *u, const Node *n, int row, int col)
 {
     Image a[4];
-    Image b = image_of(u, n->a[1], 0, 0);
+    Image b = image_of(u, n->a[1], row, col);
     if (b.form[OF_ROWS] == APART)
-        return delayed_apart(u, n, image_of(u, n->a[0], row, col));
+        return delayed_apart(u, n, image_of(u, n->a[0], row, col), b.part);
     operands(u, n, a, row, col);
     if (a[0].form[OF_ROWS] == LOOSE || a[0].form[OF_ROWS] == PARTS)
         a[0] = spread(u, a[0], OF_ROWS);
@@ -443,8 +638,6 @@ static Image last(Rows *u, Ref r)
     Image a[4];
     const Node *n = &u->old->n[r];
     operands(u, n, a, 0, 0);
-    if (has_ranks_alone(u, n))
-        return last_apart(u, r, a[0]);
     a[0] = spread(u, a[0], OF_ROWS);
     if (a[0].form[OF_ROWS] == EACH)
         return impossible(u, a[0].node);
@@ -514,7 +707,7 @@ static Image joined(Rows *u, Ref r, int row, int col)
             return impossible(u, y.node);
         x[j] = y.node;
     }
-    return (Image){ joined_rows(u, x), { EACH, SAME } };
+    return (Image){ joined_rows(u, x), { EACH, SAME }, NULL };
 }
 
 /* Rank `index` of an axis that is of rows. */
@@ -523,8 +716,8 @@ static Image selected(Rows *u, const Node *n, int row, int col)
     bool cols = n->over & RANK_COLS;
     int group = n->index / u->rows, rank = n->index % u->rows;
     Image x = image_of(u, n->a[0], cols ? row : group, cols ? group : col);
-    if (x.form[OF_ROWS] == APART)
-        return (Image){ rank_apart(u, n->a[0], rank)->node, { SAME, SAME } };
+    if (x.part)
+        return (Image){ x.part[rank], { SAME, SAME }, NULL };
     if (cols && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (cols)
@@ -547,20 +740,23 @@ static Image unit_rank(Rows *u, const Node *n, int row)
 {
     int rank = n->index - row * u->rows;
     if (rank < 0 || rank >= u->rows)
-        return (Image){ num(u->g, 0), { SAME, SAME } };
-    return (Image){ flag(u, rank, OF_ROWS), { EACH, SAME } };
+        return (Image){ num(u->g, 0), { SAME, SAME }, NULL };
+    return (Image){ flag(u, rank, OF_ROWS), { EACH, SAME }, NULL };
 }
 
 /* ---- any node ---- */
 
+/* Memory has as many ranks as a token has rows. */
 static Image found(Rows *u, Ref r)
 {
     const Node *n = &u->old->n[r];
     const Input *in = &u->old->in[n->index];
     bool timed = n->op == OP_input && in->timed;
+    if (groups_of(u, r, OF_ROWS) > 1)
+        return impossible(u, r);
     Form form = !timed ? SAME : in->axes & u->own ? EACH
               : in->axes ? FIRST : SAME;
-    return (Image){ r, { (uint8_t)form, SAME } };
+    return (Image){ r, { (uint8_t)form, SAME }, NULL };
 }
 
 static Image made(Rows *u, Ref r, int row, int col)
@@ -568,11 +764,6 @@ static Image made(Rows *u, Ref r, int row, int col)
     Node n = u->old->n[r];
     AxisSet ranks = RANKS | u->own;
     u->g->line = n.line;
-    if (has_ranks_alone(u, &n) && n.op == OP_state)
-        return state_apart(u, r);
-    if (n.axes & u->own && !(n.axes & AXIS(AX_I)) && n.op != OP_unit
-        && n.op != OP_last)
-        return impossible(u, r);
     if (op_is(n.op, RECURS))            /* of matrices there are no rows */
         return op_has(n.op, TO_AXIS) ? impossible(u, r) : along_tokens(u, &n);
     switch (n.op) {
@@ -581,6 +772,8 @@ static Image made(Rows *u, Ref r, int row, int col)
     case OP_count:
         return impossible(u, r);
     case OP_sum: case OP_dot: case OP_gdot:
+        if (ranks_of(u, n.over) && !has_token_operand(u, &n))
+            return summed_apart(u, &n);
         return contracted(u, &n, row, col);
     case OP_solve:
         return solved(u, &n);
@@ -614,6 +807,8 @@ static Image made(Rows *u, Ref r, int row, int col)
     }
     if (op_info[n.op].traits & ELEMENTWISE)
         return element_wise(u, &n, row, col);
+    if (ranks_of(u, n.over))
+        return impossible(u, r);
     Image a[4];                         /* of each row by itself */
     operands(u, &n, a, row, col);
     return made_of(u, &n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
@@ -625,15 +820,15 @@ static Image image_of(Rows *u, Ref r, int row, int col)
     AxisSet axes = u->old->n[r].axes;
     row = ranks_on(u, axes, OF_ROWS) ? row : 0;
     col = ranks_on(u, axes, OF_COLS) ? col : 0;
-    if (u->fails || row >= MOST_GROUPS || col >= MOST_GROUPS)
+    if (u->fails || row >= MOST_GROUPS || col >= MOST_GROUPS
+        || !has_one_axis(u, axes))
         return impossible(u, r);
+    if (has_ranks_alone(u, &u->old->n[r]))
+        return image_apart(u, r, row, col);
     Image *x = &u->memo[(r * MOST_GROUPS + (size_t)row) * MOST_GROUPS
                         + (size_t)col];
     if (!x->node)
         *x = made(u, r, row, col);
-    if (x->form[OF_ROWS] == APART && u->old->n[r].op != OP_state
-        && u->old->n[r].op != OP_last)
-        return impossible(u, r);
     return *x;
 }
 
@@ -687,11 +882,11 @@ static bool begin(Rows *u, int chunk)
     Graph *g = u->g;
     for (int i = 0; i < g->nin; i++) {
         Input *in = &g->in[i];
-        if (!(in->axes & u->own) || !in->timed)
+        if (!(in->axes & u->own))
             continue;
         if (!(u->own & AXIS(in->order[0])) || in->rank > 2)
             return false;
-        in->ranked = true;
+        in->ranked = in->timed;
         in->axes &= ~u->own;
         in->rank = drop_ranks(in->order, in->rank, u->own);
     }
@@ -699,7 +894,7 @@ static bool begin(Rows *u, int chunk)
         State *s = &g->st[i];
         if (!(s->axes & u->own))
             continue;
-        if (!(u->own & AXIS(s->order[0])) || s->rank != 2)
+        if (!(u->own & AXIS(s->order[0])) || s->rank > 2)
             return false;
         s->axes &= ~u->own;
         s->rank = drop_ranks(s->order, s->rank, u->own);
@@ -729,11 +924,9 @@ static void leave_state(Rows *u, int i)
     if (!next)
         return;
     Image x = image_of(u, next, 0, 0);
-    if (s->part_of && x.form[OF_ROWS] != APART) {
+    if (x.part && !s->part_of)
         impossible(u, x.node);
-        return;
-    }
-    s->next = s->part_of ? rank_apart(u, next, s->part)->node : x.node;
+    s->next = entry_of(u, next, s->part);
 }
 
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
@@ -746,6 +939,7 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     size_t each = MOST_GROUPS * MOST_GROUPS;
     Ref *image = ctx_alloc(c, p->g->len * each * sizeof *image);
     u.memo = ctx_alloc(c, p->g->len * each * sizeof *u.memo);
+    u.apart = ctx_alloc(c, p->g->len * sizeof *u.apart);
     for (Ref r = 1; r < p->g->len && !u.fails; r++)
         for (int i = 0; i < groups_of(&u, r, OF_ROWS); i++)
             for (int j = 0; j < groups_of(&u, r, OF_COLS); j++)
@@ -753,6 +947,8 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     for (int i = 0; i < p->g->nout && !u.fails; i++) {
         Ref r = p->g->out[i].node;
         Image x = image_of(&u, r, 0, 0);
+        if (groups_of(&u, r, OF_ROWS) > 1)
+            impossible(&u, r);
         if (x.form[OF_ROWS] == PARTS) { /* by who computes the parts */
             x = spread(&u, x, OF_ROWS);
             u.memo[r * each + each - 1] = x;
@@ -763,7 +959,9 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
         leave_state(&u, i);
     if (u.fails)
         return p;
-    for (size_t i = 0; i < p->g->len * each; i++)
-        image[i] = u.memo[i].node;
+    for (size_t i = 0; i < p->g->len * each; i++) {
+        const Ref *part = u.apart[i / each];
+        image[i] = part ? part[i % each] : u.memo[i].node;
+    }
     return plan_renewed(p, u.g, image, each);
 }

@@ -91,9 +91,9 @@ static int buffer_left(const Schedule *s, int value, uint16_t readers,
         const KBuffer *to = &s->buffer[b];
         bool free = to->tile && to->bytes == bytes && is_internal(to)
                  && to->writer == role;
-        for (int v = 0; v < s->nvalues; v++)
-            free &= s->value[v].buffer != b || s->value[v].alias != NOTHING
-                 || live_apart(s, v, value);
+        for (int v = 0; v < s->nvalues && free; v++)
+            free = s->value[v].buffer != b || s->value[v].alias != NOTHING
+                || live_apart(s, v, value);
         if (free)
             return b;
     }
@@ -396,13 +396,14 @@ static void find_live(const Schedule *s, int buffer, int *first, int *last)
 
 bool buffers_apart(const Schedule *s, int a, int b)
 {
+    const KBuffer *x = &s->buffer[a], *y = &s->buffer[b];
     int first[2], last[2];
+    if (!is_internal(x) || !is_internal(y) || x->writer != y->writer
+        || x->depth != 1 || y->depth != 1)
+        return false;
     find_live(s, a, &first[0], &last[0]);
     find_live(s, b, &first[1], &last[1]);
-    return is_internal(&s->buffer[a]) && is_internal(&s->buffer[b])
-        && s->buffer[a].writer == s->buffer[b].writer
-        && s->buffer[a].depth == 1 && s->buffer[b].depth == 1
-        && (last[0] < first[1] || last[1] < first[0]);
+    return last[0] < first[1] || last[1] < first[0];
 }
 
 /* Whose turn it is to be placed, n others being so. */

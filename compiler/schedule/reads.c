@@ -80,8 +80,9 @@ bool is_factor(const Select *x, Ref r)
 {
     const Graph *g = x->g;
     for (Ref u = r + 1; u < g->len; u++)
-        for (int i = is_solve(x, &g->n[u]); i < 2 && multiplies(x, u); i++)
-            if (shown_node(g, g->n[u].a[i]) == r)
+        for (int i = 0; i < 2 && multiplies(x, u); i++)
+            if (shown_node(g, g->n[u].a[i]) == r
+                && (i || !is_solve(x, &g->n[u])))
                 return true;
     return false;
 }
@@ -89,8 +90,8 @@ bool is_factor(const Select *x, Ref r)
 bool is_inverted(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        if (multiplies(x, u) && is_solve(x, &x->g->n[u])
-            && x->g->n[u].a[0] == r)
+        if (x->g->n[u].a[0] == r && multiplies(x, u)
+            && is_solve(x, &x->g->n[u]))
             return true;
     return x->w->stores[r] && is_solved(x, r);
 }

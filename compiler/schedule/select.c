@@ -819,37 +819,42 @@ static bool end_states(Select *x)
  * What becomes of a state last: others read what it was. */
 typedef enum Rank { FEEDS, LEAVES, CARRIES_ON, NRANKED } Rank;
 
-static Rank rank_of(const Select *x, int group, int level)
+/* By group of the level: its rank, and at its first node that it is the first.
+ */
+typedef struct Ranks { uint8_t *of; bool *seen, *first; } Ranks;
+
+static Ranks find_ranks(const Select *x, int level)
 {
-    Rank rank = LEAVES;
+    size_t n = x->g->len;
+    Ranks y = { ctx_alloc(x->c, n), ctx_alloc(x->c, n * sizeof *y.seen),
+                ctx_alloc(x->c, n * sizeof *y.first) };
     for (Ref r = 1; r < x->g->len; r++) {
-        if (!in_matrix_role(x, r) || x->group[r] != group
-            || x->level[r] != level)
+        if (!in_matrix_role(x, r) || x->level[r] != level)
             continue;
+        int group = x->group[r];
+        y.first[r] = !y.seen[group];
+        uint8_t *rank = &y.of[group];
+        *rank = y.seen[group] ? *rank : LEAVES;
+        y.seen[group] = true;
         if (is_next(x, r))
-            return CARRIES_ON;
-        rank = is_factor(x, r) || is_inverted(x, r) ? FEEDS : rank;
+            *rank = CARRIES_ON;
+        else if (*rank == LEAVES && (is_factor(x, r) || is_inverted(x, r)))
+            *rank = FEEDS;
     }
-    return rank;
+    return y;
 }
 
 static bool select_level(Select *x, int level)
 {
     if (!select_all_vectors(x, level))
         return false;
+    Ranks ranks = find_ranks(x, level);
     for (int rank = 0; rank < NRANKED; rank++)
-        for (Ref r = 1; r < x->g->len; r++) {
-            if (!in_matrix_role(x, r) || x->level[r] != level)
-                continue;
-            bool first = true;
-            for (Ref q = 1; q < r && first; q++)
-                first = !(in_matrix_role(x, q) && x->level[q] == level
-                          && x->group[q] == x->group[r]);
-            if (first && !is_base_group(x, x->group[r], level)
-                && (int)rank_of(x, x->group[r], level) == rank
+        for (Ref r = 1; r < x->g->len; r++)
+            if (ranks.first[r] && ranks.of[x->group[r]] == rank
+                && !is_base_group(x, x->group[r], level)
                 && !select_group(x, x->group[r], level))
                 return false;
-        }
     for (Ref r = 1; r < x->g->len; r++)
         if (is_made_across(x, r) && x->level[r] == level
             && !select_across(x, r))

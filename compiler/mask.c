@@ -28,7 +28,7 @@ static void leaf_name(char out[48], const Leaf *l)
         snprintf(out, 48, "%.28s[%s%s]", l->name, side, back);
         break;
     case LEAF_CUMSUM:
-        snprintf(out, 48, "%.28s_cumsum[%s%s]", l->name, side, back);
+        snprintf(out, 48, "%.28s_cumsum[%s%.9s]", l->name, side, back);
         break;
     case LEAF_POSITION: snprintf(out, 48, "%s", side); break;
     case LEAF_SCORE: snprintf(out, 48, "the score"); break;

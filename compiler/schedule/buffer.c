@@ -559,14 +559,20 @@ static bool place_values(Schedule *s, bool waits)
     return true;
 }
 
+/* Numbers that lanes carry are no values: there may be none. */
+static void copy_values(const Schedule *s, KValue *to, const KValue *from)
+{
+    if (s->nvalues)
+        memcpy(to, from, (size_t)s->nvalues * sizeof *to);
+}
+
 /* Requires values and instructions; gives values their buffers. */
 bool schedule_buffers(Schedule *s)
 {
-    size_t size = (size_t)s->nvalues * sizeof *s->value;
-    KValue *none = ctx_alloc(s->c, size + 1);
-    memcpy(none, s->value, size);
+    KValue *none = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *none + 1);
+    copy_values(s, none, s->value);
     if (!place_values(s, false)) {
-        memcpy(s->value, none, size);
+        copy_values(s, s->value, none);
         if (!s->rings || !place_values(s, true))
             return false;
     }

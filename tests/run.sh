@@ -40,7 +40,8 @@ count() {
     *scheduled*|*turns*)    # the numbers are then another emitter's
         ! grep -q -e 'runs in its place' -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
-    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*)
+    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|\
+    *complex.lua*cuda*)
         ! grep -q 'runs in its place' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
     esac
@@ -184,7 +185,7 @@ cuda() {
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
-        "flin tests/lua/odd.lua 12 1 cuda" \
+        "flin tests/lua/odd.lua 12 1 cuda" "flin tests/lua/complex.lua cuda" \
         "flin tests/lua/mask_random.lua 7 9 cuda" \
         "flin tests/lua/odd.lua 4 1 cuda large" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
@@ -270,7 +271,7 @@ cuda() {
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
         *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*|\
-        *mask_random*)
+        *mask_random*|*complex*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

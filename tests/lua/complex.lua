@@ -86,6 +86,39 @@ local turns <const> = {
   end),
   ["of a token's keys"] = matrices({ a = "t k : log_decay", w = "t k" },
     function (x, re, im) return turned(exp(x.a), x.w, re, im) end),
+  ["of keys, corrected by what one holds"] = matrices(
+    { g = "t k : log_decay", w = "t k", p = "t k : unit_norm", u = "t v",
+      b = "t : unit" },
+    function (x, re, im)
+      re, im = turned(exp(x.g), x.w, re, im)
+      local miss = x.u - dot(x.p, re)
+      return re + outer(x.b * x.p, miss), im + outer(0.5 * x.p, miss)
+    end, function (x, re, im) return dot(x.q, re) - dot(x.p, im) end),
+  ["of keys, corrected by what was there"] = {
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", g = "k : log_decay",
+              w = "t k", b = "t : unit" },
+    state = { re = "k v", im = "k v" },
+    step = function (x, s)
+      local re, im = turned(exp(x.g), x.w, s.re, s.im)
+      re = re + outer(x.b * x.k, x.v - dot(x.k, s.im))
+      return { re = re, im = im }, dot(x.q, re) - dot(x.q, s.re)
+    end },
+  ["of keys, read along values"] = matrices(
+    { g = "t k : log_decay", w = "k", u = "t v" },
+    function (x, re, im) return turned(exp(x.g), x.w, re, im) end,
+    function (x, re, im) return dot(x.u, im) + dot(x.v, re) * x.q end),
+  ["of keys, written twice"] = matrices(
+    { a = "t k : unit", w = "t k", p = "t k", u = "t v" },
+    function (x, re, im)
+      re, im = turned(x.a, x.w, re, im)
+      return re, im + outer(x.p, x.u)
+    end),
+  ["keys turned by a number each way"] = matrices(
+    { g = "t : log_decay", w = "k" },
+    function (x, re, im)
+      local c, d = exp(x.g) * cos(x.w), exp(x.g) * sin(x.w)
+      return c * re + d * im, c * im - d * re
+    end),
   ["of each entry"] = matrices({ a = "k v : unit", w = "k" },
     function (x, re, im) return turned(x.a, x.w, re, im) end),
   vectors = { input = { v = "t v", a = "v : unit", w = "v" },

@@ -187,6 +187,18 @@ static bool refused(const Build *b, const Error *e)
             || e->code == ERR_DEVICE);
 }
 
+/* Of which sizes: "k = 64, v = 64, bfloat16". */
+static const char *sizes_of(Ctx *c, const Build *b, const Graph *g)
+{
+    const char *s = "";
+
+    for (int i = 0; i < g->naxes; i++)
+        if (g->axis[i].size > 0)
+            s = ctx_format(c, "%s%s = %d, ", s, g->axis[i].name,
+                           (int)g->axis[i].size);
+    return ctx_format(c, "%s%s", s, dtype_name(b->o.tile));
+}
+
 /* Says once that another emitter's kernels run. */
 static void say_wrong(Ctx *c, Builds *all, const Build *b)
 {
@@ -194,8 +206,9 @@ static void say_wrong(Ctx *c, Builds *all, const Build *b)
         return;
     all->said = true;
     c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
-           " for this GPU %s: one for any GPU runs in its place (said once)",
-           all->plan->g->name, b->wrong));
+           " for this GPU %s (%s): one for any GPU runs in its place (said"
+           " once)", all->plan->g->name, b->wrong,
+           sizes_of(c, b, all->plan->g)));
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,

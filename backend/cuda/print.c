@@ -586,37 +586,12 @@ static void put_items(Print *p, const char *name)
                s->slices, s->splits ? ", true" : "");
 }
 
-/* How many chunks before the matrix role wants it a slot may be filled: what
- * the role ahead alone reads that has left when the other begins with it. */
-static int turns_free(const KBuffer *b)
-{
-    enum { AHEAD = 2 };
-    return b->depth + (b->readers == 1u << KR_AHEAD ? AHEAD : 0);
-}
-
-/* How many chunks later than the ring that is deepest one is filled that has
- * fewer slots: what waits for a slot of that holds up none of those. */
-static int lag_of(const Schedule *s, const KInst *load)
-{
-    int deepest = 0;
-    for (int i = 0; i < s->nbuffers; i++)
-        if (s->buffer[i].copied && turns_free(&s->buffer[i]) > deepest)
-            deepest = turns_free(&s->buffer[i]);
-    return deepest
-         - turns_free(&s->buffer[s->value[load->out[0]].buffer]);
-}
-
 static int most_lag(const Schedule *s)
 {
     int most = 0;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        if (k->op == K_LOAD && s->buffer[s->value[k->out[0]].buffer].uses > 1)
-            return 0;
-        if (k->op == K_LOAD && lag_of(s, k) > most)
-            most = lag_of(s, k);
-    }
-    return s->row_axis && !s->splits ? most : 0;
+    for (int i = 0; i < s->ninsts; i++)
+        most = s->inst[i].lag > most ? s->inst[i].lag : most;
+    return most;
 }
 
 /* What loads, in a walk. */
@@ -631,7 +606,7 @@ static void put_lagging_loads(Print *p)
         bool any = false;
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
-            if (k->role != KR_LOAD || lag_of(s, k) != lag)
+            if (k->role != KR_LOAD || k->lag != lag)
                 continue;
             if (!any && !lag)
                 buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, %s, x);\n"

@@ -554,15 +554,18 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
            < worth * price_in_segments(search->c, &best, search->o) ? y : best;
 }
 
-/* Forward alone, where the walk is too large for a schedule: scores that it
- * needs are made ahead, of all chunks, and factors with them, or not; where it
- * is too large then, too, what its states do not need is made behind it. */
+/* Forward alone: scores that the walk needs are made ahead, of all chunks, and
+ * factors with them, or not, where that is worth another kernel, or the walk is
+ * too large for a schedule; where it is too large then, too, what its states do
+ * not need is made behind it. */
 static Prepared prepare_forward(Search *search, const Plan *whole,
                                 Prepared best)
 {
-    double least = INFINITY;
+    const double worth = 0.9;
+    bool lacks = !is_scheduled(&best, 0);
+    double least = lacks ? INFINITY : worth * price_of(&best, search->o, 0);
 
-    for (int i = 0; i < 6 && (i < 3 || isinf(least)); i++) {
+    for (int i = 0; i < 6 && (i < 3 || (lacks && isinf(least))); i++) {
         Split how = { .ahead = true, .forward = true, .factors = i % 3,
                       .rest = i > 2 };
         Prepared y = prepare_parts(search, whole, how);
@@ -624,8 +627,7 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
     Search search = { c, o, graph_extents(c, whole->g), NULL };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
-    if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
-        && !is_scheduled(&best, 0))
+    if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p))
         best = prepare_forward(&search, whole, best);
     if (o->cut && !plan_is_joint(best.p))
         return prepare_segments(&search, whole, best);

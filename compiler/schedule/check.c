@@ -542,104 +542,10 @@ static const char *check_meetings(const Schedule *s)
 
 /* ---- roles that wait ---- */
 
-/* Each role's next instruction, and how often each buffer was filled by its
- * writer and emptied by each reader. */
-typedef struct Play {
-    const Schedule *s;
-    bool lean;                          /* all turns are */
-    int at[NKROLES], item[NKROLES];
-    int filled[MOST_BUFFERS], emptied[NKROLES][MOST_BUFFERS];
-} Play;
-
-/* Of a lean turn the instruction as such a turn has it: a slot is asked for by
- * the first that fills it then. */
-static KInst as_played(const Play *p, int at)
-{
-    const Schedule *s = p->s;
-    KInst k = s->inst[at];
-    uint32_t lean = lean_buffers(s);
-    if (!p->lean)
-        return k;
-    k.wait_full = k.lean_full;
-    k.wait_empty &= lean;
-    k.post_full &= lean;
-    k.post_empty &= lean;
-    return k;
-}
-
-static int times(const Schedule *s, const KInst *k, int b, bool writes)
-{
-    const int16_t *list = writes ? k->out : k->in;
-    int n = 0;
-    for (int i = 0; i < (writes ? k->nout : k->nin); i++) {
-        bool first = true;
-        for (int j = 0; j < i; j++)
-            first &= list[j] != list[i];
-        n += first && s->value[list[i]].buffer == b;
-    }
-    return s->buffer[b].uses > 1 ? n : 1;
-}
-
-static bool may_go(const Play *p, const KInst *k)
-{
-    const Schedule *s = p->s;
-    for (int b = 0; b < s->nbuffers; b++) {
-        if (k->wait_full >> b & 1
-            && p->filled[b] < p->emptied[k->role][b] + times(s, k, b, false))
-            return false;
-        for (int r = 0; r < NKROLES && k->wait_empty >> b & 1; r++)
-            if (s->buffer[b].readers & 1u << r && r != k->role
-                && p->filled[b] + 1 > p->emptied[r][b] + s->buffer[b].depth)
-                return false;
-    }
-    return true;
-}
-
-static bool step(Play *p, int role)
-{
-    const Schedule *s = p->s;
-    while (p->at[role] < s->ninsts && s->inst[p->at[role]].role != role)
-        p->at[role]++;
-    if (p->at[role] == s->ninsts) {
-        p->at[role] = 0;
-        p->item[role]++;
-        return true;
-    }
-    const KInst played = as_played(p, p->at[role]), *k = &played;
-    if (!may_go(p, k))
-        return false;
-    for (int b = 0; b < s->nbuffers; b++) {
-        if (k->post_full >> b & 1)
-            p->filled[b] += times(s, k, b, true);
-        if (k->post_empty >> b & 1)
-            p->emptied[role][b] += times(s, k, b, false);
-    }
-    p->at[role]++;
-    return true;
-}
-
-/* A few items by all roles: none may wait for ever, none be left waiting. */
-static const char *check_progress_of(const Schedule *s, bool lean)
-{
-    enum { ITEMS = 5 };
-    Play p = { .s = s, .lean = lean };
-    for (bool any = true; any;) {
-        any = false;
-        for (int r = 0; r < NKROLES; r++)
-            while (s->warps[r] && p.item[r] < ITEMS && step(&p, r))
-                any = true;
-    }
-    for (int r = 0; r < NKROLES; r++)
-        if (s->warps[r] && p.item[r] < ITEMS)
-            return ctx_format(s->c, "the %s role waits for ever",
-                              krole_name[r]);
-    return NULL;
-}
-
 static const char *check_progress(const Schedule *s)
 {
-    const char *why = check_progress_of(s, false);
-    return why || !s->splits ? why : check_progress_of(s, true);
+    const char *why = schedule_stuck(s, false);
+    return why || !s->splits ? why : schedule_stuck(s, true);
 }
 
 /* Lean turns make what they go on from. */

@@ -23,7 +23,9 @@
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
  *   lean.c     what of a walk's turn its states alone need
- *   sync.c     waits, posts and K_SYNC from definitions and uses
+ *   sync.c     waits, posts and K_SYNC from definitions and uses; how far some
+ *              loads lag behind others
+ *   play.c     roles that wait for one another, a few items long
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
  * A kernel of single tokens has no products of tiles: all its warps do the
@@ -188,6 +190,8 @@ typedef struct KInst {
                                            the loop have it, too */
     bool late;                          /* done in the turn of the loop behind
                                            its own; of the last, behind it */
+    uint8_t lag;                        /* LOAD: by so many turns, behind those
+                                           that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
     uint8_t parts;                      /* of its columns, one after another;
                                            0: all at once */
@@ -398,6 +402,9 @@ double lean_share(const Schedule *s);
 /* Whether the role has something to do in them. */
 bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);
+/* NULL: all roles come to the end of a few items (lean: of lean turns); else
+ * which one waits for ever. */
+const char *schedule_stuck(const Schedule *s, bool lean);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */

@@ -230,6 +230,56 @@ static void chain_waits(Schedule *s)
     }
 }
 
+/* ---- loads that lag ---- */
+
+/* How many chunks before the matrix role wants it a slot may be filled: what
+ * the role ahead alone reads that has left when the other begins with it. */
+static int turns_free(const KBuffer *b)
+{
+    enum { AHEAD = 2 };
+    return b->depth + (b->readers == 1u << KR_AHEAD ? AHEAD : 0);
+}
+
+/* The place of what is loaded. */
+static const KBuffer *filled_by(const Schedule *s, const KInst *load)
+{
+    return &s->buffer[s->value[load->out[0]].buffer];
+}
+
+/* Each load comes so much later than the ring that is free first as its own is
+ * free later, at most so many chunks. */
+static int lag_at_most(Schedule *s, int most)
+{
+    int deepest = 0, last = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_LOAD && s->inst[i].role == KR_LOAD) {
+            int turns = turns_free(filled_by(s, &s->inst[i]));
+            deepest = turns > deepest ? turns : deepest;
+        }
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_LOAD && s->inst[i].role == KR_LOAD) {
+            int lag = deepest - turns_free(filled_by(s, &s->inst[i]));
+            lag = lag < most ? lag : most;
+            s->inst[i].lag = (uint8_t)lag;
+            last = lag > last ? lag : last;
+        }
+    return last;
+}
+
+/* In walks, what waits for a slot of a ring holds up none of those that are
+ * deeper; as far as what is made ahead has room to go on without it. */
+static void lag_loads(Schedule *s)
+{
+    bool lags = s->row_axis && !s->splits;
+    for (int i = 0; i < s->ninsts; i++)
+        lags &= s->inst[i].op != K_LOAD || filled_by(s, &s->inst[i])->uses == 1;
+    if (!lags)
+        return;
+    int most = lag_at_most(s, UINT8_MAX);
+    while (most > 0 && schedule_stuck(s, false))
+        most = lag_at_most(s, most - 1);
+}
+
 /* Requires buffers; breaks nothing. */
 void schedule_sync(Schedule *s)
 {
@@ -252,4 +302,5 @@ void schedule_sync(Schedule *s)
                                            & lean_buffers(s) : 0;
     if (s->row_axis)
         chain_waits(s);
+    lag_loads(s);
 }

@@ -74,6 +74,8 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " parts %d", k->parts);
     if (k->late)
         buf_printf(b, " late");
+    if (k->lag)
+        buf_printf(b, " lag %d", k->lag);
     if (k->lean)
         buf_printf(b, " lean");
     if (k->index != NOTHING)
@@ -352,6 +354,8 @@ static void read_inst(Read *x)
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
     k->late = next_is(x, "late");
+    if (next_is(x, "lag"))
+        k->lag = (uint8_t)number(x, 1, MOST_BUFFERS);
     k->lean = next_is(x, "lean");
     s->splits |= k->lean;
     if (next_is(x, "left"))

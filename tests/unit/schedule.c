@@ -660,7 +660,18 @@ static void cleared_by_one(Schedule *s)
 }
 static void too_few_ahead(Schedule *s) { s->regs[2] = 56; }
 
+/* What the matrix role goes on with comes when all rings before it are full. */
+static void lags_too_far(Schedule *s)
+{
+    const KInst *k = find(s, K_LOAD, 0);
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_LOAD && s->value[s->inst[i].out[0]].buffer
+                                       != s->value[k->out[0]].buffer)
+            s->inst[i].lag = 7;
+}
+
 static const Spoiled aheads[] = {
+    { "lags too far", lags_too_far, "waits for ever" },
     { "another role's fragment", another_fragment, "another role has not" },
     { "kept by one role", kept_ahead, "not for who reads it" },
     { "the role ahead does not meet", none_meet_ahead, "do not meet" },

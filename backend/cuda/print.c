@@ -637,7 +637,10 @@ static void put_begins(Print *p, KRole role, bool packs)
     }
 }
 
-/* Of a turn what all instructions find. */
+/* Of a turn what all instructions find. Beside a role ahead a walk whose states
+ * stay in registers waits for all products, though none is under way: ptxas
+ * cannot tell, and would wait for those of this turn before it changes a state
+ * (C7517). */
 static void put_turn_begin(Print *p, KRole role)
 {
     const Schedule *s = p->s;
@@ -650,6 +653,8 @@ static void put_turn_begin(Print *p, KRole role)
         buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);
+    if (role == KR_MATRIX && s->row_axis && s->ahead)
+        buf_printf(p->b, "wgmma_wait<0>();\n");
 }
 
 /* As the last of blocks that share a walk leaves its states. */

@@ -687,6 +687,29 @@ int registers_held(const Schedule *s, KRole role)
     return most;
 }
 
+int registers_left(const Schedule *s, KRole role)
+{
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        int n = 0;
+        if (k->role != role || k->op != K_MAP)
+            continue;
+        for (int j = 0; j < k->nin + k->nout; j++) {
+            const KValue *v = &s->value[j < k->nin ? k->in[j]
+                                                   : k->out[j - k->nin]];
+            int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+                     * share_of(s, role, k->ncol) / 2
+                     / (k->parts ? k->parts : 1);
+            bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
+            n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each
+                                                : 0;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* Those, and what else a thread needs. */
 const char *registers_fault(const Schedule *s)
 {
@@ -699,6 +722,11 @@ const char *registers_fault(const Schedule *s)
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);
     }
+    int left = registers_left(s, KR_AHEAD);
+    left = left < MOST_LEFT ? left : MOST_LEFT;
+    if (s->row_axis && s->ahead && left + ROWS_REGS > s->regs[2])
+        return ctx_format(s->c, "%d registers for a program; a thread has %d",
+                          left, s->regs[2]);
     return NULL;
 }
 

@@ -1,30 +1,6 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
 
-/* What a program of the role has in registers that is no fragment. */
-static int registers_left(const Schedule *s, KRole role)
-{
-    int most = 0;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        int n = 0;
-        if (k->role != role || k->op != K_MAP)
-            continue;
-        for (int j = 0; j < k->nin + k->nout; j++) {
-            const KValue *v = &s->value[j < k->nin ? k->in[j]
-                                                   : k->out[j - k->nin]];
-            int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
-                     * share_of(s, role, k->ncol) / 2
-                     / (k->parts ? k->parts : 1);
-            bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
-            n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each
-                                                : 0;
-        }
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 static bool has_op(const Schedule *s, KOp op)
 {
     bool any = false;
@@ -47,11 +23,11 @@ static bool carries_ahead(const Schedule *s)
  * the least it must have; all else is that role's. */
 static void deal_rows_registers(Schedule *s, int all)
 {
-    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, PROGRAM = 64, MOST = 232 };
+    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, MOST = 232 };
     int step = s->target->reg_step, held = registers_held(s, KR_MATRIX);
     int ahead = registers_held(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
     int left = registers_left(s, KR_AHEAD);
-    left = left < PROGRAM ? left : PROGRAM;
+    left = left < MOST_LEFT ? left : MOST_LEFT;
     ahead = (ahead > left ? ahead : left) + AHEAD;
     ahead = (ahead + step - 1) / step * step;
     int wide = s->turns * (s->ahead ? s->ahead : 1);

@@ -410,7 +410,10 @@ const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
 int registers_held(const Schedule *s, KRole role);
-enum { ROWS_REGS = 16 };               /* of a row axis, beside those */
+/* What a program of the role has in them that is no fragment. */
+int registers_left(const Schedule *s, KRole role);
+enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
+       MOST_LEFT = 64 };                /* of those a program has, if it must */
 
 /* ---- price.c ---- */
 

@@ -312,7 +312,8 @@ static int count_late(const Schedule *s)
 }
 
 /* Seconds of a chunk of a head. late: cycles of each late load. Where blocks
- * are few there are half as many heads as leave half the machine idle. */
+ * are few there are half as many heads as leave half the machine idle; but
+ * segments fill it. */
 static double kernel_price(const Tiles *t, int late)
 {
     const CudaKernel *k = t->out;
@@ -326,7 +327,7 @@ static double kernel_price(const Tiles *t, int late)
         w.resident = s->resident;
         w.cycles += late * count_late(s);
     }
-    m.walks = t->o->few ? m.units / 4 : m.walks;
+    m.walks = t->o->few && !t->o->cut ? m.units / 4 : m.walks;
     return gpu_seconds(&m, &w);
 }
 
@@ -561,7 +562,7 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
 static Prepared prepare_forward(Search *search, const Plan *whole,
                                 Prepared best)
 {
-    const double worth = 0.9;
+    const double worth = 0.8;
     bool lacks = !is_scheduled(&best, 0);
     double least = lacks ? INFINITY : worth * price_of(&best, search->o, 0);
 

@@ -363,7 +363,7 @@ static bool leaves_ends(const Plan *p, const Build *b, const Call *call, int i)
               && !cuda_writes(&k[i], call, ARG_OUTPUT);
     for (int n = i + 1; n < b->m->nkernels; n++)
         alone = alone && !(is_between(&k[n], call->from, call->to)
-                           && cuda_is_asked(&k[n], call));
+                           && cuda_is_asked(b->m, &k[n], call));
     return alone;
 }
 

@@ -178,6 +178,7 @@ cuda() {
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" "tests/cuda/calls start" \
+        "tests/cuda/calls start gla" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
@@ -227,7 +228,7 @@ cuda() {
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
-        *"calls start") more=FAKE_ARCH=9 ;;
+        *"calls start"*) more=FAKE_ARCH=9 ;;
         *"wide weighted")       # rings of three depths
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;

@@ -233,6 +233,7 @@ static void bind_back(Back *k)
     if (k->stored) {
         k->call.from = k->plan->plan->split;
         k->call.kept = k->d->stored.at;
+        k->call.part = k->d->stored.begun ? CALL_REST : CALL_WHOLE;
     }
     for (int o = 0; o < k->step->nout; o++)
         bind_dy(k, o);
@@ -602,7 +603,7 @@ static void check_apart(const Back *k)
                       k->step->in[i].name);
 }
 
-void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d)
 {
     Back *k = back_new(c, v, a, b, d);
@@ -626,6 +627,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         e = v->runs->plan(c, v, a, b);
     if (e || !b->call.on_device)
         validate_gradients(c, v, a, b, e, d);
+    return k->stored;
 }
 
 /* ---- without running ---- */

@@ -178,7 +178,7 @@ cuda() {
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" "tests/cuda/calls start" \
-        "tests/cuda/calls start gla" \
+        "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
@@ -229,6 +229,7 @@ cuda() {
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
+        *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
         *"wide weighted")       # rings of three depths
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;

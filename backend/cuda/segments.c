@@ -372,13 +372,41 @@ bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
     return ends_walk(s, state);
 }
 
+static bool walks_back(const Graph *g, const CudaKernel *k)
+{
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_STATE && g->st[k->tensor[i].index].reverse)
+            return true;
+    return false;
+}
+
+/* The first kernel that a call goes back with where another has begun it: the
+ * first that walks back, or, where one before that has results, that one. */
+static int first_of_rest(const Segments *s, const Build *b)
+{
+    const CudaModule *m = b->m;
+    for (int i = 0; i < m->nkernels; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        bool writes = false;
+        for (int n = 0; n < k->ntensors; n++)
+            writes |= k->tensor[n].kind == ARG_OUTPUT
+                   || k->tensor[n].kind == ARG_NEXT;
+        if (k->of >= s->call.from && (writes || walks_back(s->p->g, k)))
+            return i;
+    }
+    return m->nkernels;
+}
+
 bool segments_have(const Segments *s, const Build *b, int kernel)
 {
     bool walked = false;
+    if (s->call.part == CALL_WHOLE)
+        return true;
+    if (s->call.from)
+        return kernel >= first_of_rest(s, b);
     for (int i = 0; i <= kernel; i++)
         walked = walked || walks_state(&b->m->kernel[i], s->cut->t.state);
-    return s->call.part == CALL_WHOLE
-        || walked == (s->call.part == CALL_REST);
+    return walked == (s->call.part == CALL_REST);
 }
 
 int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)

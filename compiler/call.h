@@ -39,7 +39,10 @@ typedef struct Seq { int32_t b; int64_t start, len; } Seq;
 /* A call that keeps, on a GPU, may run in two: CALL_BEGUN has the kernels
  * before the first that walks the state, and then finds what its sequences
  * leave of one that begins as zero (s1) and their transitions (moves, as
- * states); the CALL_REST goes on from a start. */
+ * states, of which those that are diagonals have one column); the CALL_REST
+ * goes on from a start. Of one that goes back from what is kept the CALL_REST
+ * finds in the workspace what kernels before the first that walks back have
+ * left there, in another call for gradients at starts alone. */
 typedef enum CallPart { CALL_WHOLE, CALL_BEGUN, CALL_REST } CallPart;
 
 typedef struct Call {

@@ -332,10 +332,32 @@ static void check_room(Ctx *c, const HostCall *h, Stored room, int64_t bytes)
              (long long)bytes);
 }
 
+/* Of a way back that has begun `call` is another, and `place` says with what
+ * dy, and where. */
+static const uint64_t went_back = 4;
+
+static uint64_t place_back(const HostCall *h)
+{
+    const Adjoint *d = h->adjoint;
+    const void *room = h->call.workspace;
+    uint64_t found = hash_bytes(1, &room, sizeof room);
+
+    for (int o = 0; o < MAX_RESULTS; o++) {
+        const Given *t = &d->dy[o];
+        if (!t->given)
+            continue;
+        const int64_t more[] = { o, (int64_t)(uintptr_t)t->data, t->dtype };
+        found = hash_bytes(found, more, sizeof more);
+        found = hash_bytes(found, t->stride, sizeof t->stride);
+    }
+    return found | 1;
+}
+
 /* What backward is to start from must be what forward has left for it. */
 static void check_note(Ctx *c, const flin_Saved *s, const Note *now)
 {
     const char *what = mode_name[M_BACKWARD];
+    bool begun = s->call == (now->call ^ went_back);
 
     if (!s->plan)
         fail_help(c, 0, "flin_forward with the same flin_Saved", "%s: saved: "
@@ -343,10 +365,10 @@ static void check_note(Ctx *c, const flin_Saved *s, const Note *now)
     if (s->plan != now->plan)
         fail(c, 0, "%s: saved is of another variant or kernel, or of other "
              "sizes of axes, chunk or backend", what);
-    if (s->call != now->call)
+    if (s->call != now->call && !begun)
         fail(c, 0, "%s: saved is of a call with another B, T or number of "
              "heads, other sequences, types or initial states", what);
-    if (s->place && s->place != now->place)
+    if (!begun && s->place && s->place != now->place)
         fail_help(c, 0, "saved.place = 0, where they hold what they held",
                   "%s: saved is of a call whose inputs, initial states or "
                   "saved.data lay elsewhere", what);
@@ -418,20 +440,60 @@ static void run_first(Ctx *c, Variant *v, HostCall *h)
     set_note(h->call.saved, room.note);
 }
 
+static void check_parts(Ctx *c, const HostCall *h)
+{
+    const Adjoint *d = h->adjoint;
+    Mode mode = h->args.mode;
+    bool back = mode == M_BACKWARD, starts = false, more = false;
+
+    if (h->call.begun && (!h->call.saved || (runs_backwards(mode) && !back)))
+        fail(c, 0, "%s: begun: that is for a call that saves, or goes back "
+             "from what one has saved", mode_name[mode]);
+    if (back && (h->call.begun || h->call.begins)
+        && (!h->call.saved || !h->call.workspace))
+        fail(c, 0, "backward: begun and begins: with `saved` and a workspace "
+             "that is the same for both");
+    for (int i = 0; back && i < MAX_INPUTS; i++)
+        more |= d->dx[i].given;
+    for (int i = 0; back && i < MAX_STATES; i++)
+        starts |= d->ds[i].given;
+    if (h->call.begins && (!starts || more))
+        fail(c, 0, "%s: begins: that is for a backward call that gives "
+             "dinitial alone", mode_name[mode]);
+}
+
+/* From what is saved, and on from where another has begun it, or so that one
+ * may. */
+static void run_back(Ctx *c, Variant *v, HostCall *h)
+{
+    flin_Saved *s = h->call.saved;
+    Stored *from = &h->adjoint->stored;
+
+    *from = host_stored(c, v, h);
+    from->begun = h->call.begun && from->bytes
+               && s->call == (from->note.call ^ went_back);
+    if (from->begun && s->place != place_back(h))
+        fail(c, 0, "backward: begun: what has begun it had another dy or "
+             "workspace");
+    bool went = run_backward(c, v, &h->args, &h->bound, h->adjoint);
+    if (h->call.begins && went)
+        set_note(s, (Note){ from->note.plan, from->note.call ^ went_back,
+                            place_back(h) });
+}
+
 void host_run(Ctx *c, Variant *v, HostCall *h)
 {
     Mode mode = h->args.mode;
 
-    if (h->call.begun && (!h->call.saved || runs_backwards(mode)))
-        fail(c, 0, "%s: begun: that is for a forward call that saves",
-             mode_name[mode]);
+    check_parts(c, h);
     if (h->joint
         || (mode == M_FORWARD && host_stored(c, v, h).bytes > 0)) {
         run_first(c, v, h);
     } else if (runs_backwards(mode)) {
         if (mode == M_BACKWARD)
-            h->adjoint->stored = host_stored(c, v, h);
-        run_backward(c, v, &h->args, &h->bound, h->adjoint);
+            run_back(c, v, h);
+        else
+            run_backward(c, v, &h->args, &h->bound, h->adjoint);
     } else {
         run_bound(c, v, &h->args, &h->bound);
     }

@@ -201,27 +201,39 @@ static void bind_gradient(Back *k, int i)
         k->call.s1[adjoint_of_input(k->joint, i)] = gradient_view(k, i);
 }
 
-/* On a device kernels differ by the types of all results, those included that
- * only the forward pass writes. */
-static void bind_results(Back *k)
+/* On a device kernels differ by the types of all results, wanted or not, those
+ * included that only the forward pass writes. */
+static void bind_types(Back *k)
 {
     if (!k->call.on_device)
         return;
     for (int o = 0; o < k->step->nout; o++)
         if (!k->call.out[o].data)
             k->call.out[o].dtype = k->b->dtype;
-    for (int i = 0; i < k->step->nst; i++)
+    for (int i = 0; i < k->step->nst; i++) {
+        int s = adjoint_of_state(k->joint, i);
         if (!k->call.s1[i].data)
             k->call.s1[i].dtype = k->b->state_dtype;
+        k->call.s0[s].dtype = k->call.s1[s].dtype = k->b->state_dtype;
+    }
+    for (int i = 0; i < k->step->nin; i++) {
+        const Input *in = &k->step->in[i];
+        if (in->index_of)
+            continue;
+        View *to = in->timed ? &k->call.out[result_of(k, in->name)]
+                             : &k->call.s1[adjoint_of_input(k->joint, i)];
+        to->dtype = k->args->in[i].dtype;
+    }
 }
 
 static void bind_back(Back *k)
 {
     k->call = k->b->call;
-    bind_results(k);
+    bind_types(k);
     if (k->stored) {
         k->call.from = k->plan->plan->split;
         k->call.kept = k->d->stored.at;
+        k->call.part = k->d->stored.begun ? CALL_REST : CALL_WHOLE;
     }
     for (int o = 0; o < k->step->nout; o++)
         bind_dy(k, o);
@@ -591,7 +603,7 @@ static void check_apart(const Back *k)
                       k->step->in[i].name);
 }
 
-void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d)
 {
     Back *k = back_new(c, v, a, b, d);
@@ -615,6 +627,7 @@ void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         e = v->runs->plan(c, v, a, b);
     if (e || !b->call.on_device)
         validate_gradients(c, v, a, b, e, d);
+    return k->stored;
 }
 
 /* ---- without running ---- */

@@ -229,7 +229,8 @@ typedef struct Note { uint64_t plan, call, place; } Note;
 typedef struct Stored {
     void *at;
     int64_t bytes;
-    bool device, begun;
+    bool device, begun;                 /* begun: the call has been, forward
+                                           or back */
     Note note;
 } Stored;
 
@@ -268,8 +269,9 @@ typedef struct Adjoint {
 } Adjoint;
 
 /* backward.c: checks the shapes of what comes in, and runs what is bound
- * forwards and backwards. */
-void run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
+ * forwards and backwards. Has it gone back from what was stored, so that its
+ * workspace has what one that is begun goes on from? */
+bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d);
 /* The call of the joint plan that b is, with gradients bound as where all are
  * wanted: kernels on a device differ by that. */

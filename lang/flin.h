@@ -363,7 +363,16 @@ typedef struct flin_Call {
                                    gradients, nor with `validate` */
     int begun;                  /* 1, of a forward call that saves: flin_summary
                                    has begun it, with the same `saved`, whose
-                                   `plan` it has left other than 0 */
+                                   `plan` it has left other than 0; of a
+                                   backward one: one that `begins` was before
+                                   it, with the same dy, `saved` and workspace,
+                                   in which nothing has been written since */
+    int begins;                 /* 1, of a backward call with `saved` and a
+                                   workspace that gives gradients at starts
+                                   alone (flin_Grad.dinitial): one with `begun`
+                                   and any dfinal may follow, for which kernels
+                                   that know nothing of that are not run again,
+                                   where there are such */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -402,7 +411,8 @@ FLIN_API int flin_reference(flin_Variant *v, const flin_Call *call,
  *
  * A gradient goes the same way, from the last part to the first: at a part's
  * start it is M transposed times that at its end, plus what flin_backward says
- * of the start (dinitial) where dfinal is left out. See examples/context.c. */
+ * of the start (dinitial) where dfinal is left out; that call `begins` the one
+ * for all gradients, which is `begun`. See examples/context.c. */
 FLIN_API int flin_summary(flin_Variant *v, const flin_Call *call,
                           const flin_Tensor *transition, flin_Error *e);
 

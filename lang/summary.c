@@ -259,7 +259,7 @@ bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     Summary s = { .c = c, .v = v, .args = a, .b = b, .call = b->call };
     find_transition(c, v->step, &s.t);
-    if (!s.t.mixes || s.t.n > 1 || s.t.moved >= 0 || v->step->nst > 1)
+    if (s.t.n > 1 || s.t.moved >= 0 || v->step->nst > 1)
         return false;
     end_in(&s, transition);
     return begin_saved(c, v, a, b, room, s.t.state, s.call.s1[s.t.state]);

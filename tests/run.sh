@@ -178,6 +178,7 @@ cuda() {
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" "tests/cuda/calls start" \
+        "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
@@ -227,7 +228,8 @@ cuda() {
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
-        *"calls start") more=FAKE_ARCH=9 ;;
+        *"calls start"*) more=FAKE_ARCH=9 ;;
+        *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
         *"wide weighted")       # rings of three depths
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;
@@ -281,6 +283,13 @@ cuda() {
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
     done
+    find_torch
+    if [ -z "$with" ]; then skip "cuda: no PyTorch"; return; fi
+    program "on a driver of tests: tests/cuda/context.py" env FAKE_ARCH=9 \
+        FAKE_PAGEABLE=1 FLIN_CACHE="$tmp/kernels" PYTHONDONTWRITEBYTECODE=1 \
+        FLIN_LIB="$BUILD/libflin.so" \
+        LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
+        "$with" tests/cuda/context.py
 }
 
 # Messages start with the script's own name, as it runs in its folder. BLESS=1
@@ -424,6 +433,14 @@ has() {
 sys.exit(u.find_spec('$2') is None)" 2>/dev/null
 }
 
+# with: a Python that has PyTorch, if there is one.
+find_torch() {
+    with=
+    for p in ${PYTHON:-build/torch/bin/python python3 /usr/bin/python3}; do
+        if has "$p" torch; then with=$p; break; fi
+    done
+}
+
 # With a Python that has PyTorch, or at least NumPy; $PYTHON, if given. The
 # newest PyTorch, where `tools/matrix.sh torch` has fetched it.
 python() {
@@ -443,10 +460,7 @@ python() {
 # What training promises of fused operations, small; each must fail where what
 # it watches over is broken, and what is broken must be found.
 contracts() {
-    with=
-    for p in ${PYTHON:-build/torch/bin/python python3 /usr/bin/python3}; do
-        if has "$p" torch; then with=$p; break; fi
-    done
+    find_torch
     if [ -n "$SAN" ]; then skip "contracts: not under a sanitizer"; return; fi
     if [ -z "$with" ]; then skip "contracts: no PyTorch"; return; fi
     for more in "" --spoil "norm gradients stability --mixer hybrid" \

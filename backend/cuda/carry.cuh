@@ -289,6 +289,15 @@ INLINE float moved_entry(const Carry &a, i64 s, int head, int r, int c)
          : 1.f + *((const float *)a.m.p + place(a.m, s, head) + r * a.m.sr
                    + c * a.m.sc);
 }
+/* A block a sequence of a head: its own, where `start` says. */
+INLINE void carry_moved(const Carry &a)
+{
+    const int head = blockIdx.x % a.heads;
+    const i64 s = blockIdx.x / a.heads;
+    for (int r = threadIdx.x; r < a.rows; r += CARRY_THREADS)
+        *((float *)a.start.p + place(a.start, s, head) + r * a.start.sr) =
+            moved_entry(a, s, head, r, 0);
+}
 /* A thread has an entry of a head's states, from segment to segment. */
 INLINE void carry_rows(const Carry &a)
 {

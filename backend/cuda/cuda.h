@@ -313,9 +313,9 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 
 /* Whether the call has a place for any result of this kind that the kernel
  * writes: an output, or what a state ends as; and whether anybody wants what
- * the kernel makes. */
+ * that kernel of the module makes. */
 bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind);
-bool cuda_is_asked(const CudaKernel *k, const Call *call);
+bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call);
 
 /* run.cuh's Run. */
 typedef struct HostRun {

@@ -303,8 +303,8 @@ static int64_t workspace_bytes(const Plan *p, const Build *b,
     return (cuda_workspace(b->m, p, call) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The sequences' table, then the kernels' part, then copies of states, then
- * what segments take. */
+/* The sequences' table, wherever that is, then the kernels' part, then copies
+ * of states, then what segments take. */
 static void place_all(Ctx *c, Making *k, Call *call)
 {
     Ready *r = k->r;
@@ -322,14 +322,13 @@ static void place_all(Ctx *c, Making *k, Call *call)
     }
     if (seq && k->keep) {
         r->table = kept_table(c, k->p, seq, call->nseq * tables_of(k->s));
-        table = 0;
     } else {
         r->upload = seq;
         r->nupload = call->nseq * tables_of(k->s);
     }
     k->workspace = workspace_for(c, k->p->builds.gpu, call,
                                  table + rest + copies + more + apart);
-    if (table)
+    if (table && !r->table)
         r->table = k->workspace;
     k->workspace += (DevicePtr)table;
     if (r->own)
@@ -363,7 +362,7 @@ static bool leaves_ends(const Plan *p, const Build *b, const Call *call, int i)
               && !cuda_writes(&k[i], call, ARG_OUTPUT);
     for (int n = i + 1; n < b->m->nkernels; n++)
         alone = alone && !(is_between(&k[n], call->from, call->to)
-                           && cuda_is_asked(&k[n], call));
+                           && cuda_is_asked(b->m, &k[n], call));
     return alone;
 }
 
@@ -470,7 +469,7 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     Call own = apart ? pools_apart(g, call) : *call;
     Segments s = segments_of(c, &p->builds, &p->cutting, &own);
     const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
-    if (call->part != CALL_WHOLE
+    if (call->part != CALL_WHOLE && !call->from
         && (forward || !segments_may_begin(c, &p->builds, &s, b)))
         fail_code(c, ERR_INTERNAL, "a call of %s does not run in two parts",
                   g->name);

@@ -254,12 +254,16 @@ static const char source[] =
     "{\n    carry_on(a);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_carry_rows(const __grid_constant__ Carry a)\n"
-    "{\n    carry_rows(a);\n}\n";
+    "{\n    carry_rows(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_moved(const __grid_constant__ Carry a)\n"
+    "{\n    carry_moved(a);\n}\n";
 
 static const CudaKernel
     begin_kernel = { .name = "flin_begin", .threads = THREADS },
     end_kernel = { .name = "flin_end", .threads = THREADS },
-    unit_kernel = { .name = "flin_unit", .threads = THREADS };
+    unit_kernel = { .name = "flin_unit", .threads = THREADS },
+    moved_kernel = { .name = "flin_moved", .threads = THREADS };
 
 static CudaKernel carry_kernel(int rows)
 {
@@ -304,6 +308,7 @@ static void compile_own(Ctx *c, const Compiling *k)
     cut->begin = module_function(c, d, m, begin_kernel.name, 0);
     cut->end = module_function(c, d, m, end_kernel.name, 0);
     cut->unit = module_function(c, d, m, unit_kernel.name, 0);
+    cut->moves = module_function(c, d, m, moved_kernel.name, 0);
     cut->carrying = is_diagonal(cut) ? rows_kernel
                   : carry_kernel(rows_of(k->s->p->g, &cut->t));
     cut->carry = module_function(c, d, m, cut->carrying.name,
@@ -352,8 +357,8 @@ bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
     const Cutting *cut = s->cut;
     int state = cut->t.state, first = 0;
     Compiling wish = { s, all, b };
-    if (cut->why || s->n > 1 || !s->call.seq || cut->moved >= 0
-        || !cut->t.mixes || s->call.pages.at || !b->o.scheduled)
+    if (cut->why || s->n > 1 || !s->call.seq || s->call.pages.at
+        || is_diagonal(cut) == cut->t.mixes || !b->o.scheduled)
         return false;
     while (first < b->m->nkernels && !walks_state(&b->m->kernel[first], state))
         first++;
@@ -367,13 +372,41 @@ bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
     return ends_walk(s, state);
 }
 
+static bool walks_back(const Graph *g, const CudaKernel *k)
+{
+    for (int i = 0; i < k->ntensors; i++)
+        if (k->tensor[i].kind == ARG_STATE && g->st[k->tensor[i].index].reverse)
+            return true;
+    return false;
+}
+
+/* The first kernel that a call goes back with where another has begun it: the
+ * first that walks back, or, where one before that has results, that one. */
+static int first_of_rest(const Segments *s, const Build *b)
+{
+    const CudaModule *m = b->m;
+    for (int i = 0; i < m->nkernels; i++) {
+        const CudaKernel *k = &m->kernel[i];
+        bool writes = false;
+        for (int n = 0; n < k->ntensors; n++)
+            writes |= k->tensor[n].kind == ARG_OUTPUT
+                   || k->tensor[n].kind == ARG_NEXT;
+        if (k->of >= s->call.from && (writes || walks_back(s->p->g, k)))
+            return i;
+    }
+    return m->nkernels;
+}
+
 bool segments_have(const Segments *s, const Build *b, int kernel)
 {
     bool walked = false;
+    if (s->call.part == CALL_WHOLE)
+        return true;
+    if (s->call.from)
+        return kernel >= first_of_rest(s, b);
     for (int i = 0; i <= kernel; i++)
         walked = walked || walks_state(&b->m->kernel[i], s->cut->t.state);
-    return s->call.part == CALL_WHOLE
-        || walked == (s->call.part == CALL_REST);
+    return walked == (s->call.part == CALL_REST);
 }
 
 int64_t segments_length(const Segments *s, SegmentTable t, int64_t i)
@@ -624,6 +657,12 @@ static int64_t unit_bytes(const Segments *s)
     return aligned(4 * view_at(s, NULL).sh);
 }
 
+/* Of a call that is begun: what transitions that are matrices are from. */
+static int64_t begun_bytes(const Segments *s)
+{
+    return is_diagonal(s->cut) ? 0 : unit_bytes(s) + zeros_bytes(s);
+}
+
 /* Places in the workspace, one behind the other. */
 typedef struct Places {
     int64_t start, own, back, back_own, m, unit, zeros, end;
@@ -646,7 +685,7 @@ static Places places_of(const Segments *s)
 int64_t segments_bytes(const Segments *s)
 {
     if (s->call.part == CALL_BEGUN)
-        return unit_bytes(s) + zeros_bytes(s);
+        return begun_bytes(s);
     if (s->n == 1)
         return 0;
     Call call = ends_call(s);
@@ -686,8 +725,8 @@ static void add_zeros(Steps *to, int64_t at, int64_t end)
 
 void segments_place(Segments *s, Steps *to)
 {
-    if (s->call.part == CALL_BEGUN)
-        add_zeros(to, unit_bytes(s), segments_bytes(s));
+    if (s->call.part == CALL_BEGUN && begun_bytes(s))
+        add_zeros(to, unit_bytes(s), begun_bytes(s));
     if (s->n == 1)
         return;
     Places p = places_of(s);
@@ -842,10 +881,29 @@ static void add_transitions(Ctx *c, const Segments *s, Steps *to, int64_t one,
     add_ends(c, s, to, &call, t);
 }
 
+/* They come less one, or not at all, and are told as they are. */
+static void add_moves(Ctx *c, const Segments *s, Steps *to, Call *own)
+{
+    Carry a = carry_of(s, to, false);
+    a.start = a.m = part_of(s, &s->call.moves);
+    if (s->cut->t.stays)
+        a.m = (Part){ 0 };
+    else
+        own->s1[moved_of(s)] = (View){ .data = s->call.moves.data,
+            .dtype = F32, .heads = s->call.moves.heads, .sb = a.m.ss,
+            .sh = a.m.sh, .sd = { a.m.sr } };
+    add_ends(c, s, to, own, OF_ALL);
+    add_step(to, s->cut->moves, &moved_kernel, a.nseq * a.heads, &a);
+}
+
 void segments_begin(Ctx *c, const Segments *s, Steps *to)
 {
     Call own = ends_call(s);
     own.s0[s->cut->t.state].data = NULL;
+    if (is_diagonal(s->cut)) {
+        add_moves(c, s, to, &own);
+        return;
+    }
     add_transitions(c, s, to, 0, unit_bytes(s), s->call.moves, OF_ALL);
     add_ends(c, s, to, &own, OF_ALL);
 }

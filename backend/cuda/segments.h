@@ -31,7 +31,7 @@ typedef struct Cutting {
     uint64_t counted;                   /* the call that was counted last, */
     int count;                          /* and its segments */
     Module *module;                     /* carry.cuh's; NULL: not yet there */
-    Function *begin, *end, *unit, *carry;
+    Function *begin, *end, *unit, *carry, *moves;
     CudaKernel carrying;
 } Cutting;
 
@@ -67,8 +67,8 @@ int segments_count(const Call *call, int chunk, const Cuts *k,
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 
 /* Whether the call, which these kernels keep for, may run in two parts
- * (Call.part): it is not cut, its transitions are matrices, and there are walks
- * for ends alone, which are compiled. */
+ * (Call.part): it is not cut, and there are walks for ends alone, which are
+ * compiled. */
 bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b);
 /* Whether the call's part has the kernel. */
 bool segments_have(const Segments *s, const Build *b, int kernel);

@@ -159,16 +159,26 @@ bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind)
     return writes;
 }
 
-bool cuda_is_asked(const CudaKernel *k, const Call *call)
+static bool has_results(const CudaKernel *k, const Call *call)
 {
-    return k->keeps || cuda_writes(k, call, ARG_OUTPUT)
-        || cuda_writes(k, call, ARG_NEXT);
+    return cuda_writes(k, call, ARG_OUTPUT) || cuda_writes(k, call, ARG_NEXT);
+}
+
+/* What is kept is for results of kernels behind it, or of a later call. */
+bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call)
+{
+    bool asked = has_results(k, call);
+
+    for (int i = (int)(k - m->kernel) + 1; k->keeps && i < m->nkernels; i++)
+        asked |= has_results(&m->kernel[i], call)
+              || (call->to && m->kernel[i].of >= call->to);
+    return asked;
 }
 
 static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
                        const Call *call)
 {
-    if (!cuda_is_asked(k, call))
+    if (!cuda_is_asked(m, k, call))
         return 0;
 
     int64_t items = items_of(m, k, call);

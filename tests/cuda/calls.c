@@ -7,8 +7,9 @@
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
- *   calls start       the gradient of an initial state, alone; a call that
+ *   calls start [NAME]  the gradient of an initial state, alone; a call that
  *                     saves, begun by its summary, before its start is known
+ *   calls back        all gradients (deltanet's), begun by that at a start
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
@@ -42,7 +43,7 @@ typedef struct Test {
     flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
               host_states[MAX_ARGS];
     void *stream;
-    bool turned, both, start;
+    bool turned, both, start, back;
 } Test;
 
 static uint64_t seed = 7;
@@ -288,6 +289,12 @@ static flin_Tensor halved(Test *k, const Host *t)
     return to;
 }
 
+/* Matrices are; decays are not. */
+static bool is_halved(const Host *t)
+{
+    return t->device.rank == 4 && strcmp(t->arg.domain, "log_decay");
+}
+
 static void let_go(Test *k, flin_Tensor t)
 {
     device_free(&k->d, (DevicePtr)(uintptr_t)t.data);
@@ -308,7 +315,7 @@ static float *gradient_there(Test *k, bool alone)
     float *got = malloc(bytes);
     for (int i = 0; i < k->nin; i++) {
         in[i] = k->bind[i];
-        if (in[i].tensor.rank == 4)
+        if (is_halved(&k->in[i]))
             in[i].tensor = halved(k, &k->in[i]);
     }
     at.tensor.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
@@ -320,7 +327,7 @@ static float *gradient_there(Test *k, bool alone)
     sync(k);
     device_get(k->c, &k->d, got, (DevicePtr)(uintptr_t)at.tensor.data, bytes);
     for (int i = 0; i < k->nin; i++)
-        if (in[i].tensor.rank == 4)
+        if (is_halved(&k->in[i]))
             let_go(k, in[i].tensor);
     let_go(k, at.tensor);
     let_go(k, dq.tensor);
@@ -375,7 +382,7 @@ static void make_begun(Test *k, Begun *b)
     flin_Tensor room = { 0 };
     for (int i = 0; i < k->nin; i++) {
         b->in[i] = k->bind[i];
-        if (b->in[i].tensor.rank == 4)
+        if (is_halved(&k->in[i]))
             b->in[i].tensor = halved(k, &k->in[i]);
     }
     b->bytes = (size_t)k->y.count * sizeof(uint16_t);
@@ -384,7 +391,9 @@ static void make_begun(Test *k, Begun *b)
     b->dq = (flin_Bind){ b->in[0].name, made(k, b->in[0].tensor, b->bytes) };
     b->start = b->left = k->states[0];
     b->left.tensor = made(k, b->start.tensor, state);
-    b->M = (flin_Tensor){ NULL, FLIN_F32, 4, { N, H, D, D }, { 0 } };
+    flin_Transition to;
+    expect(!flin_transition(k->v, &to, &k->e), k->e.message);
+    b->M = (flin_Tensor){ NULL, FLIN_F32, to.rank, { N, H, D, D }, { 0 } };
     b->M = made(k, b->M, state);
     b->call = device_call(k);
     b->call.input = b->in;
@@ -402,7 +411,7 @@ static void make_begun(Test *k, Begun *b)
 static void let_all_go(Test *k, Begun *b)
 {
     for (int i = 0; i < k->nin; i++)
-        if (b->in[i].tensor.rank == 4)
+        if (is_halved(&k->in[i]))
             let_go(k, b->in[i].tensor);
     let_go(k, b->y);
     let_go(k, b->dq.tensor);
@@ -425,15 +434,99 @@ static void run_both(Test *k, Begun *b, void *got[3])
     got[2] = there(k, b->dq.tensor, b->bytes);
 }
 
-/* How far M S + own is from the states that were left, S the start. */
+typedef struct Back {
+    flin_Bind dstart, dend;
+    flin_Grad start, all;
+    flin_Call call;
+} Back;
+
+static void make_back(Test *k, Begun *b, Back *to)
+{
+    size_t state = (size_t)k->final[0].count * sizeof(float);
+    to->dstart = (flin_Bind){ b->start.name, made(k, b->left.tensor, state) };
+    to->dend = (flin_Bind){ b->start.name, b->M };
+    to->start = (flin_Grad){ .size = sizeof to->start, .dy = b->dy,
+                             .dinitial = &to->dstart, .ndinitial = 1 };
+    to->all = to->start;
+    to->dend.tensor = b->left.tensor;
+    to->all.dfinal = &to->dend;
+    to->all.dinput = &b->dq;
+    to->all.ndfinal = to->all.ndinput = 1;
+    to->call = b->call;
+    to->call.nfinal = to->call.begun = 0;
+    to->call.workspace_size = 1 << 24;
+    to->call.workspace = made(k, b->y, to->call.workspace_size).data;
+}
+
+static void *gradient_of(Test *k, Begun *b, Back *to, const flin_Grad *grad)
+{
+    expect(!flin_backward(k->v, &to->call, grad, &k->e), k->e.message);
+    return there(k, b->dq.tensor, b->bytes);
+}
+
+static void refuse_back(Test *k, Back *to, const flin_Grad *grad,
+                        const char *why)
+{
+    expect(flin_backward(k->v, &to->call, grad, &k->e) == FLIN_ERROR
+           && strstr(k->e.message, why), why);
+}
+
+/* All gradients by a call that the one for those at starts has begun. */
+static void test_back(Test *k)
+{
+    Begun all, *b = &all;
+    Back to = { 0 };
+    make_begun(k, b);
+    expect(!flin_forward(k->v, &b->call, &k->e), k->e.message);
+    make_back(k, b, &to);
+    void *whole = gradient_of(k, b, &to, &to.all);
+    to.call.begun = 1;
+    void *alone = gradient_of(k, b, &to, &to.all);
+    to.call.begun = 0;
+    to.call.begins = 1;
+    refuse_back(k, &to, &to.all, "gives dinitial alone");
+    free(gradient_of(k, b, &to, &to.start));
+    to.call.begins = 0;
+    void *again = gradient_of(k, b, &to, &to.all);
+    to.call.begun = 1;
+    void *rest = gradient_of(k, b, &to, &to.all);
+    expect(!memcmp(whole, alone, b->bytes), "where nothing has begun it: all");
+    expect(!memcmp(whole, again, b->bytes), "it may be left as it is");
+    expect(!memcmp(whole, rest, b->bytes), "a way back in two: the same bits");
+    device_fill(k->c, &k->d, (DevicePtr)(uintptr_t)to.call.workspace, 0xff,
+                to.call.workspace_size);
+    void *spoilt = gradient_of(k, b, &to, &to.all);
+    expect(memcmp(whole, spoilt, b->bytes), "what it began with is read");
+    free(spoilt);
+    to.call.workspace = (char *)to.call.workspace + 256;
+    to.call.workspace_size -= 256;
+    refuse_back(k, &to, &to.all, "another dy or workspace");
+    to.call.workspace = (char *)to.call.workspace - 256;
+    flin_Grad other = to.all;
+    other.dy = b->y;
+    refuse_back(k, &to, &other, "another dy or workspace");
+    to.call.workspace_size += 256;
+    let_go(k, (flin_Tensor){ .data = to.call.workspace });
+    let_go(k, to.dstart.tensor);
+    let_all_go(k, b);
+    free(whole);
+    free(alone);
+    free(again);
+    free(rest);
+}
+
+/* How far M S + own is from the states that were left, S the start. rows: M
+ * has a number for each of its rows. */
 static double told_apart(const float *own, const float *M, const float *S,
-                         const float *left)
+                         const float *left, bool rows)
 {
     double error = 0, truth = 0;
     for (int64_t i = 0; i < N * H * D * D; i++) {
         const float *m = M + i / D * D, *s = S + i / (D * D) * D * D + i % D;
         double x = own[i];
-        for (int j = 0; j < D; j++)
+        if (rows)
+            x += (double)M[i / D] * (double)S[i];
+        for (int j = 0; j < D && !rows; j++)
             x += (double)m[j] * (double)s[j * D];
         error += (x - (double)left[i]) * (x - (double)left[i]);
         truth += (double)left[i] * (double)left[i];
@@ -466,7 +559,7 @@ static void test_begun(Test *k)
     float *own = there(k, b.left.tensor, state), *M = there(k, b.M, state);
     float *S = there(k, b.start.tensor, state);
     run_both(k, &b, parts);
-    double error = told_apart(own, M, S, parts[1]);
+    double error = told_apart(own, M, S, parts[1], b.M.rank == 3);
     printf("what a beginning tells of its states is off by %.1e\n", error);
     expect(error < 1e-2, "a beginning tells what tokens do to states");
     for (int i = 0; i < 3; i++) {
@@ -653,8 +746,8 @@ static void run(Ctx *c, void *ud)
     host.y = k->y.host;
     host.backend = "cpu";
     expect(flin_forward(k->v, &host, &k->e) == FLIN_OK, k->e.message);
-    if (k->turned || k->start) {
-        (k->turned ? test_turned : test_start)(k);
+    if (k->turned || k->start || k->back) {
+        (k->turned ? test_turned : k->back ? test_back : test_start)(k);
         if (k->start)
             test_begun(k);
         return;
@@ -691,6 +784,7 @@ int main(int argc, char **argv)
     k->turned = !strcmp(name, "turned");
     k->both = !strcmp(name, "both");
     k->start = !strcmp(name, "start");
+    k->back = !strcmp(name, "back");
     k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
                                       .log = count_turn }, &k->e);
     if (!strcmp(name, "softmax"))
@@ -703,8 +797,9 @@ int main(int argc, char **argv)
             "  local d = p.g_cumsum[i] - p.g_cumsum[j]\n"
             "  return flin.exp(i < j and -d or d) end }\n", NULL, &k->e);
     else
-        k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : k->start
-                           ? "gated_deltanet" : name, &k->e);
+        k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : k->back
+                           ? "deltanet" : !k->start ? name
+                           : argc > 2 ? argv[2] : "gated_deltanet", &k->e);
     if (!k->v || !ctx_protect(k->c, run, k))
         expect(false, k->v ? k->c->err.message : k->e.message);
     flin_release(k->v);

@@ -4,7 +4,9 @@
  *   launched [NAME [K V]]
  * And whether the workspace that is asked for is enough for a call in segments
  * that saves: what they write is zero at first, which takes more than the way
- * back does where sequences are long.
+ * back does where sequences are long. And whether a part of a longer sequence
+ * runs each kernel once: what a summary has begun, its saving call does not do
+ * again, nor the way back what has told the gradient at the start alone.
  */
 #include "../../backend/cuda/build.h"
 #include "../../lang/flin.h"
@@ -14,6 +16,7 @@
 #include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* In place of verify.c's (see the Makefile): all are right. */
 const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
@@ -43,10 +46,15 @@ static void *on_device(size_t bytes)
     return (void *)(uintptr_t)p;
 }
 
+static flin_Tensor tensor_of(int64_t tokens, int rank, flin_DType dtype)
+{
+    return (flin_Tensor){ on_device((size_t)tokens * HEADS * D * 4), dtype,
+                          rank, { 1, tokens, HEADS, D }, { 0 } };
+}
+
 static flin_Tensor tensor(int rank, flin_DType dtype)
 {
-    return (flin_Tensor){ on_device((size_t)TOKENS * HEADS * D * 4), dtype,
-                          rank, { 1, TOKENS, HEADS, D }, { 0 } };
+    return tensor_of(TOKENS, rank, dtype);
 }
 
 static int save(flin_State *s, flin_Error *e)
@@ -96,6 +104,184 @@ static int check_saving(void)
     return failed;
 }
 
+/* ---- parts of longer sequences ---- */
+
+/* So many pieces fill half the multiprocessors. */
+enum { PART = 5 * 1024, PIECES = 5, MOST = 32 };
+
+/* What is launched from now on. */
+static void launch_anew(void)
+{
+    fclose(fopen(getenv("FAKE_EMPTY"), "w"));
+}
+
+typedef struct Names { int n; char name[MOST][32]; } Names;
+
+static Names launched(void)
+{
+    Names found = { 0 };
+    FILE *f = fopen(getenv("FAKE_EMPTY"), "r");
+
+    while (found.n < MOST
+           && fscanf(f, "%31s %*u %*u", found.name[found.n]) == 1)
+        found.n++;
+    fclose(f);
+    return found;
+}
+
+static int times(const Names *all, const char *name)
+{
+    int n = 0;
+    for (int i = 0; i < all->n; i++)
+        n += !strcmp(all->name[i], name);
+    return n;
+}
+
+/* Says which of these kernels ran how often, if not that often. */
+static int check_times(const char *what, const Names *of, const Names *all,
+                       int wanted)
+{
+    int failed = !of->n;
+    for (int i = 0; i < of->n; i++) {
+        int n = times(all, of->name[i]);
+        failed |= n != wanted;
+        if (n != wanted)
+            printf("FAIL %s: %s ran %d times, not %d\n", what, of->name[i], n,
+                   wanted);
+    }
+    return failed;
+}
+
+/* A call whose sequences are pieces of one, with a place for all that it may
+ * have. */
+typedef struct Parted {
+    int64_t ends[PIECES + 1];
+    flin_Bind in[MOST], din[MOST], start, end;
+    flin_Tensor moves, dy;
+    flin_Saved saved;
+    flin_Call call;
+} Parted;
+
+/* More than any of the calls takes. */
+static const size_t room = 64 << 20;
+
+static void make_parted(flin_Variant *v, Parted *p)
+{
+    flin_Transition to;
+    flin_Arg a;
+    int n = 0;
+
+    for (int i = 0; flin_arg(v, i, &a) && a.role == FLIN_INPUT; i++, n++) {
+        bool decay = !strcmp(a.domain, "log_decay");
+        bool number = !strcmp(a.axes, "t");
+        p->in[n] = (flin_Bind){ a.name, tensor_of(PART, number ? 3 : 4,
+                                decay || number ? FLIN_F32 : FLIN_BF16) };
+        p->din[n] = p->in[n];
+        p->din[n].tensor.data = tensor_of(PART, 4, FLIN_F32).data;
+    }
+    for (int i = 0; i <= PIECES; i++)
+        p->ends[i] = i * (PART / PIECES);
+    p->start = (flin_Bind){ "S", { NULL, FLIN_F32, 4,
+                                   { PIECES, HEADS, D, D }, { 0 } } };
+    p->moves = p->start.tensor;
+    p->start.tensor.data = on_device(PIECES * HEADS * D * D * sizeof(float));
+    p->end = p->start;
+    p->end.tensor.data = on_device(PIECES * HEADS * D * D * sizeof(float));
+    p->moves.data = on_device(PIECES * HEADS * D * D * sizeof(float));
+    p->moves.rank = flin_transition(v, &to, NULL) ? 0 : to.rank;
+    p->dy = tensor_of(PART, 4, FLIN_BF16);
+    p->call = (flin_Call){ .size = sizeof p->call, .input = p->in,
+        .ninputs = n, .y = tensor_of(PART, 4, FLIN_BF16), .backend = "cuda",
+        .cu_seqlens = p->ends, .nseq = PIECES, .initial = &p->start,
+        .ninitial = 1, .final = &p->end, .nfinal = 1, .chunk = CHUNK,
+        .saved = &p->saved, .workspace = on_device(room),
+        .workspace_size = room };
+}
+
+static int run_forward(flin_Variant *v, Parted *p, flin_Error *e, Names *got)
+{
+    launch_anew();
+    int failed = flin_forward(v, &p->call, e);
+    *got = launched();
+    return failed;
+}
+
+static int run_begun(flin_Variant *v, Parted *p, flin_Error *e, Names *got)
+{
+    flin_Call first = p->call, rest = p->call;
+    memset(&first.y, 0, sizeof first.y);
+    first.ninitial = 0;
+    rest.begun = 1;
+    launch_anew();
+    int failed = flin_summary(v, &first, &p->moves, e)
+              || flin_forward(v, &rest, e);
+    *got = launched();
+    return failed;
+}
+
+/* The gradient at the start, of y's alone; or all of them, of the end's, too.
+ */
+static int run_back(flin_Variant *v, Parted *p, bool all, flin_Error *e,
+                    Names *got)
+{
+    flin_Bind dstart = p->start, dend = p->end;
+    flin_Call call = p->call;
+    flin_Grad grad = { .size = sizeof grad, .dy = p->dy, .dfinal = &dend,
+                       .ndfinal = all, .dinput = p->din,
+                       .ndinput = all ? call.ninputs : 0,
+                       .dinitial = &dstart, .ndinitial = 1 };
+    dstart.tensor.data = p->moves.data;
+    call.nfinal = 0;
+    call.begins = !all;
+    call.begun = all;
+    launch_anew();
+    int failed = flin_backward(v, &call, &grad, e);
+    *got = launched();
+    return failed;
+}
+
+static int check_parted(flin_State *s, const char *name, flin_Error *e)
+{
+    flin_Variant *v = flin_stdlib(s, name, e);
+    Names whole, begun, alone, back;
+    Parted p = { 0 };
+    int64_t bytes;
+
+    if (!v)
+        return 1;
+    make_parted(v, &p);
+    if ((bytes = flin_saved(v, &p.call, e)) <= 0)
+        return 1;
+    p.saved = (flin_Saved){ .data = on_device((size_t)bytes),
+                            .bytes = (size_t)bytes };
+    if (run_forward(v, &p, e, &whole) || run_begun(v, &p, e, &begun)
+        || run_back(v, &p, false, e, &alone)
+        || run_back(v, &p, true, e, &back))
+        return 1;
+    int failed = check_times(name, &whole, &begun, 1)
+               | check_times(name, &whole, &alone, 0)
+               | check_times(name, &alone, &back, 0);
+    flin_release(v);
+    return failed;
+}
+
+static int check_parts(void)
+{
+    static const char *const name[] = { "gated_deltanet", "kda", "dplr", "gla",
+                                        "gated_oja" };
+    flin_Error e = { .code = 0 };
+    flin_State *s = flin_open(NULL, &e);
+    int failed = !s;
+
+    setenv("FLIN_SEGMENTS", "1", 1);
+    for (size_t i = 0; s && i < sizeof name / sizeof *name; i++)
+        failed |= check_parted(s, name[i], &e);
+    if (e.code)
+        printf("FAIL a part: %s\n", e.text);
+    flin_close(s);
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     lua_State *L = luaL_newstate();
@@ -115,5 +301,5 @@ int main(int argc, char **argv)
         return 1;
     }
     lua_close(L);
-    return check_saving();
+    return check_saving() | check_parts();
 }

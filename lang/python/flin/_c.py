@@ -66,7 +66,8 @@ class Call(Structure):
                 ("saved", POINTER(Saved)), ("validate", c_int),
                 ("plan", c_char_p), ("checkpoint", c_int),
                  ("result", POINTER(Bind)), ("nresult", c_int),
-                 ("state_index", Tensor), ("begun", c_int)]
+                 ("state_index", Tensor), ("begun", c_int),
+                 ("begins", c_int)]
 
 
 class Grad(Structure):

@@ -48,10 +48,12 @@ class Request:
     added to, or None; `over` says of which the gradient is written over them.
     validate: as flin.h has it. index: which entries of s0, which are pools,
     the states are. begun: what is SAVING goes on from where Caller.summary of a
-    request with its inputs has begun it, whose `saved` and `note` it has."""
+    request with its inputs has begun it, whose `saved` and `note` it has; what
+    is BACKWARD from one for gradients at starts alone that `begins`, whose
+    `note`, `place` and `room` it has."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
-                 "index", "begun")
+                 "index", "begun", "begins", "place", "room")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
@@ -63,7 +65,7 @@ class Request:
         self.ds, self.want = ds, want
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over, self.index = into, over, index
-        self.begun = begun
+        self.begun, self.begins, self.place, self.room = begun, False, 0, None
 
 
 class Kernel:
@@ -306,11 +308,16 @@ class Caller:
         for at, t in zip(frame.slots, tensors):
             words[at] = pointer(t) or nowhere(t)
         call = frame.call
-        call.validate, call.begun = r.validate, r.begun
+        room = r.room if r.room is not None and len(r.room) >= p.workspace \
+            else None
+        call.validate, call.begins = r.validate, r.begins and p.workspace > 0
+        call.begun = r.begun and (r.mode == SAVING or room is not None)
         frame.grad.add = bool(r.into)
         door.place(call, first, r.cu)
         if p.workspace:
-            space = door.space(p.workspace, first)
+            space = door.space(p.workspace, first) if room is None else room
+            if r.begins:
+                r.room = space
             call.workspace = pointer(space)
             call.workspace_size = p.workspace
         if p.saved:
@@ -318,7 +325,7 @@ class Caller:
             if r.saved is None:
                 r.saved, saved.bytes = door.space(p.saved, first), p.saved
             else:
-                (saved.plan, saved.call), saved.place = r.note, 0
+                (saved.plan, saved.call), saved.place = r.note, r.place
                 saved.bytes = len(r.saved)
             saved.data = pointer(r.saved)
         if p.truth:
@@ -328,8 +335,9 @@ class Caller:
                            frame.error_at)
         if code or _state.interrupts:
             _state.checked(code, frame.error)
-        if p.saved and (r.note is None or r.begun):
+        if p.saved and (r.note is None or r.begun or r.begins):
             r.note = saved.plan, saved.call
+            r.place = saved.place if r.begins else 0
         p.frames.append(frame)
 
     def truth(self, mode, frame):

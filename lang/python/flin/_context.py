@@ -22,7 +22,7 @@ from . import Error, _c
 from ._calls import SAVING, Request
 from ._line import flat, unflat
 from ._stages import stages
-from ._torch import run
+from ._torch import contiguous, run
 
 CHUNK = 64                      # tokens of a chunk: pieces are whole ones
 LEAST = 16 * CHUNK              # of a piece: assumed, not measured
@@ -284,20 +284,28 @@ class Part:
 
 
 class Backward:
-    """Gradients of a part, found from the last level to the first."""
+    """Gradients of a part, found from the last level to the first. The run for
+    those at the last level's starts begins that for all of them."""
 
     def __init__(self, part, x, saved, note, dy, ds):
-        self.part, self.x, self.dy = part, x, dy
-        self.saved, self.note = saved, note
+        self.part, self.x, self.dy = part, x, contiguous(dy)
+        self.saved, self.note, self.first = saved, note, None
         self.names = [a.name for a in part.variant.states]
         self.ds = dict(zip(self.names, ds))
 
     def run(self, ds, want):
-        p = self.part
-        return run(p.variant, Request(
+        p, first = self.part, self.first
+        r = Request(
             _c.BACKWARD, self.x, p.s0, p.rows.cu, p.chunk, dy=self.dy,
             ds=[ds[n] for n in self.names], want=want, saved=self.saved,
-            note=self.note))
+            note=self.note)
+        if first is None:
+            r.begins = self.saved is not None and self.x[0].is_cuda
+            self.first = r
+        elif first.room is not None:
+            r.begun, r.note = True, first.note
+            r.place, r.room = first.place, first.room
+        return run(p.variant, r)
 
     def ends(self, level, d):
         """The gradients behind this rank at all rows' ends, by name; d: those

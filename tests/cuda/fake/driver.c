@@ -83,7 +83,7 @@ ENTRY(int, cuDeviceGetAttribute, int *x, int which, int device)
 {
     *x = which == 75 ? (int)option("FAKE_ARCH", 8) : which == 76 ? 0
        : which == 16 ? (int)option("FAKE_PROCESSORS", 108)
-       : which == 88 ? 0 : 1 + device;
+       : which == 88 ? (int)option("FAKE_PAGEABLE", 0) : 1 + device;
     return OK;
 }
 ENTRY(int, cuDevicePrimaryCtxRetain, void **context, int device)

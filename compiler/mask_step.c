@@ -629,6 +629,7 @@ static void make_axis(Step *s)
     for (int n = 2; graph_find_axis(s->g, name) >= 0; n++)
         name = ctx_format(s->m->ctx, "band%d", n);
     s->axis = graph_axis(s->g, name);
+    s->m->ring = s->axis;
     s->g->axis[s->axis].size = s->places;
 }
 

@@ -203,6 +203,8 @@ typedef struct Variant {
     const struct LayerRuns *runs;       /* how a layer runs; NULL: it is none */
     struct Variant *decoder;            /* of a mask over all pairs: the variant
                                            of its steps; NULL: it has none */
+    struct Variant **scan;              /* of a window: its two scans, once
+                                           they are wanted (window.h) */
     int64_t limit;                      /* tokens that a sequence of a decoder
                                            has room for; 0: any number */
     struct PairPrograms *pairs;         /* on a device, of a mask over all

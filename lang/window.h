@@ -1,0 +1,26 @@
+/* window.h -- calls of masks that end at a distance, as two scans. */
+#ifndef FLIN_WINDOW_H
+#define FLIN_WINDOW_H
+
+#include "bind.h"
+
+enum { WITHIN, ACROSS, NSCANS };
+
+/* The plans of such a call: of its scans; of where short blocks start; of the
+ * states that it ends with. */
+typedef struct WindowPlans {
+    const PlanEntry *scan[NSCANS], *start, *ends;
+} WindowPlans;
+
+/* Makes them, if they are new; d: of gradients, or NULL. NULL: the call is none
+ * that two scans compute, or is predicted to be faster by the step's plan. */
+WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                          const Adjoint *d);
+
+void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b);
+/* Gradients go where `to` says, with all of the call's heads; data NULL: not
+ * wanted. A constant's has a row a sequence: their sum is in the first. */
+void window_backward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b,
+                     const Adjoint *d, const View to[MAX_INPUTS]);
+
+#endif

@@ -87,6 +87,7 @@ Window *window_copy(Ctx *c, const Window *w)
     *to = *w;
     to->within = graph_copy(c, w->within);
     to->across = graph_copy(c, w->across);
+    to->kept = graph_copy(c, w->kept);
     return to;
 }
 

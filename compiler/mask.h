@@ -69,6 +69,10 @@ enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
                                            taken */
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
+/* A state that keeps x of each token, in the place that its number in the
+ * sequence has modulo the places; or the sum of x over the tokens since. */
+typedef struct Ring { int state; Ref x; bool sum; } Ring;
+
 typedef struct Mask {
     Ctx *ctx;
     Graph *g;
@@ -102,8 +106,8 @@ typedef struct Mask {
     int64_t kept, limit;                /* tokens that it keeps; of which no
                                            sequence may have more, or 0: the
                                            oldest make room */
-    int ring;                           /* the axis of what the step keeps of
-                                           tokens, one by one; 0: none */
+    int ring_axis, nrings;              /* of the step's; 0: none */
+    Ring ring[MAX_STATES];
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
     int ndrawn;
@@ -227,9 +231,12 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  */
 typedef struct Window {
     int64_t width;                      /* W */
-    int64_t kept;                       /* the step's states at the end are made
-                                           of so many tokens at most, */
-    int position;                       /* and of this state before them */
+    int position;                       /* the step's state that counts tokens;
+                                           the others are rings */
+    int nrings, ring_axis;
+    Ring ring[MAX_STATES];
+    Graph *kept;                        /* a result for each: x; in Ring.x its
+                                           number */
     Graph *within;                      /* the step's inputs; y, and, if the
                                            mask decays, a result `lead`: the log
                                            of what is left of what came before

@@ -96,15 +96,14 @@ static bool can_scan(Mask *m, const Graph *step)
     return m->nproducts;
 }
 
-/* Whether the step has but its position and what rings keep. */
+/* Whether the step has but its position and rings, of tokens' own inputs. */
 static bool keeps_tokens(const Mask *m, const Graph *step)
 {
-    int position = graph_find_state(step, "position");
-
-    for (int i = 0; i < step->nst; i++)
-        if (i != position && !(step->st[i].axes & AXIS(m->ring)))
+    for (int i = 0; i < m->nrings; i++)
+        if (step->n[m->ring[i].x].states)
             return false;
-    return m->ring && position >= 0;
+    return m->nrings && m->nrings <= MAX_RESULTS && m->nrings + 1 == step->nst
+        && graph_find_state(step, "position") >= 0;
 }
 
 /* The one piece where the mask is not 0, from the diagonal or the token behind
@@ -277,6 +276,33 @@ static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
     return g;
 }
 
+/* ---- what the step keeps ---- */
+
+static void copy_rings(const Mask *m, const Graph *step, Window *w)
+{
+    Ref *map = ctx_alloc(m->ctx, step->len * sizeof *map);
+    uint8_t *live = ctx_alloc(m->ctx, step->len);
+    Graph *g = w->kept = mask_inputs(step);
+
+    memcpy(w->ring, m->ring, sizeof w->ring);
+    w->nrings = m->nrings;
+    w->ring_axis = m->ring_axis;
+    for (int i = 0; i < m->nrings; i++)
+        graph_needs(step, live, m->ring[i].x);
+    for (Ref r = 1; r < step->len; r++) {
+        const Node *n = &step->n[r];
+        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
+        g->line = n->line;
+        if (live[r])
+            map[r] = n->op == OP_input ? g->in[n->index].node
+                                       : node_copy(g, n, a);
+    }
+    for (int i = 0; i < m->nrings; i++) {
+        graph_output(g, step->st[m->ring[i].state].name, map[m->ring[i].x]);
+        w->ring[i].x = (Ref)i;
+    }
+}
+
 /* ---- a window ---- */
 
 typedef struct Making { Mask *m; const Graph *step; Window *w; } Making;
@@ -289,13 +315,12 @@ static void make_window(Ctx *c, void *ud)
 
     if (!piece || !keeps_tokens(m, k->step))
         return;
-    int64_t kept = k->step->axis[m->ring].size;
+    Window *w = ctx_alloc(c, sizeof *w);
+    copy_rings(m, k->step, w);
     mask_factor_endless(m, piece);
     if (!can_scan(m, k->step))
         return;
-    Window *w = ctx_alloc(c, sizeof *w);
     w->width = piece->at.hi[VAR_DISTANCE] + 1;
-    w->kept = kept;
     w->position = graph_find_state(k->step, "position");
     w->leads = m->product[0].ndecays;
     w->within = within_block(m, k->step, w->leads);
@@ -307,7 +332,7 @@ Window *mask_window(Mask *m, const Graph *g)
 {
     Making k = { m, g, NULL };
     Product *was = ctx_alloc(m->ctx, sizeof m->product);
-    int n = m->nproducts, ring = m->ring;
+    int n = m->nproducts;
 
     memcpy(was, m->product, sizeof m->product);
     m->work = 0;
@@ -317,6 +342,5 @@ Window *mask_window(Mask *m, const Graph *g)
         ctx_rethrow(m->ctx);
     memcpy(m->product, was, sizeof m->product);
     m->nproducts = n;
-    m->ring = ring;
     return k.w;
 }

@@ -31,6 +31,7 @@ static void new_scans(Ctx *c, void *ud)
 
     scan[WITHIN] = new_scan(c, v->step->window->within);
     scan[ACROSS] = new_scan(c, v->step->window->across);
+    scan[KEPT] = new_scan(c, v->step->window->kept);
     for (int i = 0; i < NSCANS; i++)
         scan[i]->shared = shared_retain(v->shared);
     v->scan = scan;
@@ -75,7 +76,7 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
     WindowPlans *p = ctx_alloc(c, sizeof *p);
     for (int i = 0; i < NSCANS; i++) {
         Variant *s = scan_of(c, v, i);
-        p->scan[i] = plan_for(c, s, size, chunk, joint, cpu);
+        p->scan[i] = plan_for(c, s, size, chunk, joint && i != KEPT, cpu);
         if (p->scan[i]->note)
             return NULL;
     }
@@ -83,7 +84,6 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
     if (p->scan[WITHIN]->price + p->scan[ACROSS]->price >= one->price)
         return NULL;
     p->start = plan_for_ends(c, scan_of(c, v, ACROSS), size, chunk, cpu);
-    p->ends = plan_for_ends(c, v, size, chunk, cpu);
     return p;
 }
 
@@ -239,7 +239,7 @@ static void start_cut(Scanning *k, View s0[MAX_STATES])
 
 /* ---- sums ---- */
 
-enum { COPY, ADD };
+enum { COPY, ADD, CLEAR };
 
 /* The entries of a head, from axis d of the order on. */
 static void put_entries(const Scanning *k, const uint8_t *order, int rank,
@@ -255,12 +255,12 @@ static void put_entries(const Scanning *k, const uint8_t *order, int rank,
                     how);
     if (d + 1 < rank)
         return;
-    for (int32_t i = 0; i < n && floats; i++) {
+    for (int32_t i = 0; i < n && floats && how != CLEAR; i++) {
         float *y = (float *)to->data + t + i * ts;
         *y = ((const float *)from->data)[f + i * fs] + (how == ADD ? *y : 0);
     }
-    for (int32_t i = 0; i < n && !floats; i++)
-        view_set(to, t + i * ts, view_get(from, f + i * fs)
+    for (int32_t i = 0; i < n && (!floats || how == CLEAR); i++)
+        view_set(to, t + i * ts, (how == CLEAR ? 0 : view_get(from, f + i * fs))
                  + (how == ADD ? view_get(to, t + i * ts) : 0));
 }
 
@@ -294,30 +294,90 @@ static void end_sum(const Scanning *k, const uint8_t *order, int rank,
 
 /* ---- forward ---- */
 
-/* The states at the end are made of the last tokens. */
-static void run_ends(Scanning *k)
+/* The same entries of a state and of a result: of the result's order. */
+static View in_order(const State *st, View v, const Output *o)
 {
-    Call call = k->b->call;
-    Seq *seq = ctx_alloc(k->c, (size_t)(call.nseq + 1) * sizeof *seq);
-    View position = room(k, NULL, 0, call.nseq, false);
-    bool wanted = false;
+    View to = v;
 
-    for (int i = 0; i < k->step->nst; i++)
-        wanted |= call.s1[i].data != NULL;
-    for (int64_t n = 0; n < call.nseq; n++) {
-        int64_t left = call.seq[n].len - k->w->kept;
-        seq[n] = call.seq[n];
-        seq[n].start += left > 0 ? left : 0;
-        seq[n].len -= left > 0 ? left : 0;
-        for (int h = 0; h < call.heads && left > 0; h++)
-            view_set(&position, n * position.sb + h, (double)left);
+    for (int d = 0; d < o->rank; d++)
+        for (int i = 0; i < st->rank; i++)
+            if (st->order[i] == o->order[d])
+                to.sd[d] = v.sd[i];
+    return to;
+}
+
+/* Of a head of sequence n, from the last token back: each in its place. The
+ * places that no token has had yet hold the sum over all. */
+static void fill_ring(const Scanning *k, const Ring *r, const View *x,
+                      int64_t n, int head, const View *sum)
+{
+    const Output *o = &k->w->kept->out[r->x];
+    const State *st = &k->step->st[r->state];
+    const Seq *s = &k->b->call.seq[n];
+    View all = k->b->call.s1[r->state], to = in_order(st, all, o);
+    int64_t places = k->b->call.size[k->w->ring_axis], each = 0;
+    int64_t at = n * to.sb + head * to.sh, used = s->len;
+
+    used = used < places ? used : places;
+    for (int i = 0; i < st->rank; i++)
+        each = st->order[i] == k->w->ring_axis ? all.sd[i] : each;
+    put_entries(k, o->order, o->rank, 0, sum, 0, sum, 0, CLEAR);
+    for (int64_t p = 0; p < places; p++) {
+        int64_t t = s->len - 1 - p, place = p < used ? t % places : p;
+        int64_t from = s->b * x->sb + (s->start + t) * x->st + head * x->sh;
+        if (r->sum)
+            put_entries(k, o->order, o->rank, 0, &to, at + place * each, sum,
+                        0, COPY);
+        else
+            put_entries(k, o->order, o->rank, 0, &to, at + place * each, x,
+                        from, p < used ? COPY : CLEAR);
+        if (r->sum && p < used)
+            put_entries(k, o->order, o->rank, 0, sum, 0, x, from, ADD);
     }
-    call.seq = seq;
-    call.s0[k->w->position] = position;
-    call.workspace = NULL;
-    memset(call.out, 0, sizeof call.out);
-    if (wanted)
-        run(k, k->p->ends, &call);
+}
+
+/* Of each sequence the last tokens, as many as there are places. */
+static Blocks last_tokens(Scanning *k)
+{
+    const Call *call = &k->b->call;
+    int64_t places = call->size[k->w->ring_axis];
+    Blocks last = { call->nseq, ctx_alloc(k->c, (size_t)(call->nseq + 1)
+                                                * sizeof *last.seq) };
+
+    for (int64_t n = 0; n < call->nseq; n++) {
+        Seq *s = &last.seq[n];
+        *s = call->seq[n];
+        s->start += s->len > places ? s->len - places : 0;
+        s->len = s->len > places ? places : s->len;
+    }
+    return last;
+}
+
+/* What the step would leave. */
+static void run_kept(Scanning *k)
+{
+    const Graph *g = k->w->kept;
+    const Call *all = &k->b->call;
+    Blocks last = last_tokens(k);
+    Call call = call_of(k, &last);
+
+    for (int i = 0; i < k->w->nrings; i++)
+        if (all->s1[k->w->ring[i].state].data)
+            call.out[i] = tokens_room(k, g->out[i].order, g->out[i].rank);
+    run(k, k->p->scan[KEPT], &call);
+    for (int i = 0; i < k->w->nrings; i++) {
+        View sum = room(k, g->out[i].order, g->out[i].rank, 1, false);
+        sum.dtype = F64;
+        sum.data = ctx_alloc(k->c, (size_t)(sum.sh + 1) * sizeof(double));
+        for (int64_t n = 0; call.out[i].data && n < all->nseq; n++)
+            for (int h = 0; h < all->heads; h++)
+                fill_ring(k, &k->w->ring[i], &call.out[i], n, h, &sum);
+    }
+    const View *position = &all->s1[k->w->position];
+    for (int64_t n = 0; position->data && n < all->nseq; n++)
+        for (int h = 0; h < all->heads; h++)
+            view_set(position, n * position->sb + h * position->sh,
+                     (double)all->seq[n].len);
 }
 
 void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b)
@@ -343,7 +403,7 @@ void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b)
     if (k.full.n || k.cut.n)
         put(&k, o->order, o->rank, b->B, true, &sum, &before, ADD);
     end_sum(&k, o->order, o->rank, y, &sum);
-    run_ends(&k);
+    run_kept(&k);
 }
 
 /* ---- backward ---- */
@@ -493,16 +553,12 @@ static void join_gradients(Scanning *k, const View to[MAX_INPUTS],
 /* A start at zero: what is kept of tokens before it does not weigh. */
 static void clear_states(const Scanning *k, const Adjoint *d)
 {
-    static const float nothing;
-    const View none = { .data = (void *)(uintptr_t)&nothing, .dtype = F32,
-                        .heads = 1 };
-
     for (int i = 0; i < k->step->nst; i++) {
         const State *st = &k->step->st[i];
         if (!d->ds[i].given)
             continue;
         View to = state_view(k->step, i, &d->ds[i]);
-        put(k, st->order, st->rank, k->b->N, false, &to, &none, COPY);
+        put(k, st->order, st->rank, k->b->N, false, &to, &to, CLEAR);
     }
 }
 

@@ -4,12 +4,12 @@
 
 #include "bind.h"
 
-enum { WITHIN, ACROSS, NSCANS };
+enum { WITHIN, ACROSS, KEPT, NSCANS };
 
-/* The plans of such a call: of its scans; of where short blocks start; of the
- * states that it ends with. */
+/* The plans of such a call: of its scans, and of what is kept of tokens; of
+ * where short blocks start. */
 typedef struct WindowPlans {
-    const PlanEntry *scan[NSCANS], *start, *ends;
+    const PlanEntry *scan[NSCANS], *start;
 } WindowPlans;
 
 /* Makes them, if they are new; d: of gradients, or NULL. NULL: the call is none

@@ -80,9 +80,11 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
         if (p->scan[i]->note)
             return NULL;
     }
-    const PlanEntry *one = plan_for(c, v, size, chunk, joint, cpu);
+    PlanEntry *one = plan_for(c, v, size, chunk, joint, cpu);
     if (p->scan[WITHIN]->price + p->scan[ACROSS]->price >= one->price)
         return NULL;
+    if (!one->passed)
+        one->passed = true;
     p->start = plan_for_ends(c, scan_of(c, v, ACROSS), size, chunk, cpu);
     return p;
 }

@@ -123,7 +123,7 @@ Graph *graph_copy(Ctx *c, const Graph *g)
     s->note = g->note ? ctx_string(c, g->note) : NULL;
     s->lines = lines_copy(c, &g->lines);
     s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
-    s->window = g->window ? window_copy(c, g->window) : NULL;
+    s->window = NULL;                   /* of the step as it was traced */
     s->layer = g->layer ? layer_copy(c, g->layer) : NULL;
     return s;
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../compiler/mask.h"
 #include "api.h"
 #include "shared.h"
 
@@ -68,6 +69,8 @@ static void new_kernel(Ctx *c, void *ud)
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
+    if (from->step->window)
+        k->v.step->window = window_copy(c, from->step->window);
     k->v.runs = from->runs;
     k->v.limit = from->limit;
     k->v.shared = shared_retain(from->shared);

@@ -698,12 +698,9 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
         }
         return;
     }
-    if (window_plans(c, v, a, b, NULL)) {
-        Args alone = *a;                /* it runs forward alone */
-        alone.mode = M_FORWARD;
-        prepare_bound(c, v, &alone, b);
-        return;
-    }
+    if (a->mode == M_BACKWARD)
+        window_prepare(c, v, a, b, M_FORWARD);  /* alone */
+    window_prepare(c, v, a, b, a->mode);
     find_plans(k);
     e = k->plan;
     if (e->backend->prepare) {

@@ -557,8 +557,7 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         pairs_prepare(c, v->shared.gpu, &v->pairs, &p);
         return;
     }
-    if (window_plans(c, v, a, b, NULL))
-        return;
+    window_prepare(c, v, a, b, a->mode);
     PlanEntry *e = bound_plan(c, v, a, b);
 
     if (e && e->backend->prepare)

@@ -89,6 +89,18 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return p;
 }
 
+void window_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    Mode mode)
+{
+    Args plain = *a;
+    Bound *start = ctx_alloc(c, sizeof *start);
+
+    plain.mode = mode;
+    *start = *b;
+    memset(start->call.s0, 0, sizeof start->call.s0);
+    window_plans(c, v, &plain, start, NULL);
+}
+
 /* ---- a call in progress ---- */
 
 typedef struct Blocks { int64_t n; Seq *seq; } Blocks;

@@ -17,6 +17,10 @@ typedef struct WindowPlans {
 WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
                           const Adjoint *d);
 
+/* Makes those of all calls of the mode that differ but in their states. */
+void window_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    Mode mode);
+
 void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b);
 /* Gradients go where `to` says, with all of the call's heads; data NULL: not
  * wanted. A constant's has a row a sequence: their sum is in the first. */

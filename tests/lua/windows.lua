@@ -105,7 +105,8 @@ local function decay(i, j, p) return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
 
 local lengths <const> = {
   { B = 1, H = 1, T = 200 }, { B = 2, H = 2, T = 129 },
-  { B = 1, H = 2, T = 64 }, { B = 2, H = 1, T = 1 }, { B = 1, H = 1, T = 150, chunk = 16 },
+  { B = 1, H = 2, T = 64 }, { B = 2, H = 1, T = 1 },
+  { B = 1, H = 1, T = 150, chunk = 16 },
   { H = 1, T = 400, cu_seqlens = { 0, 1, 1, 65, 193, 400 } } }
 
 local forms <const> = {

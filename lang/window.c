@@ -46,20 +46,58 @@ static Variant *scan_of(Ctx *c, Variant *v, int i)
     return v->scan[i];
 }
 
-/* Whether the call has neither states that it starts from nor gradients of
- * what it ends with, and is one of the host's tile machine. */
+/* Whether the call is one of the host's tile machine, without gradients of
+ * what it ends with. */
 static bool is_plain(Ctx *c, const Variant *v, const Args *a, const Bound *b,
                      const Adjoint *d)
 {
     const Call *call = &b->call;
     bool runs = a->mode == M_FORWARD || a->mode == M_BACKWARD;
 
-    if (!v->step->window || !runs || a->serial || a->ends || call->on_device
-        || call->pages.at || call_backend(c, a, call) != backend_named("cpu"))
-        return false;
-    for (int i = 0; i < v->step->nst; i++)
-        if (call->s0[i].data || (d && d->dstate[i].given))
+    for (int i = 0; d && i < v->step->nst; i++)
+        if (d->dstate[i].given)
             return false;
+    return v->step->window && runs && !a->serial && !a->ends
+        && !call->on_device && !call->pages.at
+        && call_backend(c, a, call) == backend_named("cpu");
+}
+
+static bool has_start(const Graph *step, const Call *call)
+{
+    for (int i = 0; i < step->nst; i++)
+        if (call->s0[i].data)
+            return true;
+    return false;
+}
+
+/* How many tokens sequence n had before the call; -1: it is no such number. */
+static int64_t tokens_before(const Window *w, const Call *call, int64_t n,
+                             int head)
+{
+    const View *v = &call->s0[w->position];
+    double x = !v->data ? 0
+             : view_get(v, n * v->sb + head / (call->heads / v->heads)
+                                       * v->sh);
+
+    return x >= 0 && x < 1 << 24 && x == (double)(int64_t)x ? (int64_t)x : -1;
+}
+
+/* Whether of a call that starts from states no token is left in the rings that
+ * it ends with; how many tokens it has, and how many may read them. */
+static bool passes_start(const Window *w, const Call *call, double *all,
+                         double *reading)
+{
+    *all = *reading = 0;
+    for (int64_t n = 0; n < call->nseq; n++) {
+        int64_t len = call->seq[n].len;
+        for (int h = 0; h < call->heads; h++)
+            if (tokens_before(w, call, n, h) < 0)
+                return false;
+        if (len < call->size[w->ring_axis])
+            return false;
+        *all += (double)len;
+        *reading += (double)w->width;
+    }
     return true;
 }
 
@@ -70,8 +108,13 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
     const int32_t *size = b->call.size;
     bool joint = a->mode == M_BACKWARD;
     int chunk = plan_chunk(a);
+    double tokens = 1, reading = 0;
 
     if (!is_plain(c, v, a, b, d))
+        return NULL;
+    bool start = has_start(v->step, &b->call);
+    if (start && (joint || !passes_start(v->step->window, &b->call, &tokens,
+                                         &reading)))
         return NULL;
     WindowPlans *p = ctx_alloc(c, sizeof *p);
     for (int i = 0; i < NSCANS; i++) {
@@ -81,10 +124,12 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
             return NULL;
     }
     PlanEntry *one = plan_for(c, v, size, chunk, joint, cpu);
-    if (p->scan[WITHIN]->price + p->scan[ACROSS]->price >= one->price)
+    double two = p->scan[WITHIN]->price + p->scan[ACROSS]->price;
+    if (tokens * two + reading * one->price >= tokens * one->price)
         return NULL;
     if (!one->passed)
         one->passed = true;
+    p->first = start ? one : NULL;
     p->start = plan_for_ends(c, scan_of(c, v, ACROSS), size, chunk, cpu);
     return p;
 }
@@ -325,6 +370,7 @@ static View in_order(const State *st, View v, const Output *o)
 static void fill_ring(const Scanning *k, const Ring *r, const View *x,
                       int64_t n, int head, const View *sum)
 {
+    int64_t before = tokens_before(k->w, &k->b->call, n, head);
     const Output *o = &k->w->kept->out[r->x];
     const State *st = &k->step->st[r->state];
     const Seq *s = &k->b->call.seq[n];
@@ -337,7 +383,8 @@ static void fill_ring(const Scanning *k, const Ring *r, const View *x,
         each = st->order[i] == k->w->ring_axis ? all.sd[i] : each;
     put_entries(k, o->order, o->rank, 0, sum, 0, sum, 0, CLEAR);
     for (int64_t p = 0; p < places; p++) {
-        int64_t t = s->len - 1 - p, place = p < used ? t % places : p;
+        int64_t t = s->len - 1 - p;
+        int64_t place = p < used ? (before + t) % places : p;
         int64_t from = s->b * x->sb + (s->start + t) * x->st + head * x->sh;
         if (r->sum)
             put_entries(k, o->order, o->rank, 0, &to, at + place * each, sum,
@@ -391,7 +438,24 @@ static void run_kept(Scanning *k)
     for (int64_t n = 0; position->data && n < all->nseq; n++)
         for (int h = 0; h < all->heads; h++)
             view_set(position, n * position->sb + h * position->sh,
-                     (double)all->seq[n].len);
+                     (double)(tokens_before(k->w, all, n, h)
+                              + all->seq[n].len));
+}
+
+/* Tokens that may read what came before the call go by the step's plan. */
+static void run_first(Scanning *k)
+{
+    Blocks first = { k->b->N, ctx_alloc(k->c, (size_t)(k->b->N + 1)
+                                              * sizeof *first.seq) };
+
+    for (int64_t n = 0; n < first.n; n++) {
+        first.seq[n] = k->b->call.seq[n];
+        first.seq[n].len = k->w->width;
+    }
+    Call call = call_of(k, &first);
+    memcpy(call.s0, k->b->call.s0, sizeof call.s0);
+    memcpy(call.out, k->b->call.out, sizeof call.out);
+    run(k, k->p->first, &call);
 }
 
 void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b)
@@ -417,6 +481,8 @@ void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b)
     if (k.full.n || k.cut.n)
         put(&k, o->order, o->rank, b->B, true, &sum, &before, ADD);
     end_sum(&k, o->order, o->rank, y, &sum);
+    if (p->first)
+        run_first(&k);
     run_kept(&k);
 }
 

@@ -7,9 +7,10 @@
 enum { WITHIN, ACROSS, KEPT, NSCANS };
 
 /* The plans of such a call: of its scans, and of what is kept of tokens; of
- * where short blocks start. */
+ * where short blocks start; of the first tokens, where it starts from states;
+ * else NULL. */
 typedef struct WindowPlans {
-    const PlanEntry *scan[NSCANS], *start;
+    const PlanEntry *scan[NSCANS], *start, *first;
 } WindowPlans;
 
 /* Makes them, if they are new; d: of gradients, or NULL. NULL: the call is none

@@ -184,8 +184,9 @@ struct PlanEntry {
     double seconds;                     /* that making it took */
     bool passed;                        /* by what runs faster: a window's two
                                            scans */
-    double price;                       /* on the CPU: seconds that a token and
-                                           head are predicted to take */
+    double price;                       /* of what is weighed on the CPU:
+                                           seconds that a token and head are
+                                           predicted to take */
     uint64_t mark;                      /* the same for equal joint plans */
 };
 

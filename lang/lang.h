@@ -212,6 +212,7 @@ typedef struct Variant {
     const char *about;                  /* what its script begins with */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
+    bool weighed;                       /* its plans, against another's */
     bool said;                          /* that calls go token by token */
     bool has_function, masked;          /* its uservalue: a step's; a mask's */
     uint8_t *prevs;                     /* as the tracer's */

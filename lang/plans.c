@@ -240,7 +240,7 @@ static void make(Ctx *c, NewEntry *n)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, &n->v->shared);
-    if (!e->backend->chunk)
+    if ((n->v->weighed || n->v->step->window) && !e->backend->chunk)
         e->price = price(c, e->plan, &machine_cpu);
     e->mark = joint_mark(c, e);
     e->seconds = clock_now() - start;

@@ -22,6 +22,7 @@ static Variant *new_scan(Ctx *c, Graph *step)
 
     v->ctx = c;
     v->step = step;
+    v->weighed = true;
     return v;
 }
 

@@ -80,6 +80,17 @@ Mask *mask_copy(Ctx *c, const Mask *m)
     return to;
 }
 
+Window *window_copy(Ctx *c, const Window *w)
+{
+    Window *to = ctx_alloc(c, sizeof *to);
+
+    *to = *w;
+    to->within = graph_copy(c, w->within);
+    to->across = graph_copy(c, w->across);
+    to->kept = graph_copy(c, w->kept);
+    return to;
+}
+
 static Layer *layer_copy(Ctx *c, const Layer *l)
 {
     Layer *to = ctx_alloc(c, sizeof *to);
@@ -112,6 +123,7 @@ Graph *graph_copy(Ctx *c, const Graph *g)
     s->note = g->note ? ctx_string(c, g->note) : NULL;
     s->lines = lines_copy(c, &g->lines);
     s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
+    s->window = NULL;                   /* of the step as it was traced */
     s->layer = g->layer ? layer_copy(c, g->layer) : NULL;
     return s;
 }

@@ -234,6 +234,8 @@ typedef struct Graph {
                                            taken where its slope is lost */
     struct Mask *mask;                  /* mode quadratic: y is this mask's
                                            sum, whatever out[0] says */
+    struct Window *window;              /* of a step: y as two scans (mask.h);
+                                           or NULL */
     StateSet stage;                     /* of a stage's step: its states; or
                                            0 */
     CarriedBy carry;                    /* with that; by entries, its last

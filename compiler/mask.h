@@ -69,6 +69,10 @@ enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
                                            taken */
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
+/* A state that keeps x of each token, in the place that its number in the
+ * sequence has modulo the places; or the sum of x over the tokens since. */
+typedef struct Ring { int state; Ref x; bool sum; } Ring;
+
 typedef struct Mask {
     Ctx *ctx;
     Graph *g;
@@ -102,6 +106,8 @@ typedef struct Mask {
     int64_t kept, limit;                /* tokens that it keeps; of which no
                                            sequence may have more, or 0: the
                                            oldest make room */
+    int ring_axis, nrings;              /* of the step's; 0: none */
+    Ring ring[MAX_STATES];
     const double *drawn;                /* numbers that inputs take: so many
                                            for each way of DRAW_GIVEN */
     int ndrawn;
@@ -185,6 +191,8 @@ void mask_probe(Mask *m);
 
 /* Sets product[]; or fails and names what couples i and j. */
 void mask_factor(Mask *m);
+/* Sets product[] for what the piece's value is without an end of i - j. */
+void mask_factor_endless(Mask *m, const MaskPath *piece);
 /* "row", "column", "decay" or "band" of a product, in the user's terms. */
 char *product_text(Mask *m, const Product *p, const char *part);
 /* Writes the step into g, where q, k, v and all that the mask reads are
@@ -204,12 +212,45 @@ void mask_result(Graph *g, const MaskState *of, Ref next);
 void mask_cache(Mask *m, Graph *g, int64_t tokens);
 /* A graph of g's inputs alone (mask_above.c). */
 Graph *mask_inputs(const Graph *g);
+/* An argument as it is declared: "t k : unit". */
+char *mask_declared(const Graph *g, const Input *in);
 /* What a mask of both directions is above the diagonal, with i and j exchanged:
  * a mask of its own, still to be factored; NULL: nothing. */
 Mask *mask_above(Mask *m);
 /* Makes m->way, of what has been factored, and g's y over all pairs, which is
  * what they are held to. */
 void mask_ways(Mask *m, Mask *above, Graph *g);
+
+/* ---- windows (mask_window.c) ----
+ *
+ * In blocks of W tokens, i - j < W leaves of i's own block all up to i, and of
+ * the block before those that are further behind its begin than i is behind
+ * its own. Both are scans, which take as long whatever W is: `within` runs on
+ * each block as on a sequence; `across` on two blocks, of one the keys, of the
+ * next the queries, from their last tokens to their first.
+ */
+typedef struct Window {
+    int64_t width;                      /* W */
+    int position;                       /* the step's state that counts tokens;
+                                           the others are rings */
+    int nrings, ring_axis;
+    Ring ring[MAX_STATES];
+    Graph *kept;                        /* a result for each: x; in Ring.x its
+                                           number */
+    Graph *within;                      /* the step's inputs; y, and, if the
+                                           mask decays, a result `lead`: the log
+                                           of what is left of what came before
+                                           the block */
+    Graph *across;
+    bool leads;
+    int from[MAX_INPUTS];               /* per input of across: which of the
+                                           step's; -1: within's lead */
+    bool query[MAX_INPUTS];             /* it is of the tokens that read */
+} Window;
+/* Of a mask whose step is g; NULL: it is no window, or none whose two scans
+ * are sure to be right. */
+Window *mask_window(Mask *m, const Graph *g);
+Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
  *

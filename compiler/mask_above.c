@@ -84,8 +84,7 @@ Mask *mask_above(Mask *m)
 
 /* ---- steps ---- */
 
-/* An argument as it is declared: "t k : unit". */
-static char *declared(const Graph *g, const Input *in)
+char *mask_declared(const Graph *g, const Input *in)
 {
     Buf b = { .ctx = g->ctx };
 
@@ -107,7 +106,7 @@ static Graph *with_inputs(const Graph *g, const Graph *all,
     s->lines = g->lines;
     for (int i = 0; i < g->nin; i++)
         if (!live || live[all->in[i].node])
-            graph_input(s, g->in[i].name, declared(g, &g->in[i]));
+            graph_input(s, g->in[i].name, mask_declared(g, &g->in[i]));
     return s;
 }
 

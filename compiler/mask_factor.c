@@ -500,6 +500,15 @@ void mask_factor(Mask *m)
         fail(m->ctx, 0, "the mask is zero everywhere");
 }
 
+void mask_factor_endless(Mask *m, const MaskPath *piece)
+{
+    MaskPath endless = *piece;
+
+    endless.at.hi[VAR_DISTANCE] = REGION_INF;
+    m->nproducts = 0;
+    add_piece(m, &endless);
+}
+
 /* ---- in words ---- */
 
 static char *decay_text(Mask *m, const Product *p)

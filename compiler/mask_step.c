@@ -141,6 +141,12 @@ static Ref own_place(Step *s)
     return op2(g, OP_eq, place, count_along(g, s->axis));
 }
 
+/* Says what the state keeps, for who knows all tokens (mask_window.c). */
+static void note_ring(Step *s, Ref state, Ref x, bool sum)
+{
+    s->m->ring[s->m->nrings++] = (Ring){ (int)s->g->n[state].index, x, sum };
+}
+
 /* What a ring keeps: all but the token's own place. */
 static Ref kept(Step *s)
 {
@@ -168,6 +174,7 @@ static Ref ring(Step *s, Ref x, bool sum)
     Ref in = mul(s, sum ? kept(s) : own_place(s), finite);
     Ref next = add(s, mul(s, kept(s), st), in);
     state_of(s, st)->next = next;
+    note_ring(s, st, finite, sum);
     s->rings[s->nrings].x = x;
     s->rings[s->nrings].sum = sum;
     s->rings[s->nrings++].state = st;
@@ -181,6 +188,7 @@ static Ref age(Step *s)
         Ref st = new_state(s, "band_age", AXIS(s->axis));
         Ref in = mul(s, kept(s), add(s, st, num(s->g, 1)));
         s->age = state_of(s, st)->next = in;
+        note_ring(s, st, num(s->g, 1), true);
     }
     return s->age;
 }
@@ -629,6 +637,7 @@ static void make_axis(Step *s)
     for (int n = 2; graph_find_axis(s->g, name) >= 0; n++)
         name = ctx_format(s->m->ctx, "band%d", n);
     s->axis = graph_axis(s->g, name);
+    s->m->ring_axis = s->axis;
     s->g->axis[s->axis].size = s->places;
 }
 
@@ -663,6 +672,7 @@ static Step step_on(Mask *m, Graph *g)
     s.v = input_named(g, "v");
     s.over = g->n[s.k].axes;
     s.y = num(g, 0);
+    m->ring_axis = m->nrings = 0;
     return s;
 }
 

@@ -142,9 +142,9 @@ Graph *transpose(const Graph *step, const Graph *joint)
         w.g->in[i].node = node_share(w.g, &n);
     }
     for (int i = 0; i < joint->nst; i++) {
-        State *s = &w.g->st[w.state[i]];
         if (w.state[i] < 0)
             continue;
+        State *s = &w.g->st[w.state[i]];
         s->node = w.map[joint->st[i].node];
         s->next = w.map[joint->st[i].next];
     }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../compiler/mask.h"
 #include "api.h"
 #include "shared.h"
 
@@ -68,9 +69,19 @@ static void new_kernel(Ctx *c, void *ud)
     c->interrupt_ud = &k->o;            /* the state may go */
     k->v.ctx = c;
     k->v.step = graph_copy(c, from->step);
+    if (from->step->window)
+        k->v.step->window = window_copy(c, from->step->window);
     k->v.runs = from->runs;
     k->v.limit = from->limit;
     k->v.shared = shared_retain(from->shared);
+}
+
+static void prepare(Ctx *c, flin_Kernel *k, const HostCall *h)
+{
+    if (runs_backwards(k->mode))
+        prepare_backward(c, &k->v, &h->args, &h->bound);
+    else
+        prepare_bound(c, &k->v, &h->args, &h->bound);
 }
 
 static void make_plans(Ctx *c, void *ud)
@@ -94,13 +105,14 @@ static void make_plans(Ctx *c, void *ud)
     k->chunk = h->args.chunk;
     k->fusion = h->args.fusion;
     k->backend = h->args.backend;
-    if (runs_backwards(k->mode))
-        prepare_backward(c, &k->v, &h->args, &h->bound);
-    else
-        prepare_bound(c, &k->v, &h->args, &h->bound);
+    prepare(c, k, h);
     for (const PlanEntry *p = k->v.plans; p; p = p->next)
         if (p->chunk)
             k->chunk = p->chunk;
+    if (k->v.step->window) {            /* runs name that chunk */
+        h->args.chunk = k->chunk;
+        prepare(c, k, h);
+    }
     k->v.said = m->v->v->said;
     const char *line = road_taken(c, &k->v, &h->args);
     if (line)

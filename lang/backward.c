@@ -12,7 +12,7 @@
 #include "../backend/cuda/pairs.h"
 #include "../compiler/grad.h"
 #include "../compiler/mask.h"
-#include "bind.h"
+#include "window.h"
 
 enum { SEGMENT_MIN = 64, ROOM_ALIGN = 256 };
 
@@ -557,6 +557,18 @@ static void run_mask(Back *k)
     mask_back(k->c, k->step, &k->call, &dy, dx);
 }
 
+static void run_window(Back *k, const WindowPlans *w)
+{
+    View dx[MAX_INPUTS] = { { 0 } };
+
+    k->dtype = F32;
+    k->call = k->b->call;
+    for (int i = 0; i < k->step->nin; i++)
+        if (k->d->dx[i].given)
+            dx[i] = gradient_view(k, i);
+    window_backward(k->c, k->v, w, k->b, k->d, dx);
+}
+
 /* By the joint plan, whole or from what has been stored on. */
 static void run_joint(Back *k)
 {
@@ -612,11 +624,14 @@ bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     check_adjoints(k);
     check_apart(k);
     check_sums(k);
+    const WindowPlans *w = window_plans(c, v, a, b, d);
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (goes_in_parts(v, a))
         v->runs->backward(c, v, a, b, d);
     else if (v->step->mask)
         run_mask(k);
+    else if (w)
+        run_window(k, w);
     else
         run_joint(k);
     for (int i = 0; i < v->step->nin; i++)
@@ -696,6 +711,9 @@ void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
         }
         return;
     }
+    if (a->mode == M_BACKWARD)
+        window_prepare(c, v, a, b, M_FORWARD);  /* alone */
+    window_prepare(c, v, a, b, a->mode);
     find_plans(k);
     e = k->plan;
     if (e->backend->prepare) {
@@ -734,6 +752,8 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         PairsCall p = device_pairs(k);
         return pairs_workspace(c, v->shared.gpu, &p);
     }
+    if (window_plans(c, v, a, b, NULL))
+        return 0;
     find_plans(k);
     k->stored = fits_stored(k);
     if (!k->plan->backend->workspace)

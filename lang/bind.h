@@ -182,6 +182,11 @@ struct PlanEntry {
     PlanEntry *_Atomic instead;         /* its kernels were found wrong: the
                                            plan that runs in its place */
     double seconds;                     /* that making it took */
+    bool passed;                        /* by what runs faster: a window's two
+                                           scans */
+    double price;                       /* of what is weighed on the CPU:
+                                           seconds that a token and head are
+                                           predicted to take */
     uint64_t mark;                      /* the same for equal joint plans */
 };
 

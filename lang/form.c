@@ -282,6 +282,10 @@ static void put_road_of(Form *f, Graph *step)
         buf_printf(&f->text, "  runs in chunks\n");
     else
         buf_printf(&f->text, "  runs token by token: %s\n", step->note);
+    if (step->window)
+        buf_printf(&f->text, "  on the CPU, where that is faster, as two scans "
+                   "in blocks of %lld tokens\n",
+                   (long long)step->window->width);
 }
 
 static void put_ways(Form *f, const Mask *m)
@@ -344,7 +348,7 @@ const char *latest_note(const Variant *v)
     const LayerProgram *p = v->programs;
 
     for (const PlanEntry *e = v->plans; e; e = e->next)
-        if (e->chunk)
+        if (e->chunk && !e->passed)
             return e->note;
     for (int i = 0; p && i < p->parts->n; i++) {
         const char *note = p->variant[i] ? latest_note(p->variant[i]) : NULL;

@@ -203,6 +203,8 @@ typedef struct Variant {
     const struct LayerRuns *runs;       /* how a layer runs; NULL: it is none */
     struct Variant *decoder;            /* of a mask over all pairs: the variant
                                            of its steps; NULL: it has none */
+    struct Variant **scan;              /* of a window: its two scans, once
+                                           they are wanted (window.h) */
     int64_t limit;                      /* tokens that a sequence of a decoder
                                            has room for; 0: any number */
     struct PairPrograms *pairs;         /* on a device, of a mask over all
@@ -210,6 +212,7 @@ typedef struct Variant {
     const char *about;                  /* what its script begins with */
     const char *form;                   /* form.c's text, once it was asked
                                            for */
+    bool weighed;                       /* its plans, against another's */
     bool said;                          /* that calls go token by token */
     bool has_function, masked;          /* its uservalue: a step's; a mask's */
     uint8_t *prevs;                     /* as the tracer's */

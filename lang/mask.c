@@ -451,8 +451,10 @@ static void run_step(Ctx *c, void *ud)
         mask_cache(t->mask, mask_inputs(t->args), t->tokens);
     else if (t->above)
         mask_ways(t->mask, t->above, t->args);
-    else
+    else {
         mask_step(t->mask, t->args);
+        t->args->window = mask_window(t->mask, t->args);
+    }
 }
 
 static bool wants_quadratic(lua_State *L, int def)

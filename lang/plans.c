@@ -4,10 +4,11 @@
 #include "../backend/cpu/cpu.h"
 #include "../backend/cuda/pairs.h"
 #include "../backend/cuda/run.h"
+#include "../compiler/cost.h"
 #include "../compiler/mask.h"
 #include "../compiler/partition.h"
-#include "bind.h"
 #include "shared.h"
+#include "window.h"
 
 /* ---- backends ---- */
 
@@ -215,6 +216,16 @@ static Graph *without_results(Ctx *c, const Graph *step)
     return g;
 }
 
+/* That of the whole plan by the machine's own prices, whoever has cut it. */
+static double price(Ctx *c, const Plan *p, const Machine *m)
+{
+    size_t bytes = (size_t)p->nkernels * sizeof *p->kernel;
+    Plan own = *p;
+
+    own.kernel = ctx_grow(c, p->kernel, bytes, bytes);
+    return price_plan(&own, m) / (p->g->chunk ? p->g->chunk : 1);
+}
+
 static void make(Ctx *c, NewEntry *n)
 {
     PlanEntry *e = n->e;
@@ -229,6 +240,8 @@ static void make(Ctx *c, NewEntry *n)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)
         e->program = e->backend->compile(c, e->plan, &n->v->shared);
+    if ((n->v->weighed || n->v->step->window) && !e->backend->chunk)
+        e->price = price(c, e->plan, &machine_cpu);
     e->mark = joint_mark(c, e);
     e->seconds = clock_now() - start;
 }
@@ -399,6 +412,9 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
+    for (int i = 0; v->scan && i < NSCANS; i++)
+        plans_release(v->scan[i]);
+    v->scan = NULL;
     if (v->runs)
         v->runs->release(v);
     pairs_free(v->shared.gpu, v->pairs);
@@ -506,14 +522,18 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (v->limit && !b->call.on_device)
         check_room_for(c, v, a, &b->call);
-    const PlanEntry *e = goes_in_parts(v, a) ? v->runs->plan(c, v, a, b)
-                                        : bound_plan(c, v, a, b);
+    const WindowPlans *w = window_plans(c, v, a, b, NULL);
+    const PlanEntry *e = w ? NULL
+        : goes_in_parts(v, a) ? v->runs->plan(c, v, a, b)
+                              : bound_plan(c, v, a, b);
     bool looks = e || !b->call.on_device;
     const Validation *before = looks ? validate_before(c, v, a, b, e) : NULL;
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
     if (goes_in_parts(v, a))
         v->runs->forward(c, v, a, b);
+    else if (w)
+        window_forward(c, v, w, b);
     else if (e)
         e->backend->run(c, e->program, e->plan, &b->call);
     else if (on_device_pairs(v, a, b))
@@ -537,6 +557,7 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         pairs_prepare(c, v->shared.gpu, &v->pairs, &p);
         return;
     }
+    window_prepare(c, v, a, b, a->mode);
     PlanEntry *e = bound_plan(c, v, a, b);
 
     if (e && e->backend->prepare)
@@ -551,6 +572,8 @@ int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         PairsCall p = pairs_call(v, b);
         return pairs_workspace(c, v->shared.gpu, &p);
     }
+    if (window_plans(c, v, a, b, NULL))
+        return 0;
     PlanEntry *e = bound_plan(c, v, a, b);
 
     return e && e->backend->workspace

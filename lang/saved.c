@@ -2,7 +2,7 @@
  * the backward one, and how that one knows it.
  */
 #include "../backend/cuda/pairs.h"
-#include "bind.h"
+#include "window.h"
 
 /* The joint plan, if it goes by chunks and its backend runs the two passes
  * one at a time: a GPU those of its own tensors. */
@@ -16,6 +16,10 @@ static PlanEntry *saving_plan(Ctx *c, Variant *v, const Args *a,
     if (v->step->mask || v->step->layer || plan_chunk(a) == 0
         || !backend->kept || copied)
         return NULL;
+    Args back = *a;
+    back.mode = M_BACKWARD;
+    if (window_plans(c, v, &back, b, NULL))
+        return NULL;                    /* it runs both ways in one call */
     e = plan_for(c, v, b->call.size, plan_chunk(a), true, backend);
     return e->plan->g->chunk && e->plan->split > 0 ? e : NULL;
 }
@@ -81,7 +85,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (!e) {
         Args serial = *a;
-        serial.serial = !v->runs;
+        serial.serial = !v->runs && !v->step->window;
         run_bound(c, v, &serial, b);
         return 0;
     }

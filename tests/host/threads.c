@@ -7,9 +7,14 @@
 
 #include "host.h"
 
-enum { THREADS = 2, TURNS = 3, B = 2, T = 500, H = 3, D = 16 };
+enum { THREADS = 2, TURNS = 4, B = 2, T = 500, H = 3, D = 16 };
 
-static const char *const variant[] = { "gated_deltanet", "gla", "mlstm" };
+static const char window[] = "local exp = require \"flin\".exp\n"
+    "return require \"flin\".variant { mask = function (i, j, p)\n"
+    "  if i < j or i - j >= 200 then return 0 end\n"
+    "  return exp(p.g_cumsum[i] - p.g_cumsum[j])\nend }";
+static const char *const variant[] = { "gated_deltanet", "gla", "mlstm",
+                                       window };
 enum { NVARIANTS = sizeof variant / sizeof *variant };
 
 typedef struct Job {
@@ -50,15 +55,22 @@ static void run_backward(Job *j, flin_Variant *v, Layer *l)
 static void run_variant(Job *j, flin_State *s, const char *name)
 {
     flin_Error e;
-    flin_Variant *v = flin_stdlib(s, name, &e);
+    flin_Variant *v = name == window
+        ? flin_load_string(s, window, "window.lua", &e)
+        : flin_stdlib(s, name, &e);
     Layer *l = layer_new(v, B, T, H, D, FLIN_F32);
 
+    int states = l->call.ninitial;
+
     l->call.threads = 2;
+    if (name == window)                 /* a start that is not drawn */
+        l->call.ninitial = l->call.nfinal = 0;
     flin_Kernel *k = flin_prepare(v, FLIN_FORWARD, &l->call, &e);
     expect(j, k && !flin_run(k, &l->call, NULL, &e));
     j->sum += total(&l->call.y);
     run_backward(j, v, l);
     flin_free(k);
+    l->call.ninitial = l->call.nfinal = states;
     layer_free(l);
     flin_release(v);
 }

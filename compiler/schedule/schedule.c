@@ -103,15 +103,6 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
-/* Every wait of the matrix role is for all products: none keeps its factors in
- * registers beside what is done meanwhile. */
-static void settle_whole(Schedule *s)
-{
-    for (int i = 0; i < s->ninsts; i++)
-        if (s->inst[i].op == K_SETTLE && s->inst[i].role == KR_MATRIX)
-            s->inst[i].index = 0;
-}
-
 /* Each turn takes less shared memory, and then fewer registers; where two are
  * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
@@ -153,8 +144,6 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             s->why = "products that wait for what is left to the next turn";
             return s;
         }
-        if (s->row_axis && w->spilled > 1)
-            settle_whole(s);
         s->large = true;
         if (!schedule_buffers(s))
             continue;
@@ -262,12 +251,11 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
     return best;
 }
 
-/* As much is done a turn early, or late, as registers allow; less where the
- * compiler found too few. */
+/* As much is done a turn early, or late, as registers allow. */
 static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *s = NULL;
-    for (like->rotates = 2 - w->spilled; like->rotates >= 0; like->rotates--)
+    for (like->rotates = 2; like->rotates >= 0; like->rotates--)
         if (!s || s->why)
             s = attempt(c, w, like);
     return s;

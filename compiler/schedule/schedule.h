@@ -314,8 +314,8 @@ typedef struct KernelWish {
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
-    int spilled;                        /* attempts whose registers did not
-                                           do */
+    int spilled;                        /* of single tokens: attempts whose
+                                           registers did not do */
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would

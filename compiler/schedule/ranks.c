@@ -9,9 +9,7 @@
  * the one before, is as many values, one a rank: beside tokens each row has its
  * own, before the first token they are the rows.
  */
-#include <stdio.h>
-
-#include "schedule.h"
+#include "ranks.h"
 
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
@@ -396,51 +394,6 @@ static int count_ranks(const Rows *u, Ref r, AxisSet ranks)
     return axis_extent(u->old, r, lowest(ranks));
 }
 
-/* The state, and one more for each rank behind the first. */
-static bool states_apart(Rows *u, Ref r, int ranks, Ref *part)
-{
-    Graph *g = u->g;
-    State *s = &g->st[u->old->n[r].index];
-    if (g->nst + ranks > MAX_STATES || s->twin_of || s->lost_of || s->moved_of)
-        return false;
-    s->part_of = (int16_t)(u->old->n[r].index + 1);
-    part[0] = r;
-    for (int i = 1; i < ranks; i++) {
-        State *more = &g->st[g->nst++];
-        *more = *s;
-        more->part = (uint8_t)i;
-        snprintf(more->name, sizeof more->name, "%.40s_%u",
-                 u->old->st[s->part_of - 1].name,
-                 (unsigned)more->part);
-        part[i] = more->node = node_new(g, (Node){ .op = OP_state, .index
-                                        = (uint16_t)(g->nst - 1),
-                                        .axes = s->axes });
-    }
-    return true;
-}
-
-/* The same of a constant. */
-static bool inputs_apart(Rows *u, Ref r, int ranks, Ref *part)
-{
-    Graph *g = u->g;
-    Input *in = &g->in[u->old->n[r].index];
-    if (g->nin + ranks > MAX_INPUTS)
-        return false;
-    in->part_of = (int16_t)(u->old->n[r].index + 1);
-    part[0] = r;
-    for (int i = 1; i < ranks; i++) {
-        Input *more = &g->in[g->nin++];
-        *more = *in;
-        more->part = (uint8_t)i;
-        snprintf(more->name, sizeof more->name, "%.40s_%u",
-                 u->old->in[in->part_of - 1].name, (unsigned)more->part);
-        part[i] = more->node = node_new(g, (Node){ .op = OP_input, .index
-                                        = (uint16_t)(g->nin - 1),
-                                        .axes = in->axes });
-    }
-    return true;
-}
-
 /* Of the last token each rank's. */
 static bool last_apart(Rows *u, const Node *n, int ranks, Ref *part)
 {
@@ -546,9 +499,9 @@ static void make_apart(Rows *u, Ref r)
     u->g->line = n.line;
     bool ok = many <= MOST_APART && many % u->rows == 0;
     if (ok && n.op == OP_state)
-        ok = states_apart(u, r, many, part);
+        ok = states_apart(u->g, r, many, part);
     else if (ok && n.op == OP_input)
-        ok = inputs_apart(u, r, many, part);
+        ok = inputs_apart(u->g, r, many, part);
     else if (ok && n.op == OP_last)
         ok = last_apart(u, &n, many, part);
     else
@@ -866,48 +819,11 @@ static int rows_of(const Graph *g, AxisSet own)
          ? rows : 0;
 }
 
-/* The order without ranks; how many axes are left of it. */
-static uint8_t drop_ranks(uint8_t order[8], uint8_t rank, AxisSet own)
-{
-    uint8_t n = 0;
-    for (int i = 0; i < rank; i++)
-        if (!(own & AXIS(order[i])))
-            order[n++] = order[i];
-    return n;
-}
-
-/* Ranks come first in memory, so that columns run along it. */
 static bool begin(Rows *u, int chunk)
 {
     Graph *g = u->g;
-    for (int i = 0; i < g->nin; i++) {
-        Input *in = &g->in[i];
-        if (!(in->axes & u->own))
-            continue;
-        if (!(u->own & AXIS(in->order[0])) || in->rank > 2)
-            return false;
-        in->ranked = in->timed;
-        in->axes &= ~u->own;
-        in->rank = drop_ranks(in->order, in->rank, u->own);
-    }
-    for (int i = 0; i < g->nst; i++) {
-        State *s = &g->st[i];
-        if (!(s->axes & u->own))
-            continue;
-        if (!(u->own & AXIS(s->order[0])) || s->rank > 2)
-            return false;
-        s->axes &= ~u->own;
-        s->rank = drop_ranks(s->order, s->rank, u->own);
-    }
-    for (Ref r = 1; r < g->len; r++)    /* of what is made anew, too */
-        g->n[r].axes &= ~u->own;
-    for (int i = 0; i < g->nout; i++) {
-        Output *o = &g->out[i];
-        o->ranked = o->rank && u->own & AXIS(o->order[0]);
-        o->rank = drop_ranks(o->order, o->rank, u->own);
-        if (o->rank > 1)
-            return false;
-    }
+    if (!take_ranks(g, u->own))
+        return false;
     for (int ax = AX_R; ax < AX_DIM; ax++)
         g->axis[ax].size = 0;
     g->chunk = chunk;

@@ -457,16 +457,22 @@ static Ref contracted_at(Rows *u, const Node *n, int rank)
 }
 
 static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at);
+static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at);
 
 static Ref rank_made(Rows *u, Ref r, int rank)
 {
     const Node *n = &u->old->n[r];
     bool ranked = ranks_of(u, n->over);
     switch (n->op) {
-    case OP_relabel: case OP_part:
+    case OP_relabel:
         if (ranked)
-            return entry_of(u, n->a[0], n->op == OP_part ? n->index + rank
-                                                         : rank);
+            return entry_of(u, n->a[0], rank);
+        break;
+    case OP_part:
+        if (ranked) {
+            Ref a = taken_of(u, r, n->over, &rank);
+            return entry_of(u, a, rank);
+        }
         break;
     case OP_cat:
         if (ranked) {
@@ -663,12 +669,24 @@ static Image joined(Rows *u, Ref r, int row, int col)
     return (Image){ joined_rows(u, x), { EACH, SAME }, NULL };
 }
 
+/* Of parts of parts what they are taken of, and at which rank of it *at is. */
+static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at)
+{
+    const Node *n = &u->old->n[r];
+    if (n->op != OP_part || n->over != axis)
+        return r;
+    *at += n->index;
+    return taken_of(u, n->a[0], axis, at);
+}
+
 /* Rank `index` of an axis that is of rows. */
 static Image selected(Rows *u, const Node *n, int row, int col)
 {
     bool cols = n->over & RANK_COLS;
-    int group = n->index / u->rows, rank = n->index % u->rows;
-    Image x = image_of(u, n->a[0], cols ? row : group, cols ? group : col);
+    int at = n->index;
+    Ref a = taken_of(u, n->a[0], n->over, &at);
+    int group = at / u->rows, rank = at % u->rows;
+    Image x = image_of(u, a, cols ? row : group, cols ? group : col);
     if (x.part)
         return (Image){ x.part[rank], { SAME, SAME }, NULL };
     if (cols && u->g->n[x.node].axes & AXIS(AX_I))
@@ -682,10 +700,12 @@ static Image selected(Rows *u, const Node *n, int row, int col)
 
 static Image part_of(Rows *u, const Node *n, int row, int col)
 {
-    int from = n->index / u->rows;
-    if (n->index % u->rows)
-        return impossible(u, n->a[0]);
-    return image_of(u, n->a[0], n->over & RANK_ROWS ? row + from : row,
+    int at = n->index;
+    Ref a = taken_of(u, n->a[0], n->over, &at);
+    int from = at / u->rows;
+    if (at % u->rows)
+        return impossible(u, a);
+    return image_of(u, a, n->over & RANK_ROWS ? row + from : row,
                     n->over & RANK_COLS ? col + from : col);
 }
 
@@ -801,14 +821,33 @@ static AxisSet own_ranks(const Graph *g)
     return own;
 }
 
+/* Of each node whether it joins ranks for joins of more alone, or is a part of
+ * which only parts are taken: those go by what it joins, or is part of, so that
+ * it has no rows of its own. */
+static bool *find_between(const Graph *g)
+{
+    bool *between = ctx_alloc(g->ctx, g->len * sizeof *between);
+    for (Ref r = 1; r < g->len; r++)
+        between[r] = (g->n[r].op == OP_cat || g->n[r].op == OP_part)
+                  && !graph_is_root(g, r);
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4; i++) {
+            const Node *n = &g->n[r], *a = &g->n[n->a[i]];
+            between[n->a[i]] &= n->over == a->over
+                && (n->op == a->op
+                    || (n->op == OP_select && a->op == OP_part));
+        }
+    return between;
+}
+
 /* The least ranks that a value has; 1: none has any, 0: they are no rows. */
-static int rows_of(const Graph *g, AxisSet own)
+static int rows_of(const Graph *g, AxisSet own, const bool *between)
 {
     int rows = 0;
     for (int turn = 0; turn < 2; turn++)
         for (Ref r = 1; r < g->len; r++)
             for (int ax = AX_R; ax < NAXES; ax++) {
-                if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)))
+                if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)) || between[r])
                     continue;
                 int n = axis_extent(g, r, ax);
                 if (turn && n % rows)
@@ -848,8 +887,9 @@ static void leave_state(Rows *u, int i)
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
 {
     Rows u = { .g = graph_copy(c, p->g), .old = p->g };
+    const bool *between = find_between(p->g);
     u.own = own_ranks(p->g);
-    u.rows = rows_of(p->g, u.own);
+    u.rows = rows_of(p->g, u.own, between);
     if (u.rows < 2 || !begin(&u, chunk))
         return p;
     size_t each = MOST_GROUPS * MOST_GROUPS;
@@ -857,7 +897,7 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     u.memo = ctx_alloc(c, p->g->len * each * sizeof *u.memo);
     u.apart = ctx_alloc(c, p->g->len * sizeof *u.apart);
     for (Ref r = 1; r < p->g->len && !u.fails; r++)
-        for (int i = 0; i < groups_of(&u, r, OF_ROWS); i++)
+        for (int i = 0; i < groups_of(&u, r, OF_ROWS) && !between[r]; i++)
             for (int j = 0; j < groups_of(&u, r, OF_COLS); j++)
                 image_of(&u, r, i, j);
     for (int i = 0; i < p->g->nout && !u.fails; i++) {

@@ -136,6 +136,31 @@ static Ref associate(Graph *g, Ref x, Ref y, AxisSet over)
     return 0;
 }
 
+/* Is x a sum of products of something free of `over` that has axes of its own?
+ * It is larger than all that it is made of. */
+static bool adds_outers(Graph *g, Ref x, AxisSet over)
+{
+    const Node n = g->n[x];
+    Ref s, rest;
+
+    if (n.op == OP_neg)
+        return adds_outers(g, n.a[0], over);
+    if (n.op == OP_add || n.op == OP_sub)
+        return adds_outers(g, n.a[0], over) && adds_outers(g, n.a[1], over);
+    s = free_factor(g, x, over, &rest);
+    return s && g->n[s].axes & ~g->n[rest].axes & DIM_AXES;
+}
+
+/* The dot of a sum of outer products as that of each; 0: it is none. */
+static Ref dot_each(Graph *g, Ref x, Ref y, AxisSet over)
+{
+    const Node n = g->n[x];
+
+    if ((n.op != OP_add && n.op != OP_sub) || !adds_outers(g, x, over))
+        return 0;
+    return op2(g, n.op, dot(g, n.a[0], y, over), dot(g, n.a[1], y, over));
+}
+
 Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
 {
     AxisSet sa = g->n[a].axes & over, sb = g->n[b].axes & over;
@@ -159,6 +184,9 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
     if ((s = free_factor(g, b, over, &rest)) != 0
         && !is_computed_with(g, s, rest, a))
         return op2(g, OP_mul, s, dot(g, a, rest, over));
+    if ((rest = dot_each(g, a, b, over)) != 0
+        || (rest = dot_each(g, b, a, over)) != 0)
+        return rest;
     if (g->forward && ((rest = associate(g, a, b, over)) != 0
                        || (rest = associate(g, b, a, over)) != 0))
         return rest;

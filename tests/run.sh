@@ -189,6 +189,7 @@ cuda() {
         "flin tests/lua/odd.lua 12 1 cuda" "flin tests/lua/complex.lua cuda" \
         "flin tests/lua/mask_random.lua 7 9 cuda" \
         "flin tests/lua/odd.lua 4 1 cuda large" \
+        "flin tests/lua/compositions.lua cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/pairs.lua" \
@@ -240,7 +241,8 @@ cuda() {
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *first_use*) more=FAKE_ARCH=9 ;;
-        *"cuda large") more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
+        *"cuda large"|*compositions*)
+            more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;

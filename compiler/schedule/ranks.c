@@ -9,9 +9,7 @@
  * the one before, is as many values, one a rank: beside tokens each row has its
  * own, before the first token they are the rows.
  */
-#include <stdio.h>
-
-#include "schedule.h"
+#include "ranks.h"
 
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
@@ -396,51 +394,6 @@ static int count_ranks(const Rows *u, Ref r, AxisSet ranks)
     return axis_extent(u->old, r, lowest(ranks));
 }
 
-/* The state, and one more for each rank behind the first. */
-static bool states_apart(Rows *u, Ref r, int ranks, Ref *part)
-{
-    Graph *g = u->g;
-    State *s = &g->st[u->old->n[r].index];
-    if (g->nst + ranks > MAX_STATES || s->twin_of || s->lost_of || s->moved_of)
-        return false;
-    s->part_of = (int16_t)(u->old->n[r].index + 1);
-    part[0] = r;
-    for (int i = 1; i < ranks; i++) {
-        State *more = &g->st[g->nst++];
-        *more = *s;
-        more->part = (uint8_t)i;
-        snprintf(more->name, sizeof more->name, "%.40s_%u",
-                 u->old->st[s->part_of - 1].name,
-                 (unsigned)more->part);
-        part[i] = more->node = node_new(g, (Node){ .op = OP_state, .index
-                                        = (uint16_t)(g->nst - 1),
-                                        .axes = s->axes });
-    }
-    return true;
-}
-
-/* The same of a constant. */
-static bool inputs_apart(Rows *u, Ref r, int ranks, Ref *part)
-{
-    Graph *g = u->g;
-    Input *in = &g->in[u->old->n[r].index];
-    if (g->nin + ranks > MAX_INPUTS)
-        return false;
-    in->part_of = (int16_t)(u->old->n[r].index + 1);
-    part[0] = r;
-    for (int i = 1; i < ranks; i++) {
-        Input *more = &g->in[g->nin++];
-        *more = *in;
-        more->part = (uint8_t)i;
-        snprintf(more->name, sizeof more->name, "%.40s_%u",
-                 u->old->in[in->part_of - 1].name, (unsigned)more->part);
-        part[i] = more->node = node_new(g, (Node){ .op = OP_input, .index
-                                        = (uint16_t)(g->nin - 1),
-                                        .axes = in->axes });
-    }
-    return true;
-}
-
 /* Of the last token each rank's. */
 static bool last_apart(Rows *u, const Node *n, int ranks, Ref *part)
 {
@@ -504,16 +457,22 @@ static Ref contracted_at(Rows *u, const Node *n, int rank)
 }
 
 static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at);
+static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at);
 
 static Ref rank_made(Rows *u, Ref r, int rank)
 {
     const Node *n = &u->old->n[r];
     bool ranked = ranks_of(u, n->over);
     switch (n->op) {
-    case OP_relabel: case OP_part:
+    case OP_relabel:
         if (ranked)
-            return entry_of(u, n->a[0], n->op == OP_part ? n->index + rank
-                                                         : rank);
+            return entry_of(u, n->a[0], rank);
+        break;
+    case OP_part:
+        if (ranked) {
+            Ref a = taken_of(u, r, n->over, &rank);
+            return entry_of(u, a, rank);
+        }
         break;
     case OP_cat:
         if (ranked) {
@@ -546,9 +505,9 @@ static void make_apart(Rows *u, Ref r)
     u->g->line = n.line;
     bool ok = many <= MOST_APART && many % u->rows == 0;
     if (ok && n.op == OP_state)
-        ok = states_apart(u, r, many, part);
+        ok = states_apart(u->g, r, many, part);
     else if (ok && n.op == OP_input)
-        ok = inputs_apart(u, r, many, part);
+        ok = inputs_apart(u->g, r, many, part);
     else if (ok && n.op == OP_last)
         ok = last_apart(u, &n, many, part);
     else
@@ -710,12 +669,24 @@ static Image joined(Rows *u, Ref r, int row, int col)
     return (Image){ joined_rows(u, x), { EACH, SAME }, NULL };
 }
 
+/* Of parts of parts what they are taken of, and at which rank of it *at is. */
+static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at)
+{
+    const Node *n = &u->old->n[r];
+    if (n->op != OP_part || n->over != axis)
+        return r;
+    *at += n->index;
+    return taken_of(u, n->a[0], axis, at);
+}
+
 /* Rank `index` of an axis that is of rows. */
 static Image selected(Rows *u, const Node *n, int row, int col)
 {
     bool cols = n->over & RANK_COLS;
-    int group = n->index / u->rows, rank = n->index % u->rows;
-    Image x = image_of(u, n->a[0], cols ? row : group, cols ? group : col);
+    int at = n->index;
+    Ref a = taken_of(u, n->a[0], n->over, &at);
+    int group = at / u->rows, rank = at % u->rows;
+    Image x = image_of(u, a, cols ? row : group, cols ? group : col);
     if (x.part)
         return (Image){ x.part[rank], { SAME, SAME }, NULL };
     if (cols && u->g->n[x.node].axes & AXIS(AX_I))
@@ -729,10 +700,12 @@ static Image selected(Rows *u, const Node *n, int row, int col)
 
 static Image part_of(Rows *u, const Node *n, int row, int col)
 {
-    int from = n->index / u->rows;
-    if (n->index % u->rows)
-        return impossible(u, n->a[0]);
-    return image_of(u, n->a[0], n->over & RANK_ROWS ? row + from : row,
+    int at = n->index;
+    Ref a = taken_of(u, n->a[0], n->over, &at);
+    int from = at / u->rows;
+    if (at % u->rows)
+        return impossible(u, a);
+    return image_of(u, a, n->over & RANK_ROWS ? row + from : row,
                     n->over & RANK_COLS ? col + from : col);
 }
 
@@ -848,14 +821,33 @@ static AxisSet own_ranks(const Graph *g)
     return own;
 }
 
+/* Of each node whether it joins ranks for joins of more alone, or is a part of
+ * which only parts are taken: those go by what it joins, or is part of, so that
+ * it has no rows of its own. */
+static bool *find_between(const Graph *g)
+{
+    bool *between = ctx_alloc(g->ctx, g->len * sizeof *between);
+    for (Ref r = 1; r < g->len; r++)
+        between[r] = (g->n[r].op == OP_cat || g->n[r].op == OP_part)
+                  && !graph_is_root(g, r);
+    for (Ref r = 1; r < g->len; r++)
+        for (int i = 0; i < 4; i++) {
+            const Node *n = &g->n[r], *a = &g->n[n->a[i]];
+            between[n->a[i]] &= n->over == a->over
+                && (n->op == a->op
+                    || (n->op == OP_select && a->op == OP_part));
+        }
+    return between;
+}
+
 /* The least ranks that a value has; 1: none has any, 0: they are no rows. */
-static int rows_of(const Graph *g, AxisSet own)
+static int rows_of(const Graph *g, AxisSet own, const bool *between)
 {
     int rows = 0;
     for (int turn = 0; turn < 2; turn++)
         for (Ref r = 1; r < g->len; r++)
             for (int ax = AX_R; ax < NAXES; ax++) {
-                if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)))
+                if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)) || between[r])
                     continue;
                 int n = axis_extent(g, r, ax);
                 if (turn && n % rows)
@@ -866,48 +858,11 @@ static int rows_of(const Graph *g, AxisSet own)
          ? rows : 0;
 }
 
-/* The order without ranks; how many axes are left of it. */
-static uint8_t drop_ranks(uint8_t order[8], uint8_t rank, AxisSet own)
-{
-    uint8_t n = 0;
-    for (int i = 0; i < rank; i++)
-        if (!(own & AXIS(order[i])))
-            order[n++] = order[i];
-    return n;
-}
-
-/* Ranks come first in memory, so that columns run along it. */
 static bool begin(Rows *u, int chunk)
 {
     Graph *g = u->g;
-    for (int i = 0; i < g->nin; i++) {
-        Input *in = &g->in[i];
-        if (!(in->axes & u->own))
-            continue;
-        if (!(u->own & AXIS(in->order[0])) || in->rank > 2)
-            return false;
-        in->ranked = in->timed;
-        in->axes &= ~u->own;
-        in->rank = drop_ranks(in->order, in->rank, u->own);
-    }
-    for (int i = 0; i < g->nst; i++) {
-        State *s = &g->st[i];
-        if (!(s->axes & u->own))
-            continue;
-        if (!(u->own & AXIS(s->order[0])) || s->rank > 2)
-            return false;
-        s->axes &= ~u->own;
-        s->rank = drop_ranks(s->order, s->rank, u->own);
-    }
-    for (Ref r = 1; r < g->len; r++)    /* of what is made anew, too */
-        g->n[r].axes &= ~u->own;
-    for (int i = 0; i < g->nout; i++) {
-        Output *o = &g->out[i];
-        o->ranked = o->rank && u->own & AXIS(o->order[0]);
-        o->rank = drop_ranks(o->order, o->rank, u->own);
-        if (o->rank > 1)
-            return false;
-    }
+    if (!take_ranks(g, u->own))
+        return false;
     for (int ax = AX_R; ax < AX_DIM; ax++)
         g->axis[ax].size = 0;
     g->chunk = chunk;
@@ -932,8 +887,9 @@ static void leave_state(Rows *u, int i)
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
 {
     Rows u = { .g = graph_copy(c, p->g), .old = p->g };
+    const bool *between = find_between(p->g);
     u.own = own_ranks(p->g);
-    u.rows = rows_of(p->g, u.own);
+    u.rows = rows_of(p->g, u.own, between);
     if (u.rows < 2 || !begin(&u, chunk))
         return p;
     size_t each = MOST_GROUPS * MOST_GROUPS;
@@ -941,7 +897,7 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     u.memo = ctx_alloc(c, p->g->len * each * sizeof *u.memo);
     u.apart = ctx_alloc(c, p->g->len * sizeof *u.apart);
     for (Ref r = 1; r < p->g->len && !u.fails; r++)
-        for (int i = 0; i < groups_of(&u, r, OF_ROWS); i++)
+        for (int i = 0; i < groups_of(&u, r, OF_ROWS) && !between[r]; i++)
             for (int j = 0; j < groups_of(&u, r, OF_COLS); j++)
                 image_of(&u, r, i, j);
     for (int i = 0; i < p->g->nout && !u.fails; i++) {

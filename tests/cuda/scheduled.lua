@@ -64,6 +64,8 @@ local more <const> = {
                         T.delta_rule { mimo_rank = 2 }),
   key_steps = composed(D.gated { per = "key" }, F.l2norm {},
                        T.delta_product { steps = 2 }),
+  four_steps = composed(D.gated {}, F.l2norm {},
+                        T.delta_product { steps = 4 }),
   l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
   stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
   dplr_plain = composed(D.none {}, F.identity {}, T.dplr {}),
@@ -216,6 +218,8 @@ local cases <const> = {
   "rope_delta,B=1,T=70,H=1,K=64,V=64,cu=0/3/70",
   "l2_steps,B=1,T=70,H=1,K=64,V=64",
   "key_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  -- four of them, joined one by one
+  "four_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late

@@ -3,12 +3,16 @@
 --   flin compositions.lua        a sample
 --   flin compositions.lua all    all of them: a minute
 --   flin compositions.lua at=N   that one
+--   flin compositions.lua [all | at=N] cuda    on a GPU, in bfloat16; then how
+-- many of them it runs without tensor cores, or a part of them, and why
 local flin = require "flin"
 local count = require "support.count"
 local compositions = require "support.compositions"
+local with = require "support.with"
 
+local on_gpu <const> = arg[#arg] == "cuda"
 local LIMIT <const> = 1e-4
-local every <const> = arg[1] == "all" and 1 or 11
+local every <const> = arg[1] == "all" and 1 or on_gpu and 79 or 11
 local only = arg[1] and tonumber(arg[1]:match "^at=(%d+)$")
 
 local function wanted(n)
@@ -20,6 +24,12 @@ local cases <const> = {
   { T = 19, K = 6, V = 5, H = 1, HV = 2, chunk = 8,
     cu_seqlens = { 0, 0, 7, 19 } },
   { T = 13, K = 4, V = 6, B = 2, H = 1 },
+}
+
+-- Sequences that end within a chunk, and within its first tokens.
+local gpu_case <const> = {
+  T = 73, K = 64, V = 64, H = 1, HV = 2, dtype = "bfloat16",
+  cu_seqlens = { 0, 0, 3, 70, 73 },
 }
 
 local function is_constant(v, what)
@@ -45,6 +55,53 @@ local function judge(title, v, case)
     count.expect(off <= LIMIT, "%s, %d tokens: %s is off by %.1e", title,
                  case.T, what, off)
   end
+end
+
+-- ---- on a GPU ----
+
+-- What rounding to 16 bits amplifies the host's own float32 run shows: half of
+-- what it is off by, as if it rounded so; no more than a tenth.
+local function judge_rounded(title, v, case)
+  local found, fine = v:check(case), nil
+  count.expect(not found.trouble or found.trouble:find "unit length",
+               "%s: %s", title, found.trouble)
+  for what, off in pairs(found.trouble and {} or found) do
+    local limit = what:find "^d_" and 8e-3 or 4e-3
+    if type(off) == "number" and what ~= "worst" and not (off <= limit) then
+      fine = fine or v:check(with(case, { backend = "cpu",
+                                          dtype = "float32" }))
+      limit = math.max(limit, math.min(0.1, 2^15 * fine[what]))
+    end
+    count.expect(type(off) ~= "number" or what == "worst" or off <= limit,
+                 "%s: %s is off by %.1e", title, what, off)
+  end
+end
+
+-- The first kernel that is no schedule's, and what keeps it from being one.
+local function why_not(v)
+  local plan = v:plan { K = 64, V = 64, backward = true, machine = "h200" }
+  if plan.note then return plan.note end
+  for _, kernel in ipairs(plan.kernels) do
+    if kernel.why then return kernel.name .. ": " .. kernel.why end
+  end
+end
+
+local all, others = 0, 0
+local function check_on_gpu(title, v, n)
+  local case = with(gpu_case, { seed = n, backend = "cuda" })
+  local ok, why = pcall(judge_rounded, n .. ", " .. title, v, case)
+  count.expect(ok, "%d, %s: %s", n, title, why)
+  all, why = all + 1, why_not(v)
+  if why then
+    others = others + 1
+    print(("%d, %s: %s"):format(n, title, why))
+  end
+end
+
+if on_gpu then
+  compositions(wanted, check_on_gpu)
+  print(("%d compositions, %d not on tensor cores alone"):format(all, others))
+  count.finish()
 end
 
 compositions(wanted, function (title, v, n)

@@ -159,7 +159,7 @@ local WRITES <const> = {
     end },
   { "a rank of the token before", { "t r k : unit_norm", "t r v" },
     function (S, k, v, a, b)
-      return S + dot(a, b, "r")
+      return S + dot(a, b, "r") + outer(k, v)
              + outer(flin.at(flin.prev(a), "r", 2), 0.5 * v)
     end },
   { "features of ranks before", { "t r k", "t r v" },

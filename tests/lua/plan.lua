@@ -101,6 +101,13 @@ for _, machine in ipairs { "cpu", "h200" } do
          and "load [%d.]+, ahead [%d.]+, serial [%d.]+"
          or "memory [%d.]+, instructions [%d.]+"), "by role")
 end
+-- What the third of a token's writes finds is a sum of the two before: these
+-- are multiplied by its key one by one.
+local steps <const> = flin.attention {
+  transition = flin.transition.delta_product { steps = 3 },
+}
+expect(not steps:dump("C", { K = 8, V = 16 }):find "# i k v\n",
+       "writes of a token are no matrix of each")
 expect(flin.stdlib.linear:dump("P", { K = 16, V = 16 }):find "serial [%d.]+",
        "-d P shows the roles")
 -- Two states that read each other, and are not turned by an angle.

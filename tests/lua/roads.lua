@@ -11,10 +11,10 @@ local flin = require "flin"
 local compositions = require "support.compositions"
 
 -- What v:plan says of each kernel that would be launched, and what keeps it off
--- tensor cores. nil: no kernels of chunks of 64 tokens, and why.
-local function roads_of(v)
+-- tensor cores. nil: no kernels of such chunks, and why.
+local function roads_of(v, chunk)
   local ok, plan = pcall(v.plan, v, { K = 128, V = 128, backward = true,
-                                      machine = "h200", chunk = 64 })
+                                      machine = "h200", chunk = chunk })
   if not ok then return nil, tostring(plan):match "[^\n]*" end
   if plan.note or not plan.kernels[1].form then
     return nil, "no kernels of a chunk"
@@ -25,8 +25,8 @@ end
 local every = arg[1] == "all" and 1 or 23
 local accepted, forward, both, reasons = 0, 0, 0, {}
 
-local function count(title, v)
-  local roads, why = roads_of(v)
+local function count(title, v, chunk)
+  local roads, why = roads_of(v, chunk)
   local off = roads and 0 or 1
   accepted = accepted + 1
   for i, road in ipairs(roads or {}) do
@@ -45,7 +45,8 @@ local function count(title, v)
   end
 end
 
-compositions(function (n) return n % every == 0 end, count)
+compositions(function (n) return n % every == 0 end,
+             function (title, v) count(title, v, 64) end)
 
 print(("%d compositions: %d forward, %d both ways on tensor cores"):format(
       accepted, forward, both))
@@ -58,6 +59,23 @@ end
 local failed = 0
 if every ~= 1 and (accepted < 19 or forward < 19 or both < 19) then
   print("FAIL fewer compositions on tensor cores than there were")
+  failed = 1
+end
+
+-- Of more ranks, or steps: rows of a chunk, which has fewer tokens.
+local T <const> = flin.transition
+accepted, both = 0, 0
+for title, t in pairs {
+  ["sum, 8 ranks"] = T.one_step_gd { mimo_rank = 8 },
+  ["delta, 4 ranks"] = T.delta_rule { mimo_rank = 4 },
+  ["product of 4"] = T.delta_product { steps = 4 },
+} do
+  count(title, flin.attention { decay = flin.decay.gated {}, transition = t })
+end
+print(("%d of more ranks: %d both ways on tensor cores"):format(accepted,
+                                                                both))
+if both < accepted then
+  print("FAIL more ranks are not on tensor cores alone")
   failed = 1
 end
 print(("%d passed, %d failed"):format(1 - failed, failed))

@@ -172,6 +172,8 @@ cuda() {
     for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
         "flin tests/cuda/scheduled.lua forward" \
         "flin tests/cuda/scheduled.lua cut" \
+        "flin tests/cuda/scheduled.lua forward kda,K=128,V=128 \
+hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
@@ -265,6 +267,10 @@ cuda() {
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"
             [ "${test##* }" = forward ] || more="$more FLIN_SEGMENTS=3"
             more="$more FAKE_SOURCES=$tmp/forward FAKE_COUNTED=schedule.cuh"
+            ;;
+        *"scheduled.lua forward"*)      # few heads: cut in several kernels
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="$more FAKE_SOURCES=$tmp/few FAKE_COUNTED=schedule.cuh"
             ;;
         *scheduled*)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"

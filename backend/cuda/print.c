@@ -85,9 +85,9 @@ static void put_found(Print *p, Ref r)
 static void put_kept_sums(Print *p, const KValue *v)
 {
     if (p->s->stores[v->node])
-        buf_printf(p->b, "%sfor (int k = lane; k < %d; k += 32)\n(%s + %s)[k] ="
+        buf_printf(p->b, "%sfor (int k = lane; k < %s; k += 32)\n(%s + %s)[k] ="
                    " parts_sum<%d>(%s, %d, k);\n", once_text(p, v->node),
-                   (int)v->nrow, kept_place(p, v->node),
+                   inside_extent(p, v->row), kept_place(p, v->node),
                    sliced_index(p, v->row, 0), v->parts, place(p, v),
                    (int)vector_size(v));
 }

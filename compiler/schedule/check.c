@@ -767,14 +767,9 @@ static bool leaves_zeros(const Schedule *s, const KInst *k, int out, int axis)
  * that products and sums go over. */
 static const char *check_padded(const Schedule *s)
 {
-    for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
-        int32_t size = s->g->axis[axis].size;
-        if (s->extent[axis] < size || (is_padded(s, axis) && size % 2))
-            return ctx_format(s->c, "axis %s is of %d: an even number that is"
-                              " no more than %d would do",
-                              s->g->axis[axis].name, (int)size,
-                              (int)s->extent[axis]);
-    }
+    const char *why = extents_fault(s);
+    if (why)
+        return why;
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         for (int j = 0; j < k->nout; j++) {
@@ -933,7 +928,7 @@ const char *schedule_check(Schedule *s)
         check_layouts,
         check_buffers,
         check_copies,
-        check_slices, check_padded, check_rows, check_sums, check_lives, check_turns, check_hands,
+        check_padded, check_slices, check_rows, check_sums, check_lives, check_turns, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
         check_maps, check_range };

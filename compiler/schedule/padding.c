@@ -15,14 +15,30 @@ static int32_t next_multiple(int32_t size, int32_t of)
     return (size + of - 1) / of * of;
 }
 
+/* Of what the kernel computes, and finds. */
+static AxisSet axes_here(const Schedule *s)
+{
+    const Graph *g = s->g;
+    AxisSet all = 0;
+    for (int i = 0; i < s->k->nnodes; i++) {
+        const Node *n = &g->n[s->k->node[i]];
+        all |= n->axes | n->over;
+        for (int a = 0; a < 4; a++)
+            all |= n->a[a] ? g->n[n->a[a]].axes : 0;
+    }
+    return all & DIM_AXES;
+}
+
 /* An axis of pairs is twice as long as what it has pairs of. */
 void schedule_extents(Schedule *s, int of)
 {
     const Graph *g = s->g;
+    AxisSet here = axes_here(s);
     for (int axis = AX_DIM; axis < g->naxes; axis++)
-        s->extent[axis] = next_multiple(g->axis[axis].size, of);
-    for (Ref r = 1; r < g->len; r++) {
-        const Node *n = &g->n[r];
+        s->extent[axis] = next_multiple(g->axis[axis].size,
+                                        here & AXIS(axis) ? of : 1);
+    for (int i = 0; i < s->k->nnodes; i++) {
+        const Node *n = &g->n[s->k->node[i]];
         if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
             continue;
         int from = lowest(n->over), to = n->index;
@@ -33,11 +49,28 @@ void schedule_extents(Schedule *s, int of)
     }
 }
 
-bool may_be_longer(const Graph *g)
+const char *extents_fault(const Schedule *s)
+{
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
+        int32_t size = s->g->axis[axis].size;
+        if (s->extent[axis] < size)
+            return ctx_format(s->c, "%d of axis %s, of which there are %d",
+                              (int)s->extent[axis], s->g->axis[axis].name,
+                              (int)size);
+        if (is_padded(s, axis) && size % 2)
+            return ctx_format(s->c, "axis %s is of %d: of an odd number rows"
+                              " are read one by one; %d would do",
+                              s->g->axis[axis].name, (int)size,
+                              (int)size + 1);
+    }
+    return NULL;
+}
+
+bool may_be_longer(const Schedule *s)
 {
     bool any = false;
-    for (int axis = AX_DIM; axis < g->naxes; axis++) {
-        int32_t size = g->axis[axis].size;
+    for (AxisSet here = axes_here(s); here; here &= here - 1) {
+        int32_t size = s->g->axis[lowest(here)].size;
         any |= size % LEAST_EXTENT
             || (size > SLICE_COLS && size % SLICE_COLS);
     }

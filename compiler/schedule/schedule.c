@@ -343,7 +343,7 @@ static Schedule *attempt_extents(Ctx *c, const KernelWish *w,
 {
     static const int multiples[] = { LEAST_EXTENT, SLICE_COLS, TILE_ROWS };
     Schedule *best = NULL, before = *like;
-    for (int i = 0; i < (may_be_longer(like->g) ? 3 : 1); i++) {
+    for (int i = 0; i < (may_be_longer(like) ? 3 : 1); i++) {
         Schedule *own = ctx_alloc(c, sizeof *own);
         *own = *like;
         schedule_extents(own, multiples[i]);
@@ -374,5 +374,7 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->may_split = w->few && s->kind == K_FORWARD && !plan_is_joint(w->p);
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
+    else
+        s->why = extents_fault(s);
     return s->why ? s : attempt_extents(c, w, s);
 }

@@ -360,8 +360,11 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 /* The extents of the graph's axes, as products of so many rows and columns need
  * them. */
 void schedule_extents(Schedule *s, int of);
-/* Whether one of the axes is no multiple of what two warpgroups share out. */
-bool may_be_longer(const Graph *g);
+/* What is wrong with them, or NULL. */
+const char *extents_fault(const Schedule *s);
+/* Whether one of the kernel's axes is no multiple of what two warpgroups share
+ * out. */
+bool may_be_longer(const Schedule *s);
 /* Which values are to be masked. Requires instructions. */
 void schedule_mask(Schedule *s);
 /* Whether what the program leaves of node r is zero behind the end of the axis

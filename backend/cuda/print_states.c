@@ -150,7 +150,8 @@ void put_kept_vector(Print *p, const KInst *k)
     const KValue *v = value_at(p, k->in[0]);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %s; k += %d)\n"
                "(%s + %s)[k] = load1(%s + 4 * k);\n", once_text(p, v->node),
-               inside_extent(p, v->row), GROUP_THREADS * warpgroups_of(p->s, k->role),
+               inside_extent(p, v->row),
+               GROUP_THREADS * warpgroups_of(p->s, k->role),
                kept_place(p, v->node), sliced_index(p, v->row, 0),
                place(p, v));
 }
@@ -195,7 +196,8 @@ void put_state(Print *p, const KInst *k)
                element_type(result_type(p, kind, k->index)),
                rows_of_group(p->s, k->role, v->nrow), share, !padded ? ""
                : ctx_format(p->c, ", %d, %d", padded_end(p, v->row),
-                            padded_end(p, v->col)), (unsigned)v->node, t, row0_text(p, k),
+                            padded_end(p, v->col)), (unsigned)v->node, t,
+               row0_text(p, k),
                sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
 }
 

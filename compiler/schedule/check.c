@@ -928,7 +928,8 @@ const char *schedule_check(Schedule *s)
         check_layouts,
         check_buffers,
         check_copies,
-        check_padded, check_slices, check_rows, check_sums, check_lives, check_turns, check_hands,
+        check_padded, check_slices, check_rows, check_sums, check_lives,
+        check_turns, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
         check_maps, check_range };

@@ -42,7 +42,7 @@ void schedule_extents(Schedule *s, int of)
         if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
             continue;
         int from = lowest(n->over), to = n->index;
-        if (n->op == OP_dup)
+        if (g->axis[to].size > g->axis[from].size)
             s->extent[to] = 2 * s->extent[from];
         else
             s->extent[from] = 2 * s->extent[to];
@@ -123,7 +123,7 @@ static Behind computed(int op, const Behind x[3])
     bool all = true;
     for (int i = 0; i < op_info[op].arity; i++)
         all &= x[i].is == CONSTANT;
-    if ((op == OP_mul || op == OP_dot) && x[0].is && x[1].is
+    if ((op == OP_mul || op_is(op, MULTIPLIES)) && x[0].is && x[1].is
         && (is_zero(x[0]) || is_zero(x[1])))
         return (Behind){ CONSTANT, 0 };
     if (!all || !(op_info[op].traits & ELEMENTWISE))
@@ -143,9 +143,9 @@ static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
                        : (Behind){ ANY, 0 };
     if (pairs)                          /* both of a pair are */
         return is_zero(x[0]) ? x[0] : (Behind){ ANY, 0 };
-    if (n->op == OP_sum || n->op == OP_last || n->op == OP_ofrank)
+    if (op_info[n->op].arity == 1 && op_is(n->op, FOLDS | MOVES | OF_RANKS))
         return x[0];
-    return computed(n->op, x);
+    return op_info[n->op].arity > 3 ? (Behind){ ANY, 0 } : computed(n->op, x);
 }
 
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)

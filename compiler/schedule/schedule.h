@@ -101,8 +101,9 @@ extern const char *const layout_name[NLAYOUTS];
 
 /* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out.
  * LEAST_EXTENT: of any, and a divisor. */
-enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32,
-       WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
+enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
+       LEAST_ROWS = 32, WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024,
+       NOTHING = -1 };
 
 /* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
  * beside it. parts: a vector

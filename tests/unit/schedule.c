@@ -598,36 +598,22 @@ static const Spoiled coupled[] = {
 };
 
 /* Of axes that are longer than they are in memory. */
-static int first_masked(const Schedule *s)
-{
-    int v = 0;
-    while (!s->value[v].masked)
-        v++;
-    return v;
-}
 static void unmasked(Schedule *s)
 {
-    s->value[first_masked(s)].masked = false;
+    for (int i = 0; i < s->nvalues; i++)
+        s->value[i].masked = false;
 }
 static void shorter(Schedule *s) { s->extent[AX_DIM] = 64; }
-/* Scores instead of the factor that has the keys, or the values. */
 static void of_another_axis(Schedule *s)
 {
-    KInst *k = s->inst;
-    while (k->op != K_PRODUCT || s->value[k->in[0]].col >= AX_DIM)
-        k++;
+    KInst *k = find(s, K_PRODUCT, 1);
     k->in[1] = k->in[0];
-}
-static void scans_another(Schedule *s)
-{
-    find(s, K_SCAN, 0)->in[0] = find(s, K_VECTOR, 0)->out[0];
 }
 
 static const Spoiled padded[] = {
     { "unmasked", unmasked, "not zero behind" },
     { "shorter", shorter, "of which there are 72" },
     { "of another axis", of_another_axis, "not zero behind" },
-    { "scans another", scans_another, "not zero behind" },
     { NULL, NULL, NULL },
 };
 
@@ -944,32 +930,6 @@ static void run(Ctx *c, void *ud)
     }
 }
 
-/* A plan of K = 128 = V as of so many. */
-static Plan *resized(Ctx *c, const char *plan, int size)
-{
-    static const char old[] = " = 128\n";
-    const char *text = read_text(c, ctx_format(c, "tests/plans/%s.plan", plan));
-    Buf b = { .ctx = c };
-    for (const char *at; (at = strstr(text, old)); text = at + sizeof old - 1)
-        buf_printf(&b, "%.*s = %d\n", (int)(at - text), text, size);
-    buf_printf(&b, "%s", text);
-    return plan_parse(c, b.s);
-}
-
-/* Sizes that no copy, or no store by pairs, has. */
-static void sizes(Ctx *c, void *ud)
-{
-    static const struct { int size; const char *why; } refused[] = {
-        { 36, "rows of 36 numbers are no whole pieces of 16 bytes" },
-        { 33, "of an odd number" } };
-    (void)ud;
-    for (int i = 0; i < 2; i++) {
-        Test t = { .plan = resized(c, "gla_chunks", refused[i].size) };
-        const Schedule *s = schedule_of(c, &t, t.plan->nkernels - 1, true);
-        expect(s->why && strstr(s->why, refused[i].why), "a size", s->why);
-    }
-}
-
 /* Of single tokens. */
 static void drop_barrier(Schedule *s) { drop(s, find(s, K_SYNC, 0)); }
 static void drop_map(Schedule *s) { drop(s, find(s, K_MAP, 0)); }
@@ -1032,8 +992,6 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!ctx_protect(c, run, &cases[i]))
             expect(false, cases[i].plan, c->err.message);
-    if (!ctx_protect(c, sizes, NULL))
-        expect(false, "sizes", c->err.message);
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
     ctx_free(c);

@@ -85,9 +85,9 @@ static void put_found(Print *p, Ref r)
 static void put_kept_sums(Print *p, const KValue *v)
 {
     if (p->s->stores[v->node])
-        buf_printf(p->b, "%sfor (int k = lane; k < %d; k += 32)\n(%s + %s)[k] ="
+        buf_printf(p->b, "%sfor (int k = lane; k < %s; k += 32)\n(%s + %s)[k] ="
                    " parts_sum<%d>(%s, %d, k);\n", once_text(p, v->node),
-                   (int)v->nrow, kept_place(p, v->node),
+                   inside_extent(p, v->row), kept_place(p, v->node),
                    sliced_index(p, v->row, 0), v->parts, place(p, v),
                    (int)vector_size(v));
 }
@@ -386,13 +386,13 @@ static void put_product(Print *p, const KInst *k)
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
     bool waited = is_waited(p, FORM_PRODUCT);
-    const char *has = waited || k->nrow >= TILE_ROWS ? ""
-                    : ctx_format(p->c, ", %d", (int)k->nrow);
     if (waited && k->nin > 2)           /* in its registers before the fence */
         buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
     if (waited)
         buf_printf(p->b, "wgmma_fence();\n");
-    for (int row = 0; row < k->nrow; row += TILE_ROWS)
+    for (int row = 0; row < k->nrow; row += TILE_ROWS) {
+        const char *has = waited || k->nrow - row >= TILE_ROWS ? ""
+                        : ctx_format(p->c, ", %d", (int)k->nrow - row);
         for (int at = 0, width; at < share; at += width) {
             width = most;
             while (width > 128 || width > share - at)
@@ -404,6 +404,7 @@ static void put_product(Print *p, const KInst *k)
                        rows_lying(a), row, place(p, b), rows_lying(b), share,
                        at);
         }
+    }
     if (is_ordered(p->s, k->role))
         buf_printf(p->b, "wgmma_commit();\n");
 }

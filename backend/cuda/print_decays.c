@@ -38,8 +38,7 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
         else if (v->layout == LAY_VECTOR)
             begin = place(p, v);
         else
-            begin = ctx_format(p->c, "%s + %s", kept_place(p, v->node),
-                               sliced_index(p, k->col, 0));
+            begin = found_vector(p, v->node, k->col);
     }
     bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
     buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d),"
@@ -232,22 +231,27 @@ static void put_found_vector(Print *p, const KInst *k, Ref r, int share,
                              const char *more)
 {
     unsigned u = (unsigned)r;
-    const char *inside = k->nrow % TILE_ROWS == 0 ? NULL : ctx_format(p->c,
-        "l.row + h / 2 * 64 + h %% 2 * 8 < %d ? ", (int)k->nrow);
+    const char *cut = k->nrow % TILE_ROWS == 0 ? NULL
+        : ctx_format(p->c, "l.row + h / 2 * 64 + h %% 2 * 8 < %d",
+                     (int)k->nrow);
+    const char *rows = inside_text(p, k->row, "l.row + h / 2 * 64 + h % 2 * 8");
+    const char *cols = inside_text(p, k->col, ctx_format(p->c,
+        "col0(%d) + e / 2 * 8 + l.col + e %% 2", share));
+    rows = rows ? rows : cut;
     if (node_of(p, r)->axes & AXIS(k->row))
         buf_printf(p->b, "float r%u%s[%d];\nUNROLL for (int h = 0; h < %d;"
-                   " h++)\nr%u%s[h] = %s%s%s;\n", u, more, rows_held(k),
-                   rows_held(k), u, more, inside ? inside : "",
+                   " h++)\nr%u%s[h] = %s%s%s%s;\n", u, more, rows_held(k),
+                   rows_held(k), u, more, rows ? rows : "", rows ? " ? " : "",
                    vector_text(p, r, ctx_format(p->c, "%s + l.row +"
                    " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))),
-                   inside ? " : 0.f" : "");
+                   rows ? " : 0.f" : "");
     else
         buf_printf(p->b, "float c%u%s[%d];\nUNROLL for (int e = 0; e < %d;"
-                   " e++)\nc%u%s[e] = %s;\n", u, more, share / 4, share / 4,
-                   u, more,
+                   " e++)\nc%u%s[e] = %s%s%s%s;\n", u, more, share / 4,
+                   share / 4, u, more, cols ? cols : "", cols ? " ? " : "",
                    vector_text(p, r, ctx_format(p->c, "%s + col0(%d) +"
                    " e / 2 * 8 + l.col + e %% 2", sliced_index(p, k->col, 0),
-                   share)));
+                   share)), cols ? " : 0.f" : "");
 }
 
 static const char *raw_name(Print *p, const KInst *k, const KValue *v)
@@ -296,9 +300,11 @@ static void put_raw(Print *p, const KInst *k, const KValue *v)
     const Node *n = node_of(p, v->node);
     const char *name = raw_name(p, k, v);
     int share = share_of(p->s, k->role, k->ncol);
-    buf_printf(p->b, "u32 %s[%d];\nfind_matrix<%d>(%s, a.tensor[%d], x, %s +"
+    int end = padded_end(p, v->col);
+    buf_printf(p->b, "u32 %s[%d];\nfind_matrix<%d%s>(%s, a.tensor[%d], x, %s +"
                " col0(%d), l);\n", name, share / 4,
-               p->s->g->in[n->index].ranked, name,
+               p->s->g->in[n->index].ranked,
+               end ? ctx_format(p->c, ", %d", end) : "", name,
                tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
                sliced_index(p, v->col, 0), share);
 }
@@ -330,11 +336,12 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
         put_found_vector(p, k, v->node, share, more);
     else
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
-                   " col0(%d), x, l);\n", u, more, regs,
+                   " col0(%d), x, l%s);\n", u, more, regs,
                    full_extent(p, v->col),
                    node_of(p, v->node)->op == OP_delay, u, more,
                    kept_place(p, loaded_node(p->s->g, v->node)),
-                   sliced_index(p, v->col, 0), share);
+                   sliced_index(p, v->col, 0), share,
+                   end_text(p, v->col, share));
 }
 
 static const char *early_name(const Print *p, const KInst *k)
@@ -400,7 +407,11 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
             buf_printf(p->b, "float g%u[%d];\nload_matrix<%s%s>(g%u,"
                        " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,
                        element_type(p->o->in[n->index]),
-                       p->s->g->in[n->index].ranked ? ", true" : "", u,
+                       is_padded(p->s, v->col)
+                       ? ctx_format(p->c, ", %d, %d",
+                                    p->s->g->in[n->index].ranked,
+                                    padded_end(p, v->col))
+                       : p->s->g->in[n->index].ranked ? ", true" : "", u,
                        tensor_for(p, ARG_INPUT, n->index,
                                   p->o->in[n->index]),
                        sliced_index(p, v->col, 0), share);
@@ -442,6 +453,17 @@ static const char *leaves_there(const Print *p, const KInst *k,
     return "";
 }
 
+static void put_state_pair(Print *p, const KInst *k, const KValue *v)
+{
+    const char *inside = inside_text(p, k->col, "col");
+    buf_printf(p->b, "if (e %% 2 == 0)\nt%u = %s%skept_two(%s, row, %s, %s +"
+               " row, %s + col, %d)%s;\n", (unsigned)v->node,
+               inside ? inside : "", inside ? " ? " : "",
+               kept_place(p, v->node), inside_extent(p, k->row),
+               sliced_index(p, k->row, 0), sliced_index(p, k->col, 0),
+               full_extent(p, k->col), inside ? " : Two {}" : "");
+}
+
 void put_found_sums(Print *p, const KInst *k)
 {
     int share = map_share(p, k);
@@ -449,11 +471,7 @@ void put_found_sums(Print *p, const KInst *k)
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;
         if (is_found_of_state(p, k, v))
-            buf_printf(p->b, "if (e %% 2 == 0)\nt%u = kept_two(%s, row, %d,"
-                       " %s + row, %s + col, %d);\n", u,
-                       kept_place(p, v->node), (int)k->nrow,
-                       sliced_index(p, k->row, 0), sliced_index(p, k->col, 0),
-                       full_extent(p, k->col));
+            put_state_pair(p, k, v);
         if (!is_found_by_steps(p, k, v))
             continue;
         if (v->layout == LAY_TILE)
@@ -483,10 +501,12 @@ void put_left(Print *p, const KInst *k, const KValue *v)
         return;
     const char *x = element_of(p, k, v->node);
     const char *within = v->nrow < TILE_ROWS ? "row < CHUNK_ROWS && " : "";
+    const char *inside = inside_text(p, k->col, "col");
     if (v->layout == LAY_GLOBAL)
-        buf_printf(p->b, "if (e %% 2 && row < x.n%s)\n", p->s->slices == 1
+        buf_printf(p->b, "if (e %% 2 && row < x.n%s%s%s)\n", p->s->slices == 1
                    || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
-                   : " && x.slice == 0");
+                   : " && x.slice == 0", inside ? " && " : "",
+                   inside ? inside : "");
     if (v->layout == LAY_GLOBAL && pairs)
         buf_printf(p->b, "(%s)[row * %d + %s + %s] = %s;\n",
                    kept_place(p, v->node), full_extent(p, v->col),

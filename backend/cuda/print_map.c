@@ -191,11 +191,9 @@ static const char *swish_text(Print *p, const KInst *k, Ref x)
                       (unsigned)x, (unsigned)x);
 }
 
-static void put_map_node(Print *p, const KInst *k, Ref r)
+static void put_node_text(Print *p, const KInst *k, Ref r)
 {
     Ref swish = swish_of(p, k, r);
-    if (is_of_swish(p, k, r))
-        return;
     const Node *n = &p->s->g->n[r];
     const char *x[3] = { "", "", "" };
     Buf *b = p->b;
@@ -203,8 +201,6 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
     for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i] && !pairs
                     && n->op != OP_delay; i++)
         x[i] = element_of(p, k, n->a[i]);
-    buf_printf(b, goes_by_pairs(p, k) ? "x%u[e & 1] = " : "const float x%u = ",
-               (unsigned)r);
     if (n->op == OP_dmask)
         buf_printf(b, "%s", mask_text(p, k, n));
     else if (swish)
@@ -224,7 +220,19 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s_near_(%s)", op_info[n->op].name, x[0]);
     else
         value_text(b, n->op, x);
-    buf_printf(b, ";\n");
+}
+
+static void put_map_node(Print *p, const KInst *k, Ref r)
+{
+    if (is_of_swish(p, k, r))
+        return;
+    const char *masked = masked_text(p, k, r);
+    buf_printf(p->b, goes_by_pairs(p, k) ? "x%u[e & 1] = "
+                                         : "const float x%u = ", (unsigned)r);
+    if (masked)
+        buf_printf(p->b, "kept_(%s, ", masked);
+    put_node_text(p, k, r);
+    buf_printf(p->b, masked ? ");\n" : ";\n");
 }
 
 /* What the program finds: tiles as packed fragments, vectors, numbers. */

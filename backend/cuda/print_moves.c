@@ -165,8 +165,7 @@ static void put_ends(Print *p, const KInst *k, int threads)
     const KValue *before = k->nin > 1 ? value_at(p, k->in[1]) : NULL;
     const char *first = !before ? "0u"
         : before->layout == LAY_VECTOR ? place(p, before)
-        : ctx_format(p->c, "%s + %s", kept_place(p, before->node),
-                     sliced_index(p, v->col, 0));
+        : found_vector(p, before->node, v->col);
     if (!back)
         buf_printf(p->b, "write_first<%d>(%s, %s, %d, thread);\n", threads,
                    place(p, v), first, (int)v->ncol);
@@ -248,10 +247,10 @@ static void put_keep_cut_off(Print *p, const KValue *v)
     buf_printf(p->b, "%s{\nconst u32 from = %s;\n", once_text(p, v->node),
                place(p, v));
     for (int c = 0; c < v->ncol; c += piece_cols(v))
-        buf_printf(p->b, "keep_columns<%d>(%s, from + %d, %d, %s, %s, %s,"
+        buf_printf(p->b, "keep_columns<%d>(%s, from + %d, %s, %s, %s, %s,"
                    " lane);\n", full_extent(p, v->col),
                    kept_place(p, v->node), c / piece_cols(v) * rows * 128,
-                   (int)v->nrow, sliced_index(p, v->row, 0),
+                   inside_extent(p, v->row), sliced_index(p, v->row, 0),
                    sliced_index(p, v->col, c), columns_end(p, v->col));
     buf_printf(p->b, "}\n");
 }
@@ -290,20 +289,25 @@ void put_share(Print *p, const KInst *k)
         return;
     }
     if (k->index == NOTHING) {
+        int cols = share_of(p->s, k->role, v->ncol);
+        const char *from = sliced_index(p, v->col, 0);
         buf_printf(p->b, "%skeep_matrix<%d>((%s *)%s + %s +"
-                   " col0(%d), %s, x, l);\n", once_text(p, v->node),
+                   " col0(%d), %s, x, l%s);\n", once_text(p, v->node),
                    full_extent(p, v->col), element_type(p->s->tile),
-                   kept_place(p, v->node),
-                   sliced_index(p, v->col, 0), share_of(p->s, k->role, v->ncol),
-                   fragment_name(p, v->node));
+                   kept_place(p, v->node), from, cols,
+                   fragment_name(p, v->node), end_text(p, v->col, cols));
         return;
     }
     bool share = p->o->sum_out[k->index];
     bool ranked = p->s->g->out[k->index].ranked;
     const char *type = p->o->out[k->index] == F32 ? "float" : "unsigned short";
-    const char *of = share ? ranked ? "<true>" : ""
-                   : ranked ? ctx_format(p->c, "<%s, true>", type)
-                   : p->o->out[k->index] == F32 ? "" : "<unsigned short>";
+    int end = padded_end(p, v->col);
+    const char *of = end
+        ? ctx_format(p->c, share ? "<%.0s%s, %d>" : "<%s, %s, %d>", type,
+                     ranked ? "true" : "false", end)
+        : share ? ranked ? "<true>" : ""
+        : ranked ? ctx_format(p->c, "<%s, true>", type)
+        : p->o->out[k->index] == F32 ? "" : "<unsigned short>";
     buf_printf(p->b, "%s%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
                once_text(p, v->node), share ? "store_share" : "store_matrix",
                of,

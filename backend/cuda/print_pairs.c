@@ -102,15 +102,18 @@ static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
 void put_across(Print *p, const KInst *k)
 {
     Ref r = k->node[k->nnodes - 1];
+    const char *inside = inside_text(p, k->row, "k");
     buf_printf(p->b, "%sfor (int k = thread; k < %d; k += %d) {\n"
-               "const float y = %s;\n", k->nout ? "" : once_text(p, r),
+               "const float y = %s%s%s%s;\n", k->nout ? "" : once_text(p, r),
                (int)k->nrow, GROUP_THREADS * warpgroups_of(p->s, k->role),
-               across_text(p, k, r, "k"));
+               inside ? inside : "", inside ? " ? " : "",
+               across_text(p, k, r, "k"), inside ? " : 0.f" : "");
     if (k->nout)
         buf_printf(p->b, "store1(%s + 4 * k, y);\n",
                    place(p, value_at(p, k->out[0])));
     if (p->s->stores[r])
-        buf_printf(p->b, "(%s + %s)[k] = y;\n", kept_place(p, r),
-                   sliced_index(p, k->row, 0));
+        buf_printf(p->b, "%s%s%s(%s + %s)[k] = y;\n", inside ? "if (" : "",
+                   inside ? inside : "", inside ? ")\n" : "",
+                   kept_place(p, r), sliced_index(p, k->row, 0));
     buf_printf(p->b, "}\n");
 }

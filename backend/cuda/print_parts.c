@@ -83,16 +83,64 @@ bool is_cut_off(const Print *p, const KValue *v)
 
 const char *columns_end(Print *p, int axis)
 {
-    return p->s->slices > 1 && axis == p->s->slice_axis
-           && block_extent(p->s, axis) % TILE_COLS
-         ? sliced_index(p, axis, (int)block_extent(p->s, axis))
-         : ctx_format(p->c, "%d", full_extent(p, axis));
+    bool own = p->s->slices > 1 && axis == p->s->slice_axis
+            && block_extent(p->s, axis) % TILE_COLS;
+    const char *end = own ? sliced_index(p, axis, (int)block_extent(p->s, axis))
+                          : "";
+    return !own ? ctx_format(p->c, "%d", full_extent(p, axis))
+         : !is_padded(p->s, axis) ? end
+         : ctx_format(p->c, "min(%s, %d)", end, full_extent(p, axis));
 }
 
 int full_extent(const Print *p, int axis)
 {
-    return (int)block_extent(p->s, axis)
-         * (axis == p->s->slice_axis && axis ? p->s->slices : 1);
+    return axis < AX_DIM ? p->s->g->chunk : (int)p->s->g->axis[axis].size;
+}
+
+const char *inside_text(Print *p, int axis, const char *at)
+{
+    return !is_padded(p->s, axis) ? NULL
+         : p->s->slices > 1 && axis == p->s->slice_axis
+         ? ctx_format(p->c, "%s + %s < %d", sliced_index(p, axis, 0), at,
+                      full_extent(p, axis))
+         : ctx_format(p->c, "%s < %d", at, full_extent(p, axis));
+}
+
+const char *inside_extent(Print *p, int axis)
+{
+    int all = (int)block_extent(p->s, axis);
+    return !is_padded(p->s, axis) ? ctx_format(p->c, "%d", all)
+         : p->s->slices > 1 && axis == p->s->slice_axis
+         ? ctx_format(p->c, "min(%d, %d - x.slice * %d)", all,
+                      full_extent(p, axis), all)
+         : ctx_format(p->c, "%d", full_extent(p, axis));
+}
+
+int padded_end(const Print *p, int axis)
+{
+    return is_padded(p->s, axis) ? full_extent(p, axis) : 0;
+}
+
+const char *end_text(Print *p, int axis, int share)
+{
+    return !is_padded(p->s, axis) ? ""
+         : ctx_format(p->c, ", %d - (%s + col0(%d))", full_extent(p, axis),
+                      sliced_index(p, axis, 0), share);
+}
+
+const char *masked_text(Print *p, const KInst *k, Ref r)
+{
+    bool masked = false;
+    Buf b = { .ctx = p->c };
+    for (int i = 0; i < k->nout; i++)
+        masked |= value_at(p, k->out[i])->node == r
+               && value_at(p, k->out[i])->masked;
+    AxisSet axes = masked ? padded_axes(p->s, k, r) : 0;
+    for (; axes; axes &= axes - 1)
+        buf_printf(&b, "%s%s", b.len ? " && " : "",
+                   inside_text(p, lowest(axes), lowest(axes) == k->row
+                                                ? "row" : "col"));
+    return b.s;
 }
 
 /* ---- places ---- */
@@ -203,6 +251,14 @@ const char *kept_place(Print *p, Ref r)
                       later ? "later" : "stored",
                       (long long)p->stored->bytes[later],
                       (long long)p->stored->at[r]);
+}
+
+const char *found_vector(Print *p, Ref r, int axis)
+{
+    const char *from = ctx_format(p->c, "%s + %s", kept_place(p, r),
+                                  sliced_index(p, axis, 0));
+    return !is_padded(p->s, axis) ? from
+         : ctx_format(p->c, "Ending { %s, %s }", from, inside_extent(p, axis));
 }
 
 /* ---- operands ---- */

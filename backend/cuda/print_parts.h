@@ -45,6 +45,9 @@ bool is_token_vector(const Print *p, Ref r);
 const char *part_text(Print *p, Ref r, const char *part);
 /* Number `at` of a vector in memory: an input, or kept by kernels before. */
 const char *vector_text(Print *p, Ref r, const char *at);
+/* The block's slice of a vector that kernels keep, for who takes it entry by
+ * entry as before_at does. */
+const char *found_vector(Print *p, Ref r, int axis);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
 /* What all slices have alike is left by the first. */
@@ -89,8 +92,22 @@ int pair_phase(const Print *p, const KInst *k, Ref r);
  * block's own end, in memory. */
 bool is_cut_off(const Print *p, const KValue *v);
 const char *columns_end(Print *p, int axis);
-/* Of an axis, all slices of it. */
+/* Of an axis, all slices of it, as it lies in memory. */
 int full_extent(const Print *p, int axis);
+/* Where an axis is longer than it is in memory: whether row or column `at` of
+ * the block is none of the zeros behind its end, else NULL; that end, else 0,
+ * which the texts of schedule.cuh take so. */
+const char *inside_text(Print *p, int axis, const char *at);
+int padded_end(const Print *p, int axis);
+/* Of columns that begin with those of the block's slice and the warpgroup's
+ * share of so many: another operand that says how far the first of them is from
+ * the end, with a comma before it, or "". */
+const char *end_text(Print *p, int axis, int share);
+/* How many rows or columns of the axis the block has that are none of those. */
+const char *inside_extent(Print *p, int axis);
+/* Where what the program leaves of r is no such zero, if it has a mask; NULL:
+ * it has none. */
+const char *masked_text(Print *p, const KInst *k, Ref r);
 /* The first of a role's warps, of matrices. */
 int first_warp(const Schedule *s, KRole role);
 /* The role's warps meet. */

@@ -26,8 +26,9 @@ static void put_number_state(Print *p, const KInst *k)
 static void keep_lanes(Print *p, const KInst *k, Ref r)
 {
     buf_printf(p->b, "%sUNROLL for (int e = 0; e < %d; e++)\nif (lane + 32 * e"
-               " < %d)\n(%s + %s)[lane + 32 * e] = v%u[e];\n",
-               once_text(p, r), lane_entries((int)k->nrow), (int)k->nrow,
+               " < %s)\n(%s + %s)[lane + 32 * e] = v%u[e];\n",
+               once_text(p, r), lane_entries((int)k->nrow),
+               inside_extent(p, k->row),
                kept_place(p, r), sliced_index(p, k->row, 0), (unsigned)r);
 }
 
@@ -35,9 +36,9 @@ static void keep_lanes(Print *p, const KInst *k, Ref r)
 void put_lanes_found(Print *p, const KInst *k, const char *name)
 {
     buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\n%s%u[e] = lane + 32"
-               " * e < %d && chunks > 0 ? %s : 0.f;\n",
+               " * e < %s && chunks > 0 ? %s : 0.f;\n",
                lane_entries((int)k->nrow), name, (unsigned)k->node[0],
-               (int)k->nrow,
+               inside_extent(p, k->row),
                vector_text(p, k->node[0], ctx_format(p->c, "%s + lane + 32 * e",
                            sliced_index(p, k->row, 0))));
 }
@@ -78,7 +79,8 @@ void put_lanes(Print *p, const KInst *k)
         if (schedule_computes(p->s, r) && p->s->g->n[r].op != OP_input)
             elementwise_text(p, p->b, r, "[e]");
         else
-            buf_printf(p->b, "lane + 32 * e < %d ? %s : 0.f", (int)k->nrow,
+            buf_printf(p->b, "lane + 32 * e < %s ? %s : 0.f",
+                       inside_extent(p, k->row),
                        vector_text(p, r, ctx_format(p->c, "%s + lane + 32 * e",
                                    sliced_index(p, k->row, 0))));
         buf_printf(p->b, ";\n");
@@ -104,12 +106,13 @@ static void put_lane_state(Print *p, const KInst *k)
     if (k->op == K_CARRY)
         buf_printf(p->b, "v%u[e] = %s[e];\n", u, number_name(p, s->next));
     else if (k->op == K_BEGIN)
-        buf_printf(p->b, "v%u[e] = lane + 32 * e < %d ? begin_entry<%s>"
-                   "(a.tensor[%d], x, %s) : 0.f;\n", u, size, type,
+        buf_printf(p->b, "v%u[e] = lane + 32 * e < %s ? begin_entry<%s>"
+                   "(a.tensor[%d], x, %s) : 0.f;\n", u,
+                   inside_extent(p, axis), type,
                    result_tensor(p, kind, k->index), at);
     else
-        buf_printf(p->b, "if (lane + 32 * e < %d)\nend_entry<%s>(a.tensor[%d],"
-                   " x, %s, v%u[e]);\n", size, type,
+        buf_printf(p->b, "if (lane + 32 * e < %s)\nend_entry<%s>(a.tensor[%d],"
+                   " x, %s, v%u[e]);\n", inside_extent(p, axis), type,
                    result_tensor(p, kind, k->index), at, u);
 }
 
@@ -120,8 +123,11 @@ static void put_vector_state(Print *p, const KInst *k)
     CudaArgKind kind = begins ? ARG_STATE : ARG_NEXT;
     const KValue *v = value_at(p, begins ? k->out[0] : k->in[carries]);
     const KValue *from = value_at(p, carries ? k->in[0] : 0);
-    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n",
-               k->op == K_END ? once_text(p, v->node) : "", (int)v->nrow,
+    const char *inside = begins ? inside_text(p, v->row, "k") : NULL;
+    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %s; k += %d)\n",
+               k->op == K_END ? once_text(p, v->node) : "",
+               k->op == K_END ? inside_extent(p, v->row)
+               : ctx_format(p->c, "%d", (int)v->nrow),
                GROUP_THREADS * warpgroups_of(p->s, k->role));
     const char *type = element_type(result_type(p, kind, k->index));
     int t = result_tensor(p, kind, k->index);
@@ -131,8 +137,9 @@ static void put_vector_state(Print *p, const KInst *k)
                    place(p, v), from->parts, place(p, from),
                    (int)vector_size(from));
     else if (begins)
-        buf_printf(p->b, "store1(%s + 4 * k, begin_entry<%s>(a.tensor[%d], x,"
-                   " %s + k));\n", place(p, v), type, t, at);
+        buf_printf(p->b, "store1(%s + 4 * k, %s%sbegin_entry<%s>(a.tensor[%d],"
+                   " x, %s + k)%s);\n", place(p, v), inside ? inside : "",
+                   inside ? " ? " : "", type, t, at, inside ? " : 0.f" : "");
     else
         buf_printf(p->b, "end_entry<%s>(a.tensor[%d], x, %s + k, load1(%s + 4"
                    " * k));\n", type, t, at, place(p, v));
@@ -141,9 +148,10 @@ static void put_vector_state(Print *p, const KInst *k)
 void put_kept_vector(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d)\n"
+    buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %s; k += %d)\n"
                "(%s + %s)[k] = load1(%s + 4 * k);\n", once_text(p, v->node),
-               (int)v->nrow, GROUP_THREADS * warpgroups_of(p->s, k->role),
+               inside_extent(p, v->row),
+               GROUP_THREADS * warpgroups_of(p->s, k->role),
                kept_place(p, v->node), sliced_index(p, v->row, 0),
                place(p, v));
 }
@@ -182,11 +190,14 @@ void put_state(Print *p, const KInst *k)
     int t = result_tensor(p, kind, k->index);
     p->k->rows[t] = v->row;
     int share = share_of(p->s, k->role, v->ncol);
-    buf_printf(p->b, "%s_state<%s, %d, %d>(f%u, a.tensor[%d], x, %s%s,"
+    bool padded = is_padded(p->s, v->row) || is_padded(p->s, v->col);
+    buf_printf(p->b, "%s_state<%s, %d, %d%s>(f%u, a.tensor[%d], x, %s%s,"
                " %s + col0(%d), l);\n", begins ? "begin" : "end",
                element_type(result_type(p, kind, k->index)),
-               rows_of_group(p->s, k->role, v->nrow),
-               share, (unsigned)v->node, t, row0_text(p, k),
+               rows_of_group(p->s, k->role, v->nrow), share, !padded ? ""
+               : ctx_format(p->c, ", %d, %d", padded_end(p, v->row),
+                            padded_end(p, v->col)), (unsigned)v->node, t,
+               row0_text(p, k),
                sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
 }
 

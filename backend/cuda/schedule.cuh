@@ -203,6 +203,12 @@ INLINE void clear_tail(u32 tile, int pieces, int rows, int thread)
 /* Column k of what comes before a chunk: in memory, in shared memory; zeros. */
 INLINE float before_at(const float *p, int k) { return p[k]; }
 INLINE float before_at(u32 p, int k) { return p ? load1(p + 4 * k) : 0.f; }
+/* Of a vector that has so many, and zeros behind them. */
+struct Ending { const float *p; int n; };
+INLINE float before_at(const Ending &from, int k)
+{
+    return k < from.n ? from.p[k] : 0.f;
+}
 /* A tile's first token: what comes before the chunk, the same for all ranks. */
 template<int THREADS, class Before>
 INLINE void write_first(u32 tile, Before from, int cols, int thread)
@@ -219,6 +225,14 @@ INLINE void write_first(u32 tile, Before from, int cols, int thread)
                    bits(pack(before_at(from, k), before_at(from, k + 1))));
 #endif
 }
+
+/* END: of a matrix whose columns from there on are not in memory, but zeros; 0:
+ * it has none. Whether an even column `col` is before it. */
+template<int END> INLINE bool has_column(int col) { return !END || col < END; }
+/* The same of so many columns that are left, or of all. */
+struct EveryColumn {};
+INLINE bool is_within(EveryColumn, int) { return true; }
+INLINE bool is_within(int cols, int col) { return col < cols; }
 
 INLINE float element(const float *p) { return *p; }
 INLINE float element(const unsigned short *p) { return low(*p); }
@@ -253,7 +267,7 @@ INLINE float of_rank(float x, int rank, const Lane &l)
 /* A fragment of tokens, columns from col on, to where heads' shares of a result
  * wait in float32. Of t.group heads the block has each in its turn, and adds
  * what it has of the others to what the first has left. */
-template<bool RANKED = false, int N>
+template<bool RANKED = false, int END = 0, int N>
 INLINE void store_share(const Tensor &t, const float (&x)[N],
                            const Item &at, int col, const Lane &l)
 {
@@ -263,7 +277,8 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
         float *to = p + row_place<RANKED>(t, row) + col + e / 4 * 8 + l.col;
-        if (!t.p || row >= at.n || !has_place<RANKED>(row))
+        if (!t.p || row >= at.n || !has_place<RANKED>(row)
+            || !has_column<END>(col + e / 4 * 8 + l.col))
             continue;
         if (first)
             *(float2 *)to = { x[e], x[e + 1] };
@@ -275,11 +290,13 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
 /* ---- states: in memory by rows and columns ---- */
 
 /* Number e of a thread's fragment of ROWS rows from `row` and SHARE columns
- * from `col` on: whether there is such a row, and its place. */
-template<int ROWS, int SHARE> INLINE bool has_row(int e, const Lane &l)
+ * from `col` on: whether there is such a row, and column, and its place. */
+template<int ROWS, int SHARE, int END_ROW, int END>
+INLINE bool has_entry(int e, int row, int col, const Lane &l)
 {
-    return ROWS % 64 == 0
-        || l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64 < ROWS;
+    const int r = l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64;
+    return (ROWS % 64 == 0 || r < ROWS) && has_column<END_ROW>(row + r)
+        && has_column<END>(col + e % (SHARE / 2) / 4 * 8 + l.col);
 }
 template<int SHARE>
 INLINE i64 state_place(const Tensor &t, int e, int row, int col,
@@ -288,7 +305,7 @@ INLINE i64 state_place(const Tensor &t, int e, int row, int col,
     return (row + l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64) * t.sd[0]
          + (col + e % (SHARE / 2) / 4 * 8 + l.col + e % 2) * t.sd[1];
 }
-template<class T, int ROWS, int SHARE, int N>
+template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
                         int row, int col, const Lane &l)
 {
@@ -297,10 +314,10 @@ INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
         x[e] = 0.f;
     if (t.p)                            /* most calls have none */
         UNROLL for (int e = 0; e < N; e++)
-            if (has_row<ROWS, SHARE>(e, l))
+            if (has_entry<ROWS, SHARE, END_ROW, END>(e, row, col, l))
                 x[e] = element(p + state_place<SHARE>(t, e, row, col, l));
 }
-template<class T, int ROWS, int SHARE, int N>
+template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int row, int col, const Lane &l)
 {
@@ -308,7 +325,7 @@ INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
     if (!t.p)
         return;
     UNROLL for (int e = 0; e < N; e++)
-        if (has_row<ROWS, SHARE>(e, l))
+        if (has_entry<ROWS, SHARE, END_ROW, END>(e, row, col, l))
             put_element(p + state_place<SHARE>(t, e, row, col, l), x[e]);
 }
 
@@ -395,7 +412,7 @@ INLINE bool is_paired(const Tensor &t, const T *p)
         && (u64)p % sizeof(Neighbours<T>) == 0;
 }
 /* A fragment of tokens, and zeros where no tokens are. */
-template<class T, bool RANKED = false, int N>
+template<class T, bool RANKED = false, int END = 0, int N>
 INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
                         const Lane &l)
 {
@@ -407,7 +424,7 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2) {
             Neighbours<T> two = { { 0, 0 } };
-            if (rows[e / 2 % 2])
+            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
                 two = *(const Neighbours<T> *)((e / 2 % 2 ? q : p) + e / 4 * 8);
             y[e] = element(two.x);
             y[e + 1] = element(two.x + 1);
@@ -416,14 +433,15 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     }
     float far[N];                       /* in memory: a loop is short */
     NO_UNROLL for (int e = 0; e < N; e++)
-        far[e] = rows[e / 2 % 2] ? element((e / 2 % 2 ? q : p)
-               + (e / 4 * 8 + e % 2) * step) : 0.f;
+        far[e] = rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8)
+               ? element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step)
+               : 0.f;
     UNROLL for (int e = 0; e < N; e++)
         y[e] = far[e];
 }
 /* Of a matrix of 16 bits the same in pairs, not yet as numbers: what is asked
  * for early is not waited for. */
-template<bool RANKED = false, int N>
+template<bool RANKED = false, int END = 0, int N>
 INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
                         const Lane &l)
 {
@@ -434,14 +452,15 @@ INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
     const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e++)
-            y[e] = rows[e % 2] ? *(const u32 *)((e % 2 ? q : p) + e / 2 * 8)
-                               : 0;
+            y[e] = rows[e % 2] && has_column<END>(col + l.col + e / 2 * 8)
+                 ? *(const u32 *)((e % 2 ? q : p) + e / 2 * 8) : 0;
         return;
     }
     u32 far[N];                         /* in memory: a loop is short */
     NO_UNROLL for (int e = 0; e < N; e++) {
         const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8 * step;
-        far[e] = rows[e % 2] ? at[0] | (u32)at[step] << 16 : 0;
+        far[e] = rows[e % 2] && has_column<END>(col + l.col + e / 2 * 8)
+               ? at[0] | (u32)at[step] << 16 : 0;
     }
     UNROLL for (int e = 0; e < N; e++)
         y[e] = far[e];
@@ -456,16 +475,16 @@ INLINE void take_part(u32 (&y)[N], const u32 (&all)[ALL], int part)
             y[e] = part == i ? all[i * N + e] : y[e];
     }
 }
-/* Of what kernels keep for one another in float32, COLS numbers a token; AHEAD:
- * of the next one, and zeros at last. */
-template<int COLS, bool AHEAD, int N>
+/* Of what kernels keep for one another in float32, COLS numbers a token, `cols`
+ * from p on; AHEAD: of the next one, and zeros at last. */
+template<int COLS, bool AHEAD, int N, class Cols = EveryColumn>
 INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
-                      const Lane &l)
+                      const Lane &l, Cols cols = {})
 {
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
         float2 two = { 0, 0 };
-        if (row + AHEAD * RANKS < x.n)
+        if (row + AHEAD * RANKS < x.n && is_within(cols, e / 4 * 8 + l.col))
             two = *(const float2 *)(p + (row + AHEAD * RANKS) * COLS
                                     + e / 4 * 8 + l.col);
         y[e] = two.x;
@@ -486,7 +505,7 @@ INLINE void put_two(unsigned short *p, float x, float y)
 {
     *(u32 *)p = pack(x, y);
 }
-template<class T = float, bool RANKED = false, int N>
+template<class T = float, bool RANKED = false, int END = 0, int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                          int col, const Lane &l)
 {
@@ -496,7 +515,7 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
     const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2)
-            if (rows[e / 2 % 2])
+            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
                 put_two((e / 2 % 2 ? q : p) + e / 4 * 8, y[e], y[e + 1]);
         return;
     }
@@ -504,7 +523,7 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
     UNROLL for (int e = 0; e < N; e++)
         far[e] = y[e];
     NO_UNROLL for (int e = 0; e < N; e++)
-        if (rows[e / 2 % 2])
+        if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
             put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
                         far[e]);
 }
@@ -550,16 +569,17 @@ INLINE void store_rows(const TensorMap &m, const Tensor &t, u32 tile,
     }
     store_columns<RANKED>(t, tile, x, col, cols, lane);
 }
-/* To what kernels keep for one another in 16 bits, COLS numbers a token; rows
- * behind the end as zeros, as tiles leave them. */
-template<int COLS, int N>
+/* To what kernels keep for one another in 16 bits, COLS numbers a token, `cols`
+ * from p on; rows behind the end as zeros, as tiles leave them. */
+template<int COLS, int N, class Cols = EveryColumn>
 INLINE void keep_matrix(Element *p, const float (&y)[N], const Item &x,
-                        const Lane &l)
+                        const Lane &l, Cols cols = {})
 {
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
-        put_two(p + row * COLS + e / 4 * 8 + l.col, row < x.n ? y[e] : 0.f,
-                row < x.n ? y[e + 1] : 0.f);
+        if (is_within(cols, e / 4 * 8 + l.col))
+            put_two(p + row * COLS + e / 4 * 8 + l.col, row < x.n ? y[e] : 0.f,
+                    row < x.n ? y[e + 1] : 0.f);
     }
 }
 /* A vector of a head. */

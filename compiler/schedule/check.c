@@ -637,6 +637,83 @@ static const char *check_slices(const Schedule *s)
     return schedule_slice_fault(s, s->slice_axis, s->slices);
 }
 
+/* ---- behind the ends of axes ---- */
+
+static bool has_axis(const Schedule *s, int value, int axis)
+{
+    return s->value[value].row == axis || s->value[value].col == axis;
+}
+
+/* Whether what the instruction leaves is zero behind the axis's end, if all
+ * that it finds is. Loads, and what has no program, are printed so. */
+static bool leaves_zeros(const Schedule *s, const KInst *k, int out, int axis)
+{
+    const KValue *v = &s->value[out];
+    bool any = false, all = true;
+    switch ((KOp)k->op) {
+    case K_MAP:
+        return v->masked || is_zero_behind(s, k, v->node, axis);
+    case K_PRODUCT:
+        for (int i = 0; i < k->nin; i++)
+            any |= i < 2 && has_axis(s, k->in[i], axis);
+        return any && (k->nin < 3 || has_axis(s, k->in[2], axis));
+    case K_DECAYED:
+        for (int i = 0; i < k->nin; i += 4)
+            all &= has_axis(s, k->in[i], axis)
+                || has_axis(s, k->in[i + 1], axis);
+        return all;
+    case K_SCAN:
+        return has_axis(s, k->in[0], axis);
+    default:
+        return true;
+    }
+}
+
+/* Zeros lie behind the end of every axis that is longer than it is, in all
+ * that products and sums go over. */
+static const char *check_padded(const Schedule *s)
+{
+    const char *why = extents_fault(s);
+    if (why)
+        return why;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nout; j++) {
+            const KValue *v = &s->value[k->out[j]];
+            AxisSet axes = k->op == K_MAP ? padded_axes(s, k, v->node)
+                         : (is_padded(s, v->row) ? AXIS(v->row) : 0)
+                           | (is_padded(s, v->col) ? AXIS(v->col) : 0);
+            for (; axes; axes &= axes - 1)
+                if (!leaves_zeros(s, k, k->out[j], lowest(axes)))
+                    return wrong(s, "what is not zero behind an axis's end",
+                                 k->out[j]);
+        }
+    }
+    return NULL;
+}
+
+/* Both copies move pieces of 16 bytes, and so do stores. */
+static const char *check_rows(const Schedule *s)
+{
+    enum { PIECE = 16 };
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        bool load = k->op == K_LOAD;
+        if (!load && (k->op != K_STORE || has_matrices(k->role)))
+            continue;
+        const KValue *v = &s->value[load ? k->out[0] : k->in[0]];
+        bool tensor = load ? s->g->n[loaded_node(s->g, v->node)].op == OP_input
+                           : k->index != NOTHING;
+        size_t each = dtype_size(tensor ? s->memory : s->tile);
+        if (v->col >= AX_DIM
+            && (size_t)s->g->axis[v->col].size * each % PIECE)
+            return ctx_format(s->c, "%%%u: rows of %d numbers are no whole"
+                              " pieces of %d bytes", (unsigned)v->node,
+                              (int)s->g->axis[v->col].size, PIECE);
+    }
+    return NULL;
+}
+
 /* ---- registers ---- */
 
 static bool lies_in_registers(const KValue *v)
@@ -785,7 +862,8 @@ const char *schedule_check(Schedule *s)
         check_layouts,
         check_buffers,
         check_copies,
-        check_slices, check_sums, check_lives, check_turns, check_hands,
+        check_padded, check_slices, check_rows, check_sums, check_lives,
+        check_turns, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
         check_maps, check_range };

@@ -117,8 +117,7 @@ static bool loads(Select *x, Ref r)
         }
         x->kind[r] = in->timed ? LOADED : ACROSS;
         return (in->rank == 1 && (x->w->in[n->index] == x->w->memory
-                                  || x->w->in[n->index] == F32)
-                && extent(x, in->order[0]) % 16 == 0)
+                                  || x->w->in[n->index] == F32))
             || refuse(x, r, "an input that is no matrix, or of another type");
     }
     bool matrix = count_axes(n->axes) == 2, many = count_axes(n->axes) > 2;

@@ -54,7 +54,7 @@ const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
 int32_t block_extent(const Schedule *s, int axis)
 {
     return axis < AX_DIM ? s->g->chunk
-         : s->g->axis[axis].size / (axis == s->slice_axis ? s->slices : 1);
+         : s->extent[axis] / (axis == s->slice_axis ? s->slices : 1);
 }
 
 int32_t shared_room(const Schedule *s)

@@ -67,7 +67,8 @@ bool is_read_directly(const Select *x, Ref r)
         return false;
     return is_matrix(x, r)
         && (x->w->in[n->index] != x->w->memory
-            || ((x->s->direct || x->s->tile == F32) && !is_factor(x, r)));
+            || ((x->s->direct || x->s->tile == F32 || !has_whole_rows(x, r))
+                && !is_factor(x, r)));
 }
 
 static bool multiplies(const Select *x, Ref r)

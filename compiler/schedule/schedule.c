@@ -1,6 +1,8 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
 
+#include <string.h>
+
 static bool has_op(const Schedule *s, KOp op)
 {
     bool any = false;
@@ -150,6 +152,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         deal_roles(s);
         schedule_together(s);
         schedule_shorten(s);
+        schedule_mask(s);
         schedule_sync(s);
         s->why = schedule_check(s);
         if (!s->why || s->narrow)
@@ -177,7 +180,7 @@ static Schedule *narrow_attempt(Ctx *c, const KernelWish *w, Schedule *like,
                                 Schedule *best)
 {
     int axis = schedule_slice_axis(like, SLICE_COLS);
-    int32_t size = axis ? like->g->axis[axis].size : 0;
+    int32_t size = axis ? like->extent[axis] : 0;
     like->resident = 1;
     for (int n = 2; n * SLICE_COLS <= size && best->why; n++) {
         like->slices = n;
@@ -196,7 +199,7 @@ static Schedule *narrow_attempt(Ctx *c, const KernelWish *w, Schedule *like,
 static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_slice_axis(like, TILE_COLS);
-    int most = axis ? like->g->axis[axis].size / TILE_COLS : 1;
+    int most = axis ? like->extent[axis] / TILE_COLS : 1;
     bool walk = like->kind != K_TOKEN;
     Schedule *plain = NULL;
     for (like->resident = 2; like->resident; like->resident--)
@@ -275,7 +278,7 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
     if (like->kind == K_TOKEN || !axis || (like->kind == K_REVERSE && !joint)
         || !like->target->form[FORM_PRODUCT]->packed)
         return best;
-    int size = like->g->axis[axis].size;
+    int size = like->extent[axis];
     like->slices = (size + most - 1) / most;
     like->slice_axis = like->slices > 1 ? axis : 0;
     like->row_axis = axis;
@@ -302,6 +305,35 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
     return best;
 }
 
+/* A multiprocessor's cycles for a chunk of a head. */
+static double head_cycles(const KernelWish *w, const Schedule *s)
+{
+    double cycles = schedule_cycles(s);
+    return w->few ? cycles : cycles * s->slices / s->resident;
+}
+
+/* Axes that are no longer than they must be; or so long that two warpgroups
+ * share them out, or that they are rows of a state in registers. */
+static Schedule *attempt_extents(Ctx *c, const KernelWish *w,
+                                 const Schedule *like)
+{
+    static const int multiples[] = { LEAST_EXTENT, SLICE_COLS, TILE_ROWS };
+    Schedule *best = NULL, before = *like;
+    for (int i = 0; i < (may_be_longer(like) ? 3 : 1); i++) {
+        Schedule *own = ctx_alloc(c, sizeof *own);
+        *own = *like;
+        schedule_extents(own, multiples[i]);
+        if (i && !memcmp(own->extent, before.extent, sizeof own->extent))
+            continue;
+        before = *own;
+        Schedule *s = attempt_rows(c, w, own);
+        if (!best || (!s->why && (best->why || head_cycles(w, s)
+                                               < head_cycles(w, best))))
+            best = s;
+    }
+    return best;
+}
+
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -310,6 +342,7 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
                      .tile = w->tile, .memory = w->memory,
                      .wants_out = w->wants_out, .stores = w->stores };
     s->kind = s->k->kind;
+    schedule_extents(s, s->g->chunk > 1 ? LEAST_EXTENT : 1);
     if (s->g->chunk <= 1) {
         schedule_tokens(s, w);
         return s;
@@ -317,5 +350,7 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     s->may_split = w->few && s->kind == K_FORWARD && !plan_is_joint(w->p);
     if (s->g->chunk != TILE_ROWS && s->g->chunk != LEAST_ROWS)
         s->why = "chunks that are not of 64 tokens, or 32";
-    return s->why ? s : attempt_rows(c, w, s);
+    else
+        s->why = extents_fault(s);
+    return s->why ? s : attempt_extents(c, w, s);
 }

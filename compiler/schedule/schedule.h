@@ -12,6 +12,7 @@
  * matrix role writes for itself is ordered by K_SYNC.
  *
  * The passes, in order; each has one entry:
+ *   padding.c  axes as long as products need them
  *   slices.c   an axis that blocks of the grid share out
  *   select.c   nodes -> values and instructions, dealt to roles, by way of
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
@@ -100,9 +101,11 @@ typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
                       LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
-/* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out. */
-enum { SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32,
-       WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024, NOTHING = -1 };
+/* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out.
+ * LEAST_EXTENT: of any, and a divisor. */
+enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
+       LEAST_ROWS = 32, WIDE_PITCH = 72, SUMS_MORE = 8, SHARED_ALIGN = 1024,
+       NOTHING = -1 };
 
 /* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
  * beside it. parts: a vector
@@ -110,11 +113,12 @@ enum { SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64, LEAST_ROWS = 32,
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
- * role. spilled: FLAT, but in the block's part of the workspace. */
+ * role. spilled: FLAT, but in the block's part of the workspace. masked: the
+ * program that leaves it makes zeros of it behind the ends of its axes. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, turn, element;
-    bool ahead, spilled;
+    bool ahead, spilled, masked;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot */
@@ -246,6 +250,8 @@ typedef struct Schedule {
     const Target *target;
     DType tile, memory;                 /* of tiles; of matrices where they
                                            lie, of which tiles are made */
+    int32_t extent[NAXES];              /* of the states' axes: their sizes, and
+                                           zeros behind the end */
     int slices, slice_axis;             /* of an axis: blocks have one each */
     int row_axis;                       /* 0, or the axis that all matrices of
                                            the matrix role have as rows, which
@@ -355,6 +361,23 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
+
+/* The extents of the graph's axes, as products of so many rows and columns need
+ * them. */
+void schedule_extents(Schedule *s, int of);
+/* What is wrong with them, or NULL. */
+const char *extents_fault(const Schedule *s);
+/* Whether one of the kernel's axes is no multiple of what two warpgroups share
+ * out. */
+bool may_be_longer(const Schedule *s);
+/* Which values are to be masked. Requires instructions. */
+void schedule_mask(Schedule *s);
+/* Whether what the program leaves of node r is zero behind the end of the axis
+ * without a mask, if all that it finds is. */
+bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis);
+/* The axes of a program's space along which what it leaves of r has such
+ * entries. */
+AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r);
 
 /* The axis that may best be cut into slices of so many columns; 0: there is
  * none. */
@@ -509,8 +532,13 @@ bool decay_alike(const Graph *g, Ref a, Ref b);
  * thread's. */
 uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
-/* Of an axis as one block has it. */
+/* Of an axis as one block has it, with the zeros behind its end. */
 int32_t block_extent(const Schedule *s, int axis);
+/* Whether the axis has such zeros. */
+static inline bool is_padded(const Schedule *s, int axis)
+{
+    return axis >= AX_DIM && s->extent[axis] > s->g->axis[axis].size;
+}
 /* Of shared memory a block may have. */
 int32_t shared_room(const Schedule *s);
 /* The same buffers, and those that lie where they do. */

@@ -19,7 +19,8 @@
 static bool is_share(const Select *x, int out)
 {
     return out != NOTHING && (x->w->sum_out[out] || x->w->out[out] == F32
-                              || ((x->s->leave || x->s->tile == F32)
+                              || ((x->s->leave || x->s->tile == F32
+                                   || !has_whole_rows(x, x->g->out[out].node))
                                   && x->w->out[out] == x->w->memory));
 }
 

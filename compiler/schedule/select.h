@@ -144,6 +144,16 @@ static inline bool is_under_decays(const Select *x, Ref r)
         && (op == OP_gdot || op_info[op].traits & ELEMENTWISE);
 }
 
+/* Whether a matrix of tokens lies in memory as whole pieces of 16 bytes, which
+ * are what is copied; others go between memory and registers. */
+static inline bool has_whole_rows(const Select *x, Ref r)
+{
+    enum { PIECE = 16 };
+    AxisSet dims = x->g->n[r].axes & DIM_AXES;
+    return !dims || (size_t)x->g->axis[highest(dims)].size
+                    * dtype_size(x->w->memory) % PIECE == 0;
+}
+
 /* Its readers find a vector or a number of it in shared memory. */
 static inline bool is_summed(const Select *x, Ref r)
 {

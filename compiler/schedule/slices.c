@@ -34,7 +34,7 @@ const char *schedule_slice_fault(const Schedule *s, int axis, int slices)
     if (slices == 1)
         return NULL;
     if (axis < AX_DIM || axis >= g->naxes || slices < 1
-        || g->axis[axis].size % (slices * SLICE_COLS))
+        || s->extent[axis] % (slices * SLICE_COLS))
         return "slices that are not of whole columns";
     return entries_fault(s, axis);
 }
@@ -55,7 +55,7 @@ static int64_t found(const Schedule *s, int axis, int slices)
             for (int a = 0; a < 4; a++)
                 read |= s->g->n[s->k->node[i]].a[a] == r;
         if (read && dims && is_found(s, r))
-            sum += (int64_t)s->g->axis[highest(dims)].size
+            sum += (int64_t)s->extent[highest(dims)]
                  * (dims & AXIS(axis) ? 1 : slices);
     }
     return sum;
@@ -66,7 +66,7 @@ int schedule_slice_axis(const Schedule *s, int cols)
     int best = 0;
     int64_t least = 0;
     for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
-        int n = s->g->axis[axis].size / cols;
+        int n = s->extent[axis] / cols;
         if (n < 2 || schedule_slice_fault(s, axis, n))
             continue;
         int64_t sum = found(s, axis, n);
@@ -85,7 +85,7 @@ int schedule_row_axis(const Schedule *s)
     bool any = false;
     int best = 0;
     for (int axis = AX_DIM; axis < g->naxes; axis++)
-        if (g->axis[axis].size % TILE_ROWS == 0 && !entries_fault(s, axis))
+        if (s->extent[axis] % TILE_ROWS == 0 && !entries_fault(s, axis))
             best = axis;
     for (int i = 0; i < g->nst; i++)
         any |= s->k->states & STATE(i)

@@ -1,12 +1,13 @@
 /* text.c -- a schedule as text, a line for each of its parts, and back.
  *
  *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
- *            groups N [ahead N [turns N]] regs N N [N] shared N
+ *            [padded AXIS N ...] groups N [ahead N [turns N]] regs N N [N]
+ *            shared N
  *            [tokens THREADS from N [held AXIS AXIS warp N states N]]
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
- *         at N
+ *         at N [ahead] [masked]
  *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
@@ -54,11 +55,11 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 static void print_value(Buf *b, const KValue *v, int i)
 {
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " turn %d at %d%s\n", i, (unsigned)v->node,
+               " turn %d at %d%s%s\n", i, (unsigned)v->node,
                layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
                v->buffer, v->alias, v->turn, (int)v->at,
-               v->ahead ? " ahead" : "");
+               v->ahead ? " ahead" : "", v->masked ? " masked" : "");
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -107,13 +108,23 @@ static const char *tokens_text(const Schedule *s)
                       t->states);
 }
 
+static const char *padded_text(const Schedule *s)
+{
+    Buf b = { .ctx = s->c };
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++)
+        if (is_padded(s, axis))
+            buf_printf(&b, "%s %d %d", b.len ? "" : " padded", axis,
+                       (int)s->extent[axis]);
+    return b.len ? b.s : "";
+}
+
 static void print_whole(const Schedule *s, Buf *out)
 {
-    buf_printf(out, "schedule %d %s slices %d of %d%s resident %d groups %d"
+    buf_printf(out, "schedule %d %s slices %d of %d%s resident %d%s groups %d"
                "%s regs %d %d%s shared %d%s\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
-               s->resident, s->groups,
+               s->resident, padded_text(s), s->groups,
                !s->ahead ? "" : s->turns > 1
                ? ctx_format(s->c, " ahead %d turns %d", s->ahead, s->turns)
                : ctx_format(s->c, " ahead %d", s->ahead),
@@ -242,6 +253,10 @@ static void read_head(Read *x)
         s->row_axis = number(x, AX_DIM, NAXES - 1);
     must(x, "resident");
     s->resident = number(x, 1, 32);
+    for (bool any = next_is(x, "padded"); any && has_number(x);) {
+        int axis = number(x, AX_DIM, s->g->naxes - 1);
+        s->extent[axis] = number(x, 1, INT32_MAX);
+    }
     must(x, "groups");
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
@@ -313,6 +328,7 @@ static void read_value(Read *x)
     must(x, "at");
     v->at = number(x, 0, INT32_MAX);
     v->ahead = next_is(x, "ahead");
+    v->masked = next_is(x, "masked");
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
 }
@@ -409,6 +425,8 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
     *s = (Schedule){ .c = c, .p = p, .g = p->g, .target = t };
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++)
+        s->extent[axis] = s->g->axis[axis].size;
     Read x = { .s = s, .c = c, .line = 1 };
     for (const char *at = text; *at; x.line++) {
         x.at = at;

@@ -254,8 +254,16 @@ local cases <const> = {
   "abc,B=1,T=70,H=1,K=192,V=64",
   -- a vector over an axis of 32: no lane looks behind it
   "kda,B=2,T=70,H=1,K=32,V=32,typed=1",
-  -- tiles of float32, products as good
+  -- no multiples of what products have: zeros behind the keys and values, of
+  -- what programs make of them, too
+  "gla,B=1,T=70,H=1,K=72,V=24,chunk=32,cu=0/3/35/70",
+  "kda,B=2,T=70,H=1,HV=2,K=40,V=72,typed=1",
+  "rebased,B=1,T=73,H=1,K=40,V=104,cu=0/3/73",
+  -- pairs of keys, whose rows no copy moves
+  "deltanet_rope,B=1,T=70,H=1,K=72,V=40,states=1",
+  -- tiles of float32, products as good; a state's last rows are few
   "simple_gla,B=1,T=70,H=2,K=64,V=64,dtype=float32",
+  "simple_gla,B=1,T=70,H=1,K=96,V=40,dtype=float32",
   "kda,B=1,T=70,H=1,K=64,V=64,dtype=float32,chunk=32",
   "precond_gdn,B=1,T=70,H=1,K=64,V=64,dtype=float32",
   -- float16 with exponentials: tiles of float32, or divided by their sum
@@ -512,6 +520,7 @@ local function with_slices(names)
   for _, name in ipairs(sliced) do
     all[#all + 1] = name .. ",K=128,V=128"
   end
+  all[#all + 1] = "kda,K=72,V=40"
   return all
 end
 

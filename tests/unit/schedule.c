@@ -597,6 +597,26 @@ static const Spoiled coupled[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of axes that are longer than they are in memory. */
+static void unmasked(Schedule *s)
+{
+    for (int i = 0; i < s->nvalues; i++)
+        s->value[i].masked = false;
+}
+static void shorter(Schedule *s) { s->extent[AX_DIM] = 64; }
+static void of_another_axis(Schedule *s)
+{
+    KInst *k = find(s, K_PRODUCT, 1);
+    k->in[1] = k->in[0];
+}
+
+static const Spoiled padded[] = {
+    { "unmasked", unmasked, "not zero behind" },
+    { "shorter", shorter, "of which there are 72" },
+    { "of another axis", of_another_axis, "not zero behind" },
+    { NULL, NULL, NULL },
+};
+
 static void too_many_maps(Schedule *s)
 {
     Target *t = ctx_alloc(s->c, sizeof *t);
@@ -959,6 +979,7 @@ int main(void)
         { .plan = "kda_chunks", .spoiled = rings, .inverses = true },
         { .plan = "deltanet_chunks", .spoiled = solves },
         { .plan = "gla_chunks", .spoiled = decays },
+        { .plan = "gla_padded", .spoiled = padded },
         { .plan = "precond_gdn_chunks", .spoiled = vectors, .others = 1,
           .before = 1 },
         { .plan = "trapezoidal_chunks", .spoiled = delays, .others = 1,

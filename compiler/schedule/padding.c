@@ -1,0 +1,178 @@
+/* padding.c -- axes whose size no product has: they are taken as longer, and
+ * what lies behind their end is zero in every value that an instruction leaves.
+ *
+ * Loads find zeros there. Products, sums along the chunk and products under
+ * decays leave zeros of zeros. A program of elements need not: exp makes 1 of
+ * them. What it leaves is masked where it is not seen to be zero.
+ */
+#include "schedule.h"
+#include "../eval.h"
+
+#include <math.h>
+
+static int32_t next_multiple(int32_t size, int32_t of)
+{
+    return (size + of - 1) / of * of;
+}
+
+/* Of what the kernel computes, and finds. */
+static AxisSet axes_here(const Schedule *s)
+{
+    const Graph *g = s->g;
+    AxisSet all = 0;
+    for (int i = 0; i < s->k->nnodes; i++) {
+        const Node *n = &g->n[s->k->node[i]];
+        all |= n->axes | n->over;
+        for (int a = 0; a < 4; a++)
+            all |= n->a[a] ? g->n[n->a[a]].axes : 0;
+    }
+    return all & DIM_AXES;
+}
+
+/* An axis of pairs is twice as long as what it has pairs of. */
+void schedule_extents(Schedule *s, int of)
+{
+    const Graph *g = s->g;
+    AxisSet here = axes_here(s);
+    for (int axis = AX_DIM; axis < g->naxes; axis++)
+        s->extent[axis] = next_multiple(g->axis[axis].size,
+                                        here & AXIS(axis) ? of : 1);
+    for (int i = 0; i < s->k->nnodes; i++) {
+        const Node *n = &g->n[s->k->node[i]];
+        if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
+            continue;
+        int from = lowest(n->over), to = n->index;
+        if (g->axis[to].size > g->axis[from].size)
+            s->extent[to] = 2 * s->extent[from];
+        else
+            s->extent[from] = 2 * s->extent[to];
+    }
+}
+
+const char *extents_fault(const Schedule *s)
+{
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
+        int32_t size = s->g->axis[axis].size;
+        if (s->extent[axis] < size)
+            return ctx_format(s->c, "%d of axis %s, of which there are %d",
+                              (int)s->extent[axis], s->g->axis[axis].name,
+                              (int)size);
+        if (is_padded(s, axis) && size % 2)
+            return ctx_format(s->c, "axis %s is of %d: of an odd number rows"
+                              " are read one by one; %d would do",
+                              s->g->axis[axis].name, (int)size,
+                              (int)size + 1);
+    }
+    return NULL;
+}
+
+bool may_be_longer(const Schedule *s)
+{
+    bool any = false;
+    for (AxisSet here = axes_here(s); here; here &= here - 1) {
+        int32_t size = s->g->axis[lowest(here)].size;
+        any |= size % LEAST_EXTENT
+            || (size > SLICE_COLS && size % SLICE_COLS);
+    }
+    return any;
+}
+
+/* ---- what is zero ---- */
+
+/* Of a node what it is behind an axis's end: a CONSTANT; a number that entries
+ * before the end have, too; or ANY. */
+typedef struct Behind {
+    enum { ANY, ALIKE, CONSTANT } is;
+    double x;
+} Behind;
+
+static bool is_zero(Behind b)
+{
+    return b.is == CONSTANT && b.x == 0;
+}
+
+static bool is_in_program(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis);
+
+/* What the program finds is zero there. A node of pairs may have its operand by
+ * another axis. */
+static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis,
+                             bool pairs)
+{
+    const Node *n = &s->g->n[shown_node(s->g, o)];
+    if (n->op == OP_num)
+        return (Behind){ CONSTANT, n->num };
+    if (!pairs && !(n->axes & AXIS(axis)))
+        return (Behind){ ALIKE, 0 };
+    return is_in_program(k, shown_node(s->g, o))
+         ? made_behind(s, k, shown_node(s->g, o), axis)
+         : (Behind){ CONSTANT, 0 };
+}
+
+/* Zero times a number; what is computed of constants alone. */
+static Behind computed(int op, const Behind x[3])
+{
+    double y, v[3] = { x[0].x, x[1].x, x[2].x };
+    bool all = true;
+    for (int i = 0; i < op_info[op].arity; i++)
+        all &= x[i].is == CONSTANT;
+    if ((op == OP_mul || op_is(op, MULTIPLIES)) && x[0].is && x[1].is
+        && (is_zero(x[0]) || is_zero(x[1])))
+        return (Behind){ CONSTANT, 0 };
+    if (!all || !(op_info[op].traits & ELEMENTWISE))
+        return (Behind){ ANY, 0 };
+    elem_row(op, 1, &y, (Row){ v, 1 }, (Row){ v + 1, 1 }, (Row){ v + 2, 1 });
+    return isfinite(y) ? (Behind){ CONSTANT, y } : (Behind){ ANY, 0 };
+}
+
+/* A node of the program, which may be a sum of its elements. */
+static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
+{
+    const Node *n = &s->g->n[r];
+    Behind x[3] = { { CONSTANT, 0 }, { CONSTANT, 0 }, { CONSTANT, 0 } };
+    bool pairs = op_is(n->op, PAIRS);
+    for (int i = 0; i < 3 && i < op_info[n->op].arity; i++)
+        x[i] = n->a[i] ? operand_behind(s, k, n->a[i], axis, pairs)
+                       : (Behind){ ANY, 0 };
+    if (pairs)                          /* both of a pair are */
+        return is_zero(x[0]) ? x[0] : (Behind){ ANY, 0 };
+    if (op_info[n->op].arity == 1 && op_is(n->op, FOLDS | MOVES | OF_RANKS))
+        return x[0];
+    return op_info[n->op].arity > 3 ? (Behind){ ANY, 0 } : computed(n->op, x);
+}
+
+bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)
+{
+    return !is_in_program(k, r) || is_zero(made_behind(s, k, r, axis));
+}
+
+/* ---- masks ---- */
+
+AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r)
+{
+    const Node *n = &s->g->n[r];
+    AxisSet space = n->axes | n->over, all = 0;
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++)
+        if (space & AXIS(axis) && (axis == k->row || axis == k->col)
+            && is_padded(s, axis))
+            all |= AXIS(axis);
+    return all;
+}
+
+void schedule_mask(Schedule *s)
+{
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nout && k->op == K_MAP; i++) {
+            KValue *v = &s->value[k->out[i]];
+            AxisSet axes = padded_axes(s, k, v->node);
+            for (; axes; axes &= axes - 1)
+                v->masked |= !is_zero_behind(s, k, v->node, lowest(axes));
+        }
+}

@@ -238,6 +238,23 @@ static Ref *only_users(const Atoms *a)
     return user;
 }
 
+/* What stands for a matrix state wherever that is read, itself but for what is
+ * added to it: kept in its place. */
+static void cut_found(const Atoms *a, uint8_t *cut)
+{
+    const Graph *g = a->g;
+    const Ref *user = only_users(a);
+
+    for (int s = 0; s < g->nst; s++) {
+        Ref r = user[g->st[s].node];
+        if (r && r != UINT32_MAX && g->st[s].rank > 1
+            && tile_bytes(g, a->m, r) < (double)a->m->shared / 4
+            && (g->n[r].op == OP_add || g->n[r].op == OP_sub)
+            && g->n[r].axes == g->st[s].axes && !graph_is_root(g, r))
+            cut[r] = 1;
+    }
+}
+
 /* Whether a tile of the node's size stands below it. */
 static bool has_tile(Atoms *a, Ref r, double bytes)
 {
@@ -307,6 +324,7 @@ Atoms *atoms_find(Graph *g, const Machine *m)
     a->of = ctx_alloc(g->ctx, g->len * sizeof *a->of);
     a->atom = ctx_alloc(g->ctx, g->len * sizeof *a->atom);
     graph_live(g, a->live);
+    cut_found(a, cut);
     for (int round = 0; again && round < MAX_CUTS; round++) {
         again = false;
         list_atoms(a, late, cut);

@@ -23,16 +23,22 @@ enum { MOST_ENTRIES = 1 << 11 };
 
 /* ---- writes of the token before ----
  *
- * Under the trapezoidal rule a token writes c_j k_{j-1} v_{j-1}^T beside its
- * own d_j k_j v_j^T. A token reads both of all tokens before it under the keys
- * of the tokens before those alone: one product instead of two,
+ * Under the trapezoidal rule a token adds once more what the one before it has
+ * written, before it decays, beside its own:
  *
- *     sum over j <= i of (q_i . k_{j-1}) e^{G_i - G_j} w_j v_{j-1}
- *         + d_i (q_i . k_i) v_i,      w_j = c_j + e^{g_j} d_{j-1}, d_{-1} = 0
+ *     S_i = e^{g_i} (S_{i-1} + c_i k_{i-1} v_{i-1}^T) + d_i k_i v_i^T
  *
- * where w_0 leaves out what the state has of the token before the chunk. What
- * reads the state as a token finds it has j < i, and
- * d_{i-1} (q_i . k_{i-1}) v_{i-1} for its own.
+ * So what is written under a token's keys is all that will be, but for the
+ * token itself, which reads its own alone; what the first token adds is there
+ * when the chunk begins:
+ *
+ *     R = S_0 + c_0 k_{-1} v_{-1}^T,   w_j = d_j + c_{j+1}, of the last: d_j
+ *     S_i = e^{G_i} R + sum over j < i of e^{G_i - G_j} w_j k_j v_j^T
+ *         + d_i k_i v_i^T
+ *     S_C = e^{G_C} R + sum over j of e^{G_C - G_j} w_j k_j v_j^T
+ *
+ * What reads the state as a token finds it reads rows j < i, and from them
+ * takes c_i k_{i-1} v_{i-1}^T.
  */
 
 enum { MOST_LOOKS = 1 << 10 };
@@ -41,7 +47,8 @@ static bool is_by_tokens(const Node *n)
 {
     const OpInfo *op = &op_info[n->op];
 
-    return op->traits & (ELEMENTWISE | PAIRS | FOLDS)
+    return (op->traits & (ELEMENTWISE | PAIRS | FOLDS)
+            || (op->traits & RENAMES && n->over))
         && !(n->over & (ROW_AXES | COL_AXES));
 }
 
@@ -73,98 +80,131 @@ static bool is_delayed(const Graph *g, Ref x, Ref y, int *looks)
     return false;
 }
 
-/* A matrix, times a number a token. */
-typedef struct Scaled { Ref matrix, number; } Scaled;
-
-static Scaled scaled_of(Graph *g, Ref x)
+/* x at the chunk's first token. */
+static Ref first_of(Graph *g, Ref x)
 {
-    Factors f = { 0 };
+    const Node n = g->n[x];
+    Ref a[4] = { 0 };
 
-    factors(g, x, &f);
-    return (Scaled){ factors_product(g, &f, DIM_AXES, 0),
-                     factors_product(g, &f, 0, DIM_AXES) };
+    if (!(n.axes & AXIS(AX_I)))
+        return x;
+    if (n.op == OP_delay && !n.flags)
+        return n.a[1];
+    if (!is_by_tokens(&n))
+        return node_new(g, (Node){ .op = OP_last, .a = { x },
+                                   .flags = REVERSE });
+    for (int i = 0; i < 4; i++)
+        a[i] = n.a[i] ? first_of(g, n.a[i]) : 0;
+    return node_copy(g, &n, a);
 }
 
-/* Whether the first of two writes is the second, a token later; then what reads
- * of both: rows for all tokens before, and a token's own. */
-static bool find_pair(Lift *l, Ref decay, const Rows *late, const Rows *now,
-                      Rows *both, Own *own)
+/* x at the token behind; at the chunk's last 0. */
+static Ref behind(Graph *g, Ref x)
+{
+    return node_new(g, (Node){ .op = OP_delay, .a = { x, num(g, 0) },
+                               .flags = REVERSE });
+}
+
+/* A write that reads nothing, lifted: rows, and a number a token that they are
+ * all multiplied by. */
+typedef struct Scaled { Rows rows; Ref number; } Scaled;
+
+/* The same as written; without the state's decay, where it has that as a
+ * factor; of two in one, how much of its rows a token reads of its own, and
+ * those behind it of the token's. */
+typedef struct Written {
+    Rows rows;
+    Scaled now, before;
+    Ref own, weight;
+    AxisSet rank;
+} Written;
+
+static Scaled lift_scaled(Lift *l, Write w)
+{
+    Graph *s = l->s;
+    Factors b = { 0 }, v = { 0 };
+
+    factors(s, w.b, &b);
+    factors(s, w.v, &v);
+    Ref keys = factors_product(s, &b, DIM_AXES, 0);
+    Ref values = factors_product(s, &v, DIM_AXES, 0);
+    Ref number = mul_opt(s, factors_product(s, &b, 0, DIM_AXES),
+                         factors_product(s, &v, 0, DIM_AXES));
+    if (!keys || !values)
+        return (Scaled){ 0 };
+    return (Scaled){ { lift_ranked(l, keys, w.rank),
+                       lift_ranked(l, values, w.rank) },
+                     number ? lift(l, number) : num(l->g, 1) };
+}
+
+static Written lift_write(Lift *l, int s, Write w)
+{
+    Ref decay = l->form[s].decay;
+    Written r = { .rank = w.rank };
+
+    r.rows = (Rows){ lift_ranked(l, w.b, w.rank),
+                     w.v ? lift_ranked(l, w.v, w.rank) : 0 };
+    if (!l->joint || !w.v)
+        return r;
+    r.now = lift_scaled(l, w);
+    if (!decay || strip_decay(l->s, &w.b, decay)
+        || strip_decay(l->s, &w.v, decay))
+        r.before = lift_scaled(l, w);
+    return r;
+}
+
+/* Whether the first of two writes, before it decays, is the second a token
+ * later; then both are the second one. */
+static bool merge_pair(Lift *l, int s, const Scaled *late, Written *now)
 {
     Graph *g = l->g;
-    Scaled b0 = scaled_of(g, late->b), v0 = scaled_of(g, late->w);
-    Scaled b = scaled_of(g, now->b), v = scaled_of(g, now->w);
+    Rows r0 = late->rows, r = now->now.rows;
+    Ref c = late->number, d = now->now.number;
     int looks = 0;
 
-    if (!b0.matrix || !v0.matrix || !b.matrix || !v.matrix
-        || !is_delayed(g, b0.matrix, b.matrix, &looks)
-        || !is_delayed(g, v0.matrix, v.matrix, &looks))
+    if (!r0.b || !r.b || !is_delayed(g, r0.b, r.b, &looks)
+        || !is_delayed(g, r0.w, r.w, &looks))
         return false;
-    Ref c = mul_opt(g, b0.number, v0.number);
-    Ref d = mul_opt(g, b.number, v.number);
-    c = c ? c : num(g, 1);
-    d = d ? d : num(g, 1);
-    Ref before = op2(g, OP_delay, d, num(g, 0));
-    Ref w = op2(g, OP_add, c, mul_opt(g, decay, before));
-    *both = (Rows){ b0.matrix, mul_opt(g, w, v0.matrix) };
-    *own = (Own){ { b.matrix, mul_opt(g, d, v.matrix) },
-                  { b0.matrix, mul_opt(g, before, v0.matrix) } };
+    Ref k = first_of(g, r0.b), v = first_of(g, r0.w);
+    AxisSet ranks = (g->n[k].axes | g->n[v].axes) & ROW_AXES;
+    Ref kv = ranks ? dot(g, k, v, ranks) : op2(g, OP_mul, k, v);
+    l->mat[s].found = op2(g, OP_add, l->mat[s].found,
+                          op2(g, OP_mul, first_of(g, c), kv));
+    l->mat[s].late[l->mat[s].nlate++] = (Rows){ r0.b,
+                                                op2(g, OP_mul, c, r0.w) };
+    now->rows = r;
+    now->now = now->before = (Scaled){ 0 };
+    now->own = d;
+    now->weight = op2(g, OP_add, d, behind(g, c));
     return true;
 }
 
-/* Of n writes that read nothing, one each for all that are made again a token
- * later; returns how many are left. */
-static int merge_delayed(Lift *l, int s, Rows *row, int n)
+/* Of n writes one each for all that are made again a token later; returns how
+ * many are left. */
+static int merge_delayed(Lift *l, int s, Written *w, int n)
 {
-    AxisSet axes = 0;
-
-    for (int i = 0; i < n; i++)
-        axes |= l->g->n[row[i].b].axes | l->g->n[row[i].w].axes;
-    if (axes & ROW_AXES & ~AXIS(AX_I)
-        || (l->mat[s].decay && l->g->n[l->mat[s].decay].axes & DIM_AXES))
-        return n;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
-            Own *own = &l->mat[s].own[l->mat[s].nown];
-            if (i == j || !find_pair(l, l->mat[s].decay, &row[i], &row[j],
-                                     &row[i], own))
+            if (i == j || w[i].own
+                || !merge_pair(l, s, &w[i].before, &w[j]))
                 continue;
-            l->mat[s].nown++;
-            row[j] = row[--n];
-            return merge_delayed(l, s, row, n);
+            w[i] = w[--n];
+            return merge_delayed(l, s, w, n);
         }
     return n;
 }
 
-/* How writes of the token before are read together with its own. */
-static void find_own(Lift *l, int s, const Ref *b, const Ref *v, int n)
-{
-    Rows row[MAX_TERMS];
-    Ref keys[MAX_TERMS], values[MAX_TERMS];
-
-    for (int i = 0; i < n; i++)
-        row[i] = (Rows){ b[i], v[i] };
-    n = merge_delayed(l, s, row, n);
-    for (int i = 0; i < n; i++) {
-        keys[i] = row[i].b;
-        values[i] = row[i].w;
-    }
-    if (l->mat[s].nown)
-        l->mat[s].read = (Rows){ join_rows(l, keys, n, n),
-                                 join_rows(l, values, n, n) };
-}
-
 /* ---- the rows of a matrix state ---- */
 
-/* The writes that read (a != 0) or do not, joined; false if there are none.
- * a, b, v are lifted; *incl: a's gate is inclusive. */
-static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
-                    bool *incl)
+/* The writes that read, joined; false if there are none. a, b, v are lifted;
+ * *incl: a's gate is inclusive. */
+static bool collect_reading(Lift *l, int s, Ref *a, Ref *b, Ref *v, bool *incl)
 {
     Universal *u = &l->form[s];
     Ref pa[MAX_TERMS], pb[MAX_TERMS], pv[MAX_TERMS], some = 0;
     int n = 0, rows = 0;
 
-    *incl = reads;
+    *incl = true;
     for (int i = 0; i < u->nwrites; i++) {
         Ref x = u->write[i].a;
         if (x)
@@ -172,11 +212,11 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
     }
     for (int i = 0; i < u->nwrites; i++) {
         Write w = u->write[i];
-        if (!w.a == reads)
+        if (!w.a)
             continue;
-        if (reads && *incl)
+        if (*incl)
             strip_decay(l->s, &w.a, u->decay);
-        pa[n] = w.a ? lift_ranked(l, w.a, w.rank) : 0;
+        pa[n] = lift_ranked(l, w.a, w.rank);
         pb[n] = lift_ranked(l, w.b, w.rank);
         pv[n] = w.v ? lift_ranked(l, w.v, w.rank) : 0;
         some = pv[n] ? pv[n] : some;
@@ -188,13 +228,48 @@ static bool collect(Lift *l, int s, bool reads, Ref *a, Ref *b, Ref *v,
     for (int i = 0; some && i < n; i++)
         if (!pv[i])
             pv[i] = op2(l->g, OP_mul, some, num(l->g, 0));
-    if (reads)
-        *a = join_rows(l, pa, n, rows);
-    else if (some && l->joint)
-        find_own(l, s, pb, pv, n);
+    *a = join_rows(l, pa, n, rows);
     *b = join_rows(l, pb, n, rows);
     *v = some ? join_rows(l, pv, n, rows) : 0;
     return true;
+}
+
+/* x for each of a write's rows, which are joined with others'. */
+static Ref for_rows(Lift *l, Ref x, AxisSet rank)
+{
+    x = or_one(l->g, x);
+    return rank ? op2(l->g, OP_mul, x, lift_ranked(l, along_all(l->s, 0, rank),
+                                                   rank)) : x;
+}
+
+/* The writes that read nothing, joined. */
+static void collect_plain(Lift *l, int s)
+{
+    Universal *u = &l->form[s];
+    Written w[MAX_TERMS];
+    Ref b[MAX_TERMS], v[MAX_TERMS], own[MAX_TERMS], weight[MAX_TERMS];
+    int n = 0, rows = 0;
+
+    for (int i = 0; i < u->nwrites; i++)
+        if (!u->write[i].a)
+            w[n++] = lift_write(l, s, u->write[i]);
+    n = merge_delayed(l, s, w, n);
+    for (int i = 0; i < n; i++) {
+        AxisSet rank = n > 1 ? w[i].rank : 0;
+        b[i] = w[i].rows.b;
+        v[i] = w[i].rows.w;
+        own[i] = l->mat[s].nlate ? for_rows(l, w[i].own, rank) : 0;
+        weight[i] = l->mat[s].nlate ? for_rows(l, w[i].weight, rank) : 0;
+        rows += rank_size(l, w[i].rank);
+    }
+    if (!n)
+        return;
+    l->mat[s].rows[l->mat[s].nrows++] = (Rows){ join_rows(l, b, n, rows),
+                                                join_rows(l, v, n, rows) };
+    if (l->mat[s].nlate) {
+        l->mat[s].own = join_rows(l, own, n, rows);
+        l->mat[s].weight = join_rows(l, weight, n, rows);
+    }
 }
 
 static void lift_matrix(Lift *l, int s)
@@ -204,6 +279,7 @@ static void lift_matrix(Lift *l, int s)
     Ref a, b, v;
     bool incl;
 
+    l->mat[s].found = g->st[s].node;
     g->line = l->s->st[s].next ? l->s->n[l->s->st[s].next].line : 0;
     g->sloped |= u->sloped != 0;
     if (u->log_decay) {
@@ -214,9 +290,8 @@ static void lift_matrix(Lift *l, int s)
         l->mat[s].E = cumsum(g, lg, EXCLUSIVE);
         l->mat[s].decay = op1(g, OP_exp, lg);
     }
-    if (collect(l, s, false, &a, &b, &v, &incl))
-        l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, v };
-    if (!collect(l, s, true, &a, &b, &v, &incl))
+    collect_plain(l, s);
+    if (!collect_reading(l, s, &a, &b, &v, &incl))
         return;
     Ref gate = incl ? l->mat[s].G : l->mat[s].E;
     Ref x = carried(l, a, gate, s, u->kappa);
@@ -233,7 +308,7 @@ static void lift_matrix(Lift *l, int s)
 static Ref leave_matrix(Lift *l, int s)
 {
     Graph *g = l->g;
-    Ref G = l->mat[s].G, S = g->st[s].node, end = 0, tail = 0;
+    Ref G = l->mat[s].G, S = l->mat[s].found, end = 0, tail = 0;
 
     if (G) {
         end = op1(g, OP_last, G);
@@ -245,6 +320,7 @@ static Ref leave_matrix(Lift *l, int s)
         bool per_key = tail && (g->n[tail].axes & DIM_AXES);
         Ref b = per_key ? op2(g, OP_mul, r.b, tail) : r.b;
         Ref w = tail && !per_key ? op2(g, OP_mul, r.w, tail) : r.w;
+        w = i ? w : mul_opt(g, l->mat[s].weight, w);
         AxisSet rows = (g->n[b].axes | g->n[w].axes) & ROW_AXES;
         S = op2(g, OP_add, S, dot(g, b, w, rows));
     }

@@ -107,25 +107,68 @@ Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
 Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
 {
     return dot(l->g, mul_opt(l->g, exp_opt(l->g, gate), x),
-               l->g->st[s].node, over);
+               l->mat[s].found, over);
+}
+
+/* What is left at token i of what j has written, times how much that was. */
+static Ref mask(Lift *l, int set, Ref gate, int s, bool strict)
+{
+    Graph *g = l->g;
+    Ref own = set ? 0 : l->mat[s].own;
+    Ref m = dmask(g, gate, col(g, l->mat[s].G), strict || own);
+
+    if (own)
+        m = op2(g, OP_mul, m, col(g, l->mat[s].weight));
+    return own && !strict
+         ? op2(g, OP_add, m, op2(g, OP_mul, same_token(g), col(g, own))) : m;
+}
+
+/* A token's rows against x over those axes, each times its other side. */
+static Ref read_own(Lift *l, Ref x, Rows r, int s, AxisSet over)
+{
+    Graph *g = l->g;
+    bool keys = over == l->form[s].kappa;
+    Ref c = dot(g, x, keys ? r.b : r.w, over), to = keys ? r.w : r.b;
+    AxisSet ranks = (g->n[c].axes | g->n[to].axes) & ROW_AXES & ~AXIS(AX_I);
+
+    return ranks ? dot(g, c, to, ranks) : op2(g, OP_mul, c, to);
+}
+
+/* y, read of weighted rows of tokens before: with the token's own, or less what
+ * the one before has not written. */
+static Ref with_own(Lift *l, Ref y, Ref x, Ref gate, int s, bool strict,
+                    AxisSet over)
+{
+    Graph *g = l->g;
+    Rows own = l->mat[s].rows[0];
+    Ref decay = gate == l->mat[s].G ? l->mat[s].decay : 0;
+
+    if (!strict && l->mat[s].own && gate && g->n[gate].axes & DIM_AXES) {
+        own.w = op2(g, OP_mul, l->mat[s].own, own.w);
+        y = op2(g, OP_add, y, read_own(l, x, own, s, over));
+    }
+    for (int i = 0; strict && i < l->mat[s].nlate; i++) {
+        Rows late = l->mat[s].late[i];
+        late.b = mul_opt(g, decay, late.b);
+        y = op2(g, OP_sub, y, read_own(l, x, late, s, over));
+    }
+    return y;
 }
 
 Ref read_rows(Lift *l, Ref x, int set, Ref gate, int s, bool strict)
 {
     Graph *g = l->g;
-    bool merged = !set && l->mat[s].nown;
-    Rows r = merged ? l->mat[s].read : l->mat[s].rows[set];
-    Ref y = weighted(l, scores(l, x, r.b, gate, s, strict), r.w);
+    AxisSet kappa = l->form[s].kappa;
+    Rows r = l->mat[s].rows[set];
 
-    for (int i = 0; merged && i < l->mat[s].nown; i++) {
-        Own own = l->mat[s].own[i];
-        Rows o = strict ? own.found : own.left;
-        Ref c = dot(g, x, o.b, l->form[s].kappa);
-        if (strict && gate == l->mat[s].G)
-            c = mul_opt(g, l->mat[s].decay, c);
-        y = op2(g, OP_add, y, op2(g, OP_mul, c, o.w));
-    }
-    return y;
+    if (set || !l->mat[s].own)
+        return weighted(l, scores(l, x, r.b, gate, s, strict), r.w);
+    Ref p = gate && g->n[gate].axes & DIM_AXES
+          ? op2(g, OP_mul, scores(l, x, r.b, gate, s, true),
+                col(g, l->mat[s].weight))
+          : op2(g, OP_mul, dot(g, x, col(g, r.b), kappa),
+                mask(l, 0, gate, s, strict));
+    return with_own(l, weighted(l, p, r.w), x, gate, s, strict, kappa);
 }
 
 /* p against the state over kappa: rows [i r] . [kappa nu]. */
@@ -143,23 +186,26 @@ static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
     Graph *g = l->g;
     AxisSet nu = l->form[s].nu;
-    Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, g->st[s].node, nu));
+    Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, l->mat[s].found, nu));
+    bool per_key = gate && g->n[gate].axes & DIM_AXES;
 
     for (int i = 0; i < l->mat[s].nrows; i++) {
         Rows r = l->mat[s].rows[i];
         Ref p = dot(g, x, col(g, r.w), nu), b = col(g, r.b), y;
-        Ref cg = col(g, l->mat[s].G);
         AxisSet cols = g->n[b].axes & COL_AXES;
-        if (gate && (g->n[gate].axes & DIM_AXES))
+        bool own = !i && l->mat[s].own;
+        if (per_key && own)
+            p = op2(g, OP_mul, p, col(g, l->mat[s].weight));
+        if (per_key)
             y = node_new(g, (Node){ .op = OP_gdot, .over = cols,
-                                    .a = { p, b, gate, cg },
-                                    .flags = strict ? STRICT : 0 });
+                                    .a = { p, b, gate, col(g, l->mat[s].G) },
+                                    .flags = strict || own ? STRICT : 0 });
         else
-            y = dot(g, op2(g, OP_mul, p, dmask(g, gate, cg, strict)), b,
+            y = dot(g, op2(g, OP_mul, p, mask(l, i, gate, s, strict)), b,
                     cols);
         o = op2(g, OP_add, o, y);
     }
-    return o;
+    return with_own(l, o, x, gate, s, strict, nu);
 }
 
 static Ref lift_read(Lift *l, const Term *t)

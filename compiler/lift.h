@@ -8,11 +8,6 @@
  * keys b [i r kappa]. */
 typedef struct Rows { Ref b, w; } Rows;
 
-/* Of writes that are read together with those of the token before
- * (derive.c), what a token reads of its own apart: of the state that it
- * leaves, and of the one that it finds. */
-typedef struct Own { Rows left, found; } Own;
-
 /* Of a block, per place: what of its rows w_j is in the state of that place
  * behind token i, spread[i j], and what of the states that the chunk finds,
  * kept[i]. Before the token: one token earlier. */
@@ -49,11 +44,14 @@ typedef struct Lift {
     struct {
         Ref G, E;                       /* cumulative log decay; 0: none */
         Ref decay;                      /* a token's; 0: none */
+        Ref found;                      /* what the gates start from */
         Rows rows[2];
         int nrows;
-        Rows read;                      /* with own, how rows[0] is read */
-        Own own[MAX_TERMS];
-        int nown;
+        Ref own, weight;                /* of rows[0]: how much of them the
+                                           token reads, and others; 0: all */
+        Rows late[MAX_TERMS];           /* what the token before has not
+                                           written, of weighted rows */
+        int nlate;
     } mat[MAX_STATES];
     const char *note;
 } Lift;
@@ -94,6 +92,11 @@ static inline Ref exp_opt(Graph *g, Ref a)
 static inline Ref add_opt(Graph *g, Ref a, Ref b)
 {
     return a && b ? op2(g, OP_add, a, b) : a + b;
+}
+
+static inline Ref or_one(Graph *g, Ref a)
+{
+    return a ? a : num(g, 1);
 }
 
 static inline Ref or_zero(Graph *g, Ref a)

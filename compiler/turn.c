@@ -198,13 +198,23 @@ static Ref turning(Graph *g, const Turn *t, Ref x, Ref y, bool rounded)
     return dot(g, x, y, (g->n[x].axes | g->n[y].axes) & ~AXIS(t->axis));
 }
 
+/* Whether rows of tokens are added up in x. */
+static bool has_rows(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    return n->op == OP_add || n->op == OP_sub || n->op == OP_mul
+         ? has_rows(g, n->a[0]) || has_rows(g, n->a[1])
+         : n->op == OP_dot && n->over & AXIS(AX_I);
+}
+
 /* <x, d> before the sum over a pair; of a product b w^T, what its rows add. */
 static Ref turned_sum(Graph *g, const Turn *t, Ref x, Ref d)
 {
     const Node n = g->n[x];
     int i = t->type[n.a[0]] != TURNED;
 
-    if (n.op == OP_add || n.op == OP_sub)
+    if ((n.op == OP_add || n.op == OP_sub) && has_rows(g, x))
         return op2(g, n.op, turned_sum(g, t, n.a[0], d),
                    turned_sum(g, t, n.a[1], d));
     if (n.op == OP_mul)

@@ -275,10 +275,10 @@ void find_slice(Tiles *t);
  * late; factors: what walks multiply, and is made of no product and no state,
  * is made ahead of them with the scores: 1, for all kernels behind; 2, for
  * walks alone; rest: what the states of walks forward do not need is made
- * behind those. */
+ * behind those; bare: so are sums of what matrices of the walk become. */
 typedef struct Split {
     bool late, ahead, apart, forward, ends, solved, none, walks, whole,
-         rest;
+         rest, bare;
     int factors;
 } Split;
 
@@ -289,6 +289,8 @@ const Plan *tile_split(const Plan *p, Split how, int **of);
 /* Whether there are sums of tokens under decays per key, or scans of scores on
  * the way back. */
 bool may_stand_apart(const Graph *g);
+/* Whether there are sums of what a matrix becomes on the way back. */
+bool may_be_bare(const Graph *g);
 
 /* ---- tile_cut.c ---- */
 

@@ -37,6 +37,7 @@ typedef struct Search {
     const CudaOptions *o;
     const int32_t (*ext)[NAXES];
     const Known *known;
+    bool bare;                          /* how all is cut */
 } Search;
 
 /* ---- what kernels keep for one another ---- */
@@ -465,6 +466,7 @@ static int find_large(const Prepared *y)
 static Prepared prepare(Search *search, const Plan *whole, Split how)
 {
     int *of;
+    how.bare = search->bare;
     const Plan *p = tile_split(whole, how, &of);
     return prepare_as_cut(search, p, of, how.ahead);
 }
@@ -588,6 +590,7 @@ static void take_factors(Search *search, const Plan *whole, Split how, int late,
     Prepared cheaper = *best;
     double seconds = INFINITY;
 
+    how.bare = search->bare;
     for (how.factors = 1; how.factors < 3; how.factors++) {
         if (keeps_same(whole, how, cut))
             return;
@@ -624,11 +627,12 @@ static int count_lacking(const Prepared *y, bool all)
  * products made ahead, too, or not. What is computed again then
  * makes late loads dear: with one of them precond_gdn's last kernel over all
  * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
-static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
+static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
+                            bool bare)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
     int ways = o->rows ? 1 : 3;         /* forward */
-    Search search = { c, o, graph_extents(c, whole->g), NULL };
+    Search search = { c, o, graph_extents(c, whole->g), NULL, bare };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p))
@@ -684,6 +688,19 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
         take_cheaper(&y, o, 0, &best, &least);
     }
     return best;
+}
+
+/* Slices of a state have no sums over what they are slices of: those are made
+ * behind the walk where it has no schedule otherwise. */
+static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
+{
+    Prepared y = prepare_cut(c, whole, o, false);
+    int lacks = count_lacking(&y, false);
+    if (!o->scheduled || !lacks || !plan_is_joint(whole)
+        || !may_be_bare(whole->g))
+        return y;
+    Prepared x = prepare_cut(c, whole, o, true);
+    return count_lacking(&x, false) < lacks ? x : y;
 }
 
 /* Schedules know no ranks. Where that helps them the plan is one without, and

@@ -49,6 +49,7 @@ typedef struct Cut {
     uint8_t *root;                      /* for which others are in the rest */
     uint8_t *found;                     /* and keeps it for those behind */
     StateSet early;                     /* which a walk before has */
+    bool bare;                          /* it leaves sums to those behind */
 } Cut;
 
 static uint8_t *new_set(const Cut *u)
@@ -130,11 +131,46 @@ static bool is_matrix(const Graph *g, Ref r)
     return s & (s - 1);
 }
 
+/* Whether r sums up what a matrix of these states becomes, but for its tokens:
+ * but by the walk that carries it all of that would be made again. */
+static bool sums_next(const Graph *g, StateSet of, Ref r)
+{
+    const Node *n = &g->n[r];
+    bool sums = false;
+
+    if (!op_is(n->op, FOLDS) || is_matrix(g, r) || n->axes & AXIS(AX_I))
+        return false;
+    for (int s = 0; s < g->nst; s++)
+        for (int i = 0; i < 2 && of & STATE(s); i++)
+            sums |= n->a[i] == g->st[s].next && is_matrix(g, g->st[s].node);
+    return sums;
+}
+
+bool may_be_bare(const Graph *g)
+{
+    StateSet back = 0;
+    bool any = false;
+
+    for (int s = 0; s < g->nst; s++)
+        back |= g->st[s].reverse ? STATE(s) : 0;
+    for (Ref r = 1; r < g->len; r++)
+        any |= sums_next(g, back, r);
+    return any;
+}
+
+static void mark_summed(const Cut *u, StateSet of, uint8_t *walk)
+{
+    for (Ref r = 1; r < u->p->g->len && !u->bare; r++)
+        if (u->has[r] && sums_next(u->p->g, of, r))
+            mark(u, walk, NULL, r);
+}
+
 /* What the next matrices need, the states that those need, and what states
  * become that nothing reads. */
 static void mark_scan(Cut *u, bool late)
 {
     const Graph *g = u->p->g;
+    StateSet walked = 0;
     bool more = true;
 
     for (int s = 0; s < g->nst; s++)
@@ -150,6 +186,9 @@ static void mark_scan(Cut *u, bool late)
                 more = true;
             }
     }
+    for (int s = 0; s < g->nst; s++)
+        walked |= is_carried(u, s) && u->scan[g->st[s].node] ? STATE(s) : 0;
+    mark_summed(u, walked, u->scan);
 }
 
 /* A product that leaves a matrix: others are sums of what is element by
@@ -672,6 +711,20 @@ static bool need_scores(const Cut *u, const uint8_t *nodes)
     return any;
 }
 
+/* Whether what is made ahead needs one of the early states. */
+static bool needs_early(Cut *u, const uint8_t *walk, Split how)
+{
+    const Graph *g = u->p->g;
+    uint8_t *found = u->found;
+    bool needs = false;
+
+    find_ahead(u, walk, how);
+    for (int s = 0; s < g->nst; s++)
+        needs |= u->early & STATE(s) && u->ahead[g->st[s].node];
+    u->found = found;
+    return needs;
+}
+
 /* A walk forward is left whole, but for the scores that it needs, and for
  * factors that are made of scans for those, as for its own products; or what
  * its states do not need is left to a kernel behind it. */
@@ -688,8 +741,12 @@ static bool cut_forward(Plan *to, Cut *u, Split how)
     }
     find_needs(u);                      /* early states are no more carried */
     find_factors(u);
-    add_early(to, u);
     how.apart = false;                  /* there is no rest */
+    if (!needs_early(u, needing, how)) {
+        u->early = 0;
+        find_needs(u);
+    }
+    add_early(to, u);
     find_ahead(u, needing, how);
     add_kernel(to, u, K_TOKEN, u->ahead);
     for (Ref r = 1; r < g->len; r++)
@@ -716,6 +773,7 @@ static bool mark_walk(const Cut *u, StateSet states, uint8_t *walk)
             mark(u, walk, NULL, g->st[s].node);
             mark(u, walk, NULL, g->st[s].next);
         }
+    mark_summed(u, states, walk);
     for (int s = 0; s < g->nst; s++)
         alone &= !walk[g->st[s].node] || states & STATE(s)
               || !(u->k->states & STATE(s));
@@ -746,7 +804,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
                        uint8_t *found)
 {
     const Graph *g = from->g;
-    Cut u = { .p = from, .k = k };
+    Cut u = { .p = from, .k = k, .bare = how.bare };
     bool late = how.late && k->kind == K_REVERSE;
     bool ahead = how.ahead && k->kind == K_REVERSE;
 

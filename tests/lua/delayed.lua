@@ -62,10 +62,21 @@ local reads <const> = {
   function (x, s, S) return x.w * dot(x.u, dot(S, x.v)) end,
 }
 
+-- Of each rank, too.
+local ranked <const> = {
+  function (x) return x.kr, prev(x.kr), x.vr, prev(x.vr) end,
+  function (x) return x.kr, prev(x.kr), x.wr * x.v, x.wr * prev(x.v) end,
+  function (x, s, phi)
+    return rotate(x.kr, phi, "k"), rotate(prev(x.kr), s.phi, "k"), x.vr,
+      prev(x.vr)
+  end,
+}
+
 local input <const> = {
   q = "t k", k = "t k", u = "t k", v = "t v", w = "t v", c = "k",
   g = "t : log_decay", gk = "t k : log_decay", l = "t : unit",
   d = "t : unit", theta = "t p : angle",
+  kr = "t r k", vr = "t r v", wr = "r v",
 }
 
 local function variant(draw)
@@ -73,8 +84,9 @@ local function variant(draw)
   local decay, key, value = one(decays), one(keys), one(values)
   local late, now = one(weights), one(weights)
   local other, read, on_key = one(others), one(reads), draw(2) == 1
+  local decayed, ranks = draw(3) > 1, draw(4) == 1 and one(ranked)
   return flin.variant {
-    name = "delayed", input = input,
+    name = "delayed", input = input, axes = { r = 3 },
     state = { S = "k v", phi = "p : angle" },
     step = function (x, s)
       local phi = s.phi + x.theta
@@ -83,10 +95,18 @@ local function variant(draw)
       local v, v0 = value(x)
       local c, d = late(x), now(x)
       local S = alpha * s.S + other(x, s)
-              + (on_key and outer(c * k0, v0) or outer(k0, c * v0))
-              + outer(d * k, v)
+      if decayed then                   -- as it has decayed since
+        k0 = alpha * k0
+      end
+      S = S + (on_key and outer(c * k0, v0) or outer(k0, c * v0))
+            + outer(d * k, v)
+      if ranks then
+        local kr, kr0, vr, vr0 = ranks(x, s, phi)
+        S = S + dot(c * alpha * kr0, vr0, "r") + dot(d * kr, vr, "r")
+      end
       local all = dot(x.q, x.k) + dot(x.c, x.u) + dot(x.gk, x.k) + x.g
-                + x.l + x.d             -- each argument goes into the step
+                + x.l + x.d + dot(flin.sum(x.kr, "r"), x.k)
+                + dot(x.vr, x.wr)       -- each argument goes into the step
       return { S = S, phi = phi },
         read(x, s, S, alpha) + 0.1 * all * (x.w + x.v)
     end,

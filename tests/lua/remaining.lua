@@ -8,24 +8,23 @@ local expect <const> = count.expect
 local LEFT <const> = {
   bfloat16 = {
     sm_80 = { gsa = 3 },
-    sm_86 = { gated_oja = 1, gsa = 2, mamba3_mimo = 9, precond_mamba3 = 5 },
+    sm_86 = { gated_oja = 1, gsa = 2, precond_mamba3 = 5 },
     sm_90a = {},
     sm_100a = {},
     sm_120a = { gsa = 2, precond_mamba3 = 5 },
   },
   float16 = {                           -- abc, lightnet: tiles of float32
     sm_80 = { abc = 4, gsa = 3 },
-    sm_86 = { abc = 4, gated_oja = 1, gsa = 2, lightnet = 7, mamba3_mimo = 9,
+    sm_86 = { abc = 4, gated_oja = 1, gsa = 2, lightnet = 7,
               precond_mamba3 = 5 },
     sm_90a = { abc = 4 },
     sm_100a = { abc = 4 },
     sm_120a = { abc = 4, gsa = 2, lightnet = 7, precond_mamba3 = 5 },
   },
 }
-for _, left in pairs(LEFT) do           -- as an sm_86, but for its plan
+for _, left in pairs(LEFT) do           -- as an sm_86
   left.sm_89 = {}
   for name, n in pairs(left.sm_86) do left.sm_89[name] = n end
-  left.sm_89.mamba3_mimo = nil
 end
 local ARCHS <const> = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
                         "sm_120a" }

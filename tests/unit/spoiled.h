@@ -1,5 +1,5 @@
-/* spoiled.h -- ways to spoil a schedule, each with what schedule_check is to say
- * of it; by the kernels that have what is spoiled.
+/* spoiled.h -- ways to spoil a schedule, each with what schedule_check is to
+ * say of it; by the kernels that have what is spoiled.
  */
 #ifndef FLIN_TESTS_SPOILED_H
 #define FLIN_TESTS_SPOILED_H

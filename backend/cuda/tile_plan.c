@@ -561,13 +561,13 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
  * that is worth another kernel; where it is too large then, too, what its
  * states do not need is made behind it. Blocks that are few wait for one
  * another: with half the chain kda takes 1.28 ms, not 1.76, of long sequences.
- * Of many, and of segments, which fill the machine, the sums are the same, and
- * what prices say less than that is not there: hgrn2 takes .81, not .87; rwkv7
- * 2.7, not 2.1. */
+ * Of many the sums are the same, and what prices say less than that is not
+ * there: rwkv7 takes 2.7 ms, not 2.1. What segments share prepare_segments
+ * finds. */
 static Prepared prepare_forward(Search *search, const Plan *whole,
                                 Prepared best)
 {
-    const double worth = search->o->few && !search->o->cut ? 0.8 : 0.6;
+    const double worth = search->o->few ? 0.8 : 0.6;
     bool lacks = !is_scheduled(&best, 0);
     double least = lacks ? INFINITY : worth * price_of(&best, search->o, 0);
 
@@ -635,7 +635,8 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     Search search = { c, o, graph_extents(c, whole->g), NULL, bare };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
-    if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p))
+    if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
+        && !(o->cut && is_scheduled(&best, 0)))
         best = prepare_forward(&search, whole, best);
     if (o->cut && !plan_is_joint(best.p))
         return prepare_segments(&search, whole, best);

@@ -608,9 +608,9 @@ static void mark_factors(const Cut *u, const uint8_t *walk, int how,
 }
 
 /* Requires parts. What the walk needs of scores is made ahead, and of one that
- * goes forward a token's sums of matrices; products under decays per key that
- * those are made of are kept, too, for those behind: others are sooner made
- * again than fetched. */
+ * goes forward alone a token's sums of matrices; products under decays per key
+ * that those are made of are kept, too, for those behind: others are sooner
+ * made again than fetched. */
 static bool find_ahead(Cut *u, const uint8_t *walk, Split how)
 {
     const Graph *g = u->p->g;
@@ -621,7 +621,7 @@ static bool find_ahead(Cut *u, const uint8_t *walk, Split how)
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4 && walk[r] && !scores[r]; i++)
             found[g->n[r].a[i]] |= scores[g->n[r].a[i]];
-    for (Ref r = 1; r < g->len && u->k->kind == K_FORWARD; r++)
+    for (Ref r = 1; r < g->len && !plan_is_joint(u->p); r++)
         found[r] |= walk[r] && u->has[r] && sums_matrix(g, r)
                  && !(g->n[r].states & u->k->states & ~u->early);
     if (how.factors)

@@ -28,6 +28,7 @@ typedef struct Known {
     const struct Known *next;
     const Tiles *t;
     bool ahead;
+    const Schedule *s;
 } Known;
 
 /* Of a module, whose plans are all of one graph: ways to cut it differ in a few
@@ -132,7 +133,7 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
     for (const Known *k = y->known; k; k = k->next)
         if (k->ahead == ahead && is_same_kernel(t, k->t)) {
             Schedule *s = ctx_alloc(t->c, sizeof *s);
-            *s = *k->t->out->schedule;
+            *s = *k->s;
             s->p = t->p;
             s->k = t->k;
             return s;
@@ -172,10 +173,30 @@ static const Schedule *schedule_of(Search *y, const Tiles *t, bool ahead)
     if (!s) {
         Known *k = ctx_alloc(y->c, sizeof *k);
         s = find_schedule(t, ahead);
-        *k = (Known){ y->known, t, ahead };
+        *k = (Known){ y->known, t, ahead, s };
         y->known = k;
     }
     return s;
+}
+
+/* Matrices of axes that are taken as longer lie otherwise than where kernels
+ * are printed without a schedule: all have one, or none of such axes. */
+static void drop_padded(Tiles **t, int n)
+{
+    bool all = true;
+
+    for (int i = 0; i < n; i++)
+        all &= t[i]->out->schedule && !t[i]->out->schedule->why;
+    for (int i = 0; i < n && !all; i++) {
+        const Schedule *s = t[i]->out->schedule;
+        if (!s || s->why || s->tokens.threads || !has_padding(s))
+            continue;
+        Schedule *none = ctx_alloc(t[i]->c, sizeof *none);
+        *none = *s;
+        none->why = "axes longer than they are, beside a kernel without a"
+                    " schedule";
+        t[i]->out->schedule = none;
+    }
 }
 
 /* Which stored values are of 16 bits an element: those that whoever fetches
@@ -201,6 +222,8 @@ static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
         t[i]->asked = asked;
         t[i]->out->schedule = schedule_of(y, t[i], ahead);
     }
+    if (t[0]->o->scheduled)
+        drop_padded(t, n);
     for (Ref r = 1; r < p->g->len; r++) {
         bool passes = false;
         for (int i = 0; i < n && narrow[r]; i++)

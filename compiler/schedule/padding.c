@@ -77,6 +77,14 @@ bool may_be_longer(const Schedule *s)
     return any;
 }
 
+bool has_padding(const Schedule *s)
+{
+    bool any = false;
+    for (int axis = AX_DIM; axis < s->g->naxes; axis++)
+        any |= is_padded(s, axis);
+    return any;
+}
+
 /* ---- what is zero ---- */
 
 /* Of a node what it is behind an axis's end: a CONSTANT; a number that entries

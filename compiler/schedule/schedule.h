@@ -370,6 +370,8 @@ const char *extents_fault(const Schedule *s);
 /* Whether one of the kernel's axes is no multiple of what two warpgroups share
  * out. */
 bool may_be_longer(const Schedule *s);
+/* Whether an axis of the kernel is taken as longer. */
+bool has_padding(const Schedule *s);
 /* Which values are to be masked. Requires instructions. */
 void schedule_mask(Schedule *s);
 /* Whether what the program leaves of node r is zero behind the end of the axis

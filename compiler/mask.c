@@ -118,6 +118,27 @@ void mask_reach(Mask *m, Ref r)
     m->mark[0] = 0;
 }
 
+Ref mask_image(Mask *m, MaskImage *x, Graph *g, Ref root,
+               Ref (*leaf)(void *ud, const Leaf *l), void *ud)
+{
+    mask_reach(m, root);
+    if (root >= x->len) {
+        x->of = ctx_grow(m->ctx, x->of, x->len * sizeof *x->of,
+                         m->g->cap * sizeof *x->of);
+        x->len = m->g->cap;
+    }
+    for (Ref r = 1; r <= root; r++) {
+        const Node *n = &m->g->n[r];
+        if (!m->mark[r] || x->of[r])
+            continue;
+        Ref a[4] = { x->of[n->a[0]], x->of[n->a[1]], x->of[n->a[2]], 0 };
+        g->line = n->line;
+        x->of[r] = n->op == OP_input ? leaf(ud, &m->leaf[n->index])
+                                     : node_copy(g, n, a);
+    }
+    return x->of[root];
+}
+
 static Ref mirror_leaf(Mask *m, const Node *n)
 {
     const Leaf l = m->leaf[n->index];

@@ -130,6 +130,11 @@ bool mask_opposite(Mask *m, Ref a, Ref b);
 Ref mask_rebuild(Mask *m, Ref r, Ref from, Ref to);
 /* Marks in m->mark all that r needs. */
 void mask_reach(Mask *m, Ref r);
+/* A mask's values of one side as nodes of a step, as far as they were wanted:
+ * the one of root; leaf says what stands for each of the mask's own. */
+typedef struct MaskImage { Ref *of; uint32_t len; } MaskImage;
+Ref mask_image(Mask *m, MaskImage *x, Graph *g, Ref root,
+               Ref (*leaf)(void *ud, const Leaf *l), void *ud);
 
 /* Is r of the form i - back or j - back? Returns the side, or 0. */
 int mask_index(Mask *m, Ref r, int64_t *back);

@@ -34,9 +34,8 @@ typedef struct Step {
     Graph *g;
     Ref q, k, v, y;
     AxisSet over;
-    Ref *own;                           /* a mask's value at the token's own
-                                           i (or j), as a node of g */
-    uint32_t own_len;
+    MaskImage own;                      /* a mask's value at the token's own
+                                           i (or j) */
     Ref position;
     struct { Ref x, prev; const char *name; int depth; } prevs[MAX_STATES];
     struct { Ref x, sum; } sums[MAX_NAMES];
@@ -223,8 +222,10 @@ static Ref running_sum(Step *s, const char *name)
     return s->sums[s->nsums++].sum = state_of(s, st)->next;
 }
 
-static Ref own_leaf(Step *s, const Leaf *l)
+static Ref own_leaf(void *ud, const Leaf *l)
 {
+    Step *s = ud;
+
     switch (l->kind) {
     case LEAF_CONSTANT: return input_named(s->g, l->name);
     case LEAF_TOKEN: return back(s, input_named(s->g, l->name), l->back);
@@ -238,24 +239,7 @@ static Ref own_leaf(Step *s, const Leaf *l)
 /* A function of one side (or of none), for the token as that side. */
 static Ref own(Step *s, Ref root)
 {
-    Mask *m = s->m;
-
-    mask_reach(m, root);
-    if (root >= s->own_len) {
-        s->own = ctx_grow(m->ctx, s->own, s->own_len * sizeof *s->own,
-                          m->g->cap * sizeof *s->own);
-        s->own_len = m->g->cap;
-    }
-    for (Ref r = 1; r <= root; r++) {
-        const Node *n = &m->g->n[r];
-        if (!m->mark[r] || s->own[r])
-            continue;
-        Ref a[4] = { s->own[n->a[0]], s->own[n->a[1]], s->own[n->a[2]], 0 };
-        s->g->line = n->line;
-        s->own[r] = n->op == OP_input ? own_leaf(s, &m->leaf[n->index])
-            : node_copy(s->g, n, a);
-    }
-    return s->own[root];
+    return mask_image(s->m, &s->own, s->g, root, own_leaf, s);
 }
 
 /* ---- bands: weights at a fixed distance d = i - j, or at each place's ---- */

@@ -28,8 +28,7 @@ typedef struct Scan {
     const Graph *step;
     Graph *g;
     Window *w;                          /* of across; NULL: of within */
-    Ref *own;
-    uint32_t own_len;
+    MaskImage own;
 } Scan;
 
 /* ---- which masks ---- */
@@ -162,27 +161,14 @@ static Ref input_of(Scan *s, const char *name, bool query)
                      query);
 }
 
+static Ref own_leaf(void *ud, const Leaf *l)
+{
+    return input_of(ud, l->name, l->side != SIDE_J);
+}
+
 static Ref value_of(Scan *s, Ref root)
 {
-    Mask *m = s->m;
-
-    mask_reach(m, root);
-    if (root >= s->own_len) {
-        s->own = ctx_grow(m->ctx, s->own, s->own_len * sizeof *s->own,
-                          m->g->cap * sizeof *s->own);
-        s->own_len = m->g->cap;
-    }
-    for (Ref r = 1; r <= root; r++) {
-        const Node *n = &m->g->n[r];
-        if (!m->mark[r] || s->own[r])
-            continue;
-        Ref a[4] = { s->own[n->a[0]], s->own[n->a[1]], s->own[n->a[2]], 0 };
-        const Leaf *l = n->op == OP_input ? &m->leaf[n->index] : NULL;
-        s->g->line = n->line;
-        s->own[r] = l ? input_of(s, l->name, l->side != SIDE_J)
-                      : node_copy(s->g, n, a);
-    }
-    return s->own[root];
+    return mask_image(s->m, &s->own, s->g, root, own_leaf, s);
 }
 
 /* What token i (or j) adds to the exponent. */

@@ -146,6 +146,7 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *rest, const Machine *m, int units,
                           const Call *call)
 {
+    /* 0.97: what prices tell apart */
     const double worth = is_cut_forward(p, tiles) ? 0.77 : 0.97;
     CudaRoad asked = cuda_road_asked();
     Call even = rest ? evenly(call) : *call;

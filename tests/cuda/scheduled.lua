@@ -258,7 +258,6 @@ local cases <const> = {
   -- what programs make of them, too
   "gla,B=1,T=70,H=1,K=72,V=24,chunk=32,cu=0/3/35/70",
   "kda,B=2,T=70,H=1,HV=2,K=40,V=72,typed=1",
-  "rebased,B=1,T=73,H=1,K=40,V=104,cu=0/3/73",
   -- pairs of keys, whose rows no copy moves
   "deltanet_rope,B=1,T=70,H=1,K=72,V=40,states=1",
   -- tiles of float32, products as good; a state's last rows are few

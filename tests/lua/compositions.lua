@@ -12,7 +12,7 @@ local with = require "support.with"
 
 local on_gpu <const> = arg[#arg] == "cuda"
 local LIMIT <const> = 1e-4
-local every <const> = arg[1] == "all" and 1 or on_gpu and 79 or 11
+local every <const> = arg[1] == "all" and 1 or on_gpu and 199 or 11
 local only = arg[1] and tonumber(arg[1]:match "^at=(%d+)$")
 
 local function wanted(n)

@@ -640,7 +640,7 @@ static void run_parts(Lay *k)
             run_step(k, i);
         else if (!j)
             run_product(k, p);
-        else if (j->part[0] == i)
+        else if (j->at == i)
             run_joint(k, j);
         drop_values(k, i);
     }
@@ -720,7 +720,7 @@ static void run_both_ways(Lay *k)
         const LayerPart *p = &k->p->parts->part[i];
         const Joint *j = joint_of(k, i);
         ctx_poll(k->c);
-        if (j && j->part[0] != i)
+        if (j && j->at != i)
             continue;
         if (!j && !k->wanted[p->y]) {
             drop_anew(k, i);

@@ -43,10 +43,13 @@ typedef struct Matmul {
 enum { MAX_JOINT = 16, MAX_JOINTS = 64 };
 
 /* Products of the same values that run as one, where the first of them is:
- * their weights as one matrix, whose columns these are. */
+ * their weights as one matrix, whose columns these are. Those whose results are
+ * wide (layer_wide) come last: forward they are a product of their own. */
 typedef struct Joint {
     int n, part[MAX_JOINT];
-    int64_t from[MAX_JOINT], columns;   /* where each begins; all */
+    int at, narrow;                     /* the first of the layer's parts; how
+                                           many are not wide */
+    int64_t from[MAX_JOINT + 1];        /* where each begins; all */
     int64_t rows, over;                 /* of a token; what is summed */
 } Joint;
 
@@ -124,7 +127,7 @@ struct Lay {
     uint8_t *anew;                      /* the way back computes it again */
     uint8_t *wanted;                    /* its gradient */
     uint64_t chosen;                    /* joints that run as one */
-    Shelf *shelf;                       /* of a joint's results */
+    Shelf (*shelf)[2];                  /* of a joint's results, of wide ones */
     Array *dy;                          /* and of their gradients */
     int64_t columns;                    /* of the one that runs */
 };
@@ -205,10 +208,11 @@ bool joint_pays(const Joint *j, const Machine *m, double tokens, int each);
 /* Those of the call whose results lie beside one another, a bit each: by what a
  * call is without its data, as is what it keeps and the room that it takes. */
 uint64_t joint_choice(const Lay *k);
-/* Is the product one by a copy; are the weights one matrix as they lie? Else
- * it is one for each weight. */
+/* Is the product one by a copy; are the weights, or their gradients, one matrix
+ * as they lie? Else it is one for each weight. */
 bool joint_copies(const Lay *k, const Joint *j);
-bool lie_beside(const Lay *k, const Joint *j);
+void joint_weights(const Lay *k, const Joint *j, Array *w);
+bool lie_beside(const Lay *k, const Joint *j, const Array *w);
 /* The one that part i runs in; or NULL. */
 const Joint *joint_of(const Lay *k, int i);
 /* All of it, where its first part is. */

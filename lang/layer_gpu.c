@@ -186,7 +186,8 @@ static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
 
     *r = (RowsCall){ .B = s->bound.B, .T = s->bound.T, .N = s->bound.N,
                      .heads = call->heads, .backward = backward,
-                     .y = call->out[0], .stream = call->stream,
+                     .y = backward && !s->again ? (View){ 0 } : call->out[0],
+                     .stream = call->stream,
                      .ends = s->args.cu || s->args.device_cu ? k->ends : 0 };
     memcpy(r->in, call->in, sizeof r->in);
     memcpy(r->s0, call->s0, sizeof r->s0);
@@ -627,7 +628,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, adds, forward,
+                          takes, gives, product, cheap, adds, cheap, forward,
                           backward };
 
 /* ---- a call's memory ---- */

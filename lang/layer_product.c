@@ -248,6 +248,12 @@ void back_product(Lay *k, const LayerPart *p)
 
     if (k->wanted[p->in[0]])
         back_to_rows(k, &m, &k->grad[p->y], &k->value[p->in[1]]);
+}
+
+void back_weight(Lay *k, const LayerPart *p)
+{
+    Multiply m = multiply(k, p);
+
     back_to_weight(k, &m);
 }
 
@@ -546,7 +552,16 @@ void back_joint(Lay *k, const Joint *j)
         Multiply own = multiply(k, part_of(k, j, i));
         back_to_rows(k, &own, &k->grad[own.p->y], &k->value[own.p->in[1]]);
     }
-    whole = back_to_weights(k, j, &m, dy);
+}
+
+void back_weights(Lay *k, const Joint *j)
+{
+    Array *dy = &k->dy[j - k->p->joints->joint];
+    Multiply m = multiply_all(k, j);
+
+    if (!dy->data)
+        return;
+    bool whole = back_to_weights(k, j, &m, dy);
     for (int i = 0; i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
         if (!whole)

@@ -225,6 +225,7 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     s->saved = &k->stored[i];
     memset(s->inplace, 0, sizeof s->inplace);
     memset(s->add, 0, sizeof s->add);
+    s->again = false;
     s->args = (Args){ .mode = mode != M_VERIFY || p->step->nst ? mode
                             : M_FORWARD, .cu = k->args->cu, .ncu = k->args->ncu,
                       .device_cu = k->args->device_cu,
@@ -450,7 +451,7 @@ static void add_shares(Lay *k, const LayerPart *p, Array *share)
     }
 }
 
-void back_step(Lay *k, int i)
+void back_step(Lay *k, int i, bool again)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
     const LayerPart *p = s->p;
@@ -475,6 +476,12 @@ void back_step(Lay *k, int i)
         dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, p, j);
         s->inplace[j] = dx[j].data == k->value[p->in[j]].data && !k->dry;
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
+    }
+    if (again) {
+        make_value(k, i);
+        Given y = see_y(k, p, &k->value[p->y]);
+        s->bound.call.out[0] = result_view(p->step, 0, &y);
+        s->again = true;
     }
     k->realm->backward(k, s);
     add_shares(k, p, share);
@@ -523,6 +530,7 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->last = ctx_alloc(c, g->len * sizeof *k->last);
     k->first = ctx_alloc(c, g->len * sizeof *k->first);
     k->anew = ctx_alloc(c, g->len);
+    k->owed = ctx_alloc(c, g->len * sizeof *k->owed);
     k->wanted = ctx_alloc(c, g->len);
     k->value = ctx_alloc(c, g->len * sizeof *k->value);
     k->grad = ctx_alloc(c, g->len * sizeof *k->grad);
@@ -703,6 +711,81 @@ static void take_sums(Lay *k)
     }
 }
 
+/* Does the way back of the part that made the product's values make them again,
+ * once it has their gradient? All that reads them waits for it then. */
+static bool comes_again(const Lay *k, int i, const Joint *j)
+{
+    const LayerParts *parts = k->p->parts;
+    Ref x = parts->part[i].in[0];
+    bool wanted = false;
+    int of = 0;
+
+    for (int at = 0; at < (j ? j->n : 1); at++)
+        wanted |= k->wanted[parts->part[j ? j->part[at] : i].in[1]];
+    if (parts->part[i].step || k->p->tile[i] || !wanted || !k->wanted[x]
+        || !k->anew[x] || k->value[x].data
+        || k->readers[x] != (j ? j->n : 1))
+        return false;
+    while (parts->part[of].y != x)
+        of++;
+    return k->realm->remakes(k, of);
+}
+
+static void back_owed(Lay *k, int i, const Joint *j)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    if (j)
+        back_weights(k, j);
+    else if (k->grad[p->y].data)
+        back_weight(k, p);
+    drop_array(k, &k->grad[p->y]);
+}
+
+/* A product, or joint: its values' gradient, and the weights', if these need
+ * not wait. */
+static void back_factors(Lay *k, int i, const Joint *j)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    bool waits = comes_again(k, i, j);
+
+    if (!waits)
+        make_anew(k, i);
+    if (j)
+        back_joint(k, j);
+    else if (k->grad[p->y].data)
+        back_product(k, p);
+    if (waits && k->grad[p->in[0]].data) {
+        k->owed[p->in[0]] = i + 1;
+        return;
+    }
+    if (waits)
+        make_anew(k, i);
+    back_owed(k, i, j);
+    drop_anew(k, i);
+}
+
+static void back_part(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    int owed = k->owed[p->y];
+
+    make_anew(k, i);
+    if (k->p->tile[i] > 0)
+        make_anew(k, k->p->tile[i] - 1);
+    if (k->p->tile[i] > 0 && k->grad[p->y].data)
+        back_tiles(k, i);
+    else if (k->p->variant[i] && has_adjoint(k, p))
+        back_step(k, i, owed);
+    drop_array(k, &k->grad[p->y]);
+    drop_anew(k, i);
+    if (!owed)
+        return;
+    back_owed(k, owed - 1, joint_of(k, owed - 1));
+    drop_array(k, &k->value[p->y]);
+    k->owed[p->y] = 0;
+}
+
 static void run_both_ways(Lay *k)
 {
     Ref y = k->g->out[0].node;
@@ -722,25 +805,14 @@ static void run_both_ways(Lay *k)
         ctx_poll(k->c);
         if (j && j->at != i)
             continue;
-        if (!j && !k->wanted[p->y]) {
+        if (!j && !k->wanted[p->y])
             drop_anew(k, i);
-            continue;
-        }
-        make_anew(k, i);
-        if (k->p->tile[i] > 0)
-            make_anew(k, k->p->tile[i] - 1);
-        if (j)
-            back_joint(k, j);
-        else if (k->p->tile[i] > 0 && k->grad[p->y].data)
-            back_tiles(k, i);
-        else if (k->p->tile[i])
+        else if (k->p->tile[i] < 0)
             ;                           /* with what reads it */
-        else if (k->p->variant[i] && has_adjoint(k, p))
-            back_step(k, i);
-        else if (k->grad[p->y].data)
-            back_product(k, p);
-        drop_array(k, &k->grad[p->y]);
-        drop_anew(k, i);
+        else if (p->step)
+            back_part(k, i);
+        else
+            back_factors(k, i, j);
     }
     give_gradients(k);
 }

@@ -83,8 +83,10 @@ typedef struct Realm {
     bool (*gives)(const Lay *k, const Array *v);
     void (*product)(Lay *k, const Matmul *m);
     bool (*cheap)(const Lay *k, int part);
-    /* Can the part add the gradient of its input to what there is of it? */
+    /* Can the part add the gradient of its input to what there is of it; can
+     * its way back make its result again, too? */
     bool (*adds)(const Lay *k, int part, int input);
+    bool (*remakes)(const Lay *k, int part);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -125,6 +127,8 @@ struct Lay {
                                            part that reads it */
     int *first;                         /* per node: the first that does */
     uint8_t *anew;                      /* the way back computes it again */
+    int *owed;                          /* per node: the product, from 1 on,
+                                           that waits for it so */
     uint8_t *wanted;                    /* its gradient */
     uint64_t chosen;                    /* joints that run as one */
     Shelf (*shelf)[2];                  /* of a joint's results, of wide ones */
@@ -143,6 +147,7 @@ struct Sub {
     bool inplace[MAX_INPUTS];           /* gradients that lie where those did */
     bool add[MAX_INPUTS];               /* and that are added to what is there
                                            */
+    bool again;                         /* the way back makes y, too */
 };
 
 /* ---- values (layer_value.c) ---- */
@@ -197,7 +202,9 @@ bool direct_grad(const Lay *k, Ref r, Array *to);
 /* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
+/* The gradients of the values, of the weight. */
 void back_product(Lay *k, const LayerPart *p);
+void back_weight(Lay *k, const LayerPart *p);
 
 /* What could run as one, for these sizes; in c. */
 Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
@@ -218,6 +225,7 @@ const Joint *joint_of(const Lay *k, int i);
 /* All of it, where its first part is. */
 void run_joint(Lay *k, const Joint *j);
 void back_joint(Lay *k, const Joint *j);
+void back_weights(Lay *k, const Joint *j);
 /* The place of r's gradient beside those of its joint, where it has none. */
 bool joint_grad(Lay *k, Ref r, Array *to);
 
@@ -241,7 +249,7 @@ void check_inplace(const Lay *k);
 /* ---- parts (layer_run.c), tiles of tokens (layer_tiles.c) ---- */
 
 void run_step(Lay *k, int i);
-void back_step(Lay *k, int i);
+void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */
 void make_value(Lay *k, int i);
 

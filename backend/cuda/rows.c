@@ -406,17 +406,21 @@ typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
 
 static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 {
-    enum { EACH = 1024, SUMMED = 512 }; /* threads a multiprocessor */
+    /* threads a multiprocessor, fewer where a piece of tokens begins with what
+     * others have read, or ends with sums; tokens that these are made of */
+    enum { EACH = 1024, FEWER = 512, LEAST = 8 };
     RowsShape s = rows_shape(p, call);
     int threads = s.group > 32 ? s.group : ROW_THREADS;
     int64_t each = threads / s.group, most = 1;
-    int64_t want = gpu_driver(g)->processors * (sums(p, call) ? SUMMED : EACH)
-                 / s.group, all = call->B * call->heads;
+    int64_t want = gpu_driver(g)->processors
+                 * (sums(p, call) || p->nst ? FEWER : EACH) / s.group;
+    int64_t all = call->B * call->heads;
     Deal d = { .length = 1 };
 
-    while (most < call->T && most * all * 3 < want * 2)
+    int64_t least = sums(p, call) ? LEAST : 1;
+    while (most * least < call->T && most * all * 3 < want * 2)
         most *= 2;
-    if (!sums(p, call))
+    if (!sums(p, call) && !p->nst)
         most = call->T > most ? most * 2 : call->T;
     d.pieces = most ? most : 1;
     d.length = (call->T + d.pieces - 1) / d.pieces;
@@ -482,7 +486,8 @@ static uint64_t hash_view(uint64_t h, const View *v, int rank)
         x[i] = i == 4 ? (x[i] % 8) | (x[i] != 0) << 8 : x[i] % 8;
     h = hash_bytes(h, x, sizeof x);
     for (int i = 0; i < rank; i++) {
-        int64_t s = v->sd[i] == 1 ? 1 : 16 + v->sd[i] % 8;
+        int64_t s = v->sd[i] <= ROW_NUMBERS ? v->sd[i]
+                  : ROW_NUMBERS + v->sd[i] % 8;
         h = hash_bytes(h, &s, sizeof s);
     }
     return h;

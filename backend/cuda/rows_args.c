@@ -83,7 +83,8 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
     RowsShape s = { 4, 1 };
 
     for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && call->in[i].dtype != F32 && !p->heavy)
+        if (p->step->in[i].timed && call->in[i].dtype != F32
+            && !(p->heavy && call->backward))
             s.each = 8;
     while (s.each > 1 && s.each / 2 >= p->length)
         s.each /= 2;                    /* an inner axis has 8 at least */

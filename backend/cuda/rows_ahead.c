@@ -3,9 +3,9 @@
  */
 #include "rows_text.h"
 
-/* As many tokens as have so many bytes for each thread: what is under way, of
- * the few threads that there are where sums are made, has to be as much as
- * memory gives until the first of it is there. */
+/* As many tokens as have so many bytes for each thread, at most: what is under
+ * way, of the few threads that there are where sums are made, has to be as much
+ * as memory gives until the first of it is there. */
 enum { AHEAD_MOST = 4, AHEAD_BYTES = 64 };
 
 /* The result's gradient is input nin of these. */
@@ -117,7 +117,7 @@ void ahead_find(Text *t)
             bytes += text_held(t, r) * dtype_size(ahead_view(t, i)->dtype);
     }
     t->ahead = 1;
-    while (bytes && t->ahead < AHEAD_MOST && t->ahead * bytes < AHEAD_BYTES)
+    while (t->ahead < AHEAD_MOST && (t->ahead + 1) * bytes <= AHEAD_BYTES)
         t->ahead++;
 }
 

@@ -605,6 +605,15 @@ static void emit_sums(Text *t, bool begin)
     }
 }
 
+/* What moves on from turn to turn takes a fourth of all instructions where
+ * tokens before are held, and none in turns that are written out; forward four
+ * of these take more registers than there are. */
+static const char *unroll(const Text *t)
+{
+    return !t->p->nst ? "NO_UNROLL" : t->call->backward ? "UNROLL_FOUR"
+                                                        : "UNROLL_TWICE";
+}
+
 /* The tokens of a piece, back from as far behind it as they are read; of what
  * is left of a sequence's first ones, those before it. */
 static void open_back(const Text *t)
@@ -621,8 +630,8 @@ static void open_back(const Text *t)
             turn_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
     if (t->call->y.data)
         turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
-    PUT(t, "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
-        "const bool own = k < owned;\n");
+    PUT(t, "%s\nfor (i64 k = last; k >= 0; k--) {\n"
+        "const bool own = k < owned;\n", unroll(t));
 }
 
 /* Of what is left of a sequence, nothing. */
@@ -632,7 +641,7 @@ static void open_forward(const Text *t)
     ahead_begin(t);
     if (t->call->y.data)
         turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
-    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < steps; k++) {\n");
+    PUT(t, "%s\nfor (i64 k = 0; k < steps; k++) {\n", unroll(t));
 }
 
 static void emit_kernel(Text *t)

@@ -120,6 +120,39 @@ template<int N> INLINE void put_entries(const Move &m, i64 to, float *sum)
     store_all<N>(m.to, m.to_type, to, sum);
 }
 
+/* One entry each, none of which is a sum: a thread reads all that it moves at
+ * once before it waits for any. */
+enum { MOVED = 2 };
+template<int N> INLINE void move_each(const Move &m)
+{
+    const i64 count = m.count / N, step = (i64)gridDim.x * 256;
+    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < count;
+         x += MOVED * step) {
+        i64 to[MOVED];
+        float from[MOVED][N], old[MOVED][N];
+        UNROLL
+        for (int j = 0; j < MOVED; j++) {
+            i64 at = 0;
+            to[j] = -1;
+            if (x + j * step >= count)
+                continue;
+            entry_place(m, (x + j * step) * N, to[j], at);
+            load_all<N>(from[j], m.from, m.from_type, at);
+            if (m.add)
+                load_all<N>(old[j], m.to, m.to_type, to[j]);
+        }
+        UNROLL
+        for (int j = 0; j < MOVED; j++) {
+            if (to[j] < 0)
+                continue;
+            UNROLL
+            for (int i = 0; i < N; i++)
+                from[j][i] += m.add ? old[j][i] : 0.f;
+            store_all<N>(m.to, m.to_type, to[j], from[j]);
+        }
+    }
+}
+
 /* As many summands of float32 are read at once. */
 enum { READ_AHEAD = 4 };
 INLINE i64 sum_by_fours(const Move &m, float *sum, const float *p)
@@ -179,7 +212,9 @@ template<int N> INLINE void move_by(const Move &m)
 }
 INLINE void move(const Move &m)
 {
-    if (m.wide == 4)
+    if (m.each == 1 && !m.same && m.wide == 4)
+        move_each<4>(m);
+    else if (m.wide == 4)
         move_by<4>(m);
     else
         move_by<1>(m);

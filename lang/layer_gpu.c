@@ -143,7 +143,6 @@ static bool gives(const Lay *k, const Array *v)
 
 static void product(Lay *k, const Matmul *m)
 {
-    void *workspace = room(k, DENSE_WORKSPACE, false);
     DevicePtr size[] = { (DevicePtr)dtype_size(m->a->dtype),
                          (DevicePtr)dtype_size(m->c->dtype) };
     DenseProduct p = {
@@ -156,11 +155,13 @@ static void product(Lay *k, const Matmul *m)
         .type = m->a->dtype, .result = m->c->dtype, .add = m->add
     };
 
+    int64_t bytes = dense_room(k->c, gpu_of(k), &p) + 1;
+    void *workspace = room(k, bytes, false);
     if (k->dry)
         dense_choose(k->c, gpu_of(k), &p);
     else
         dense_product(k->c, gpu_of(k), k->b->call.stream, &p,
-                      (DevicePtr)(uintptr_t)workspace);
+                      (DevicePtr)(uintptr_t)workspace, bytes);
     drop(k, workspace);
 }
 

@@ -238,6 +238,7 @@ typedef struct Queued {
     void *stream;
     const DenseProduct *p;
     DevicePtr workspace;
+    int64_t bytes;
     bool done;
 } Queued;
 
@@ -256,17 +257,34 @@ const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p)
     return q.done ? lt_name(dense_of(c, g)->lt) : "a plain kernel";
 }
 
+static void room_locked(Ctx *c, void *ud)
+{
+    Queued *q = ud;
+    Lt *lt = dense_of(c, q->g)->lt;
+    q->bytes = lt ? lt_room(lt, q->p) : 0;
+}
+
+int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p)
+{
+    Queued q = { .g = g, .p = p };
+    gpu_enter(c, g);
+    if (p->m && p->n && p->k && p->batch)
+        gpu_locked(c, g, room_locked, &q);
+    return q.bytes;
+}
+
 static void queue_locked(Ctx *c, void *ud)
 {
     Queued *q = ud;
     Lt *lt = dense_of(c, q->g)->lt;
-    q->done = lt && lt_product(lt, q->stream, q->p, q->workspace);
+    q->done = lt && lt_product(lt, q->stream, q->p, q->workspace,
+                               q->bytes);
 }
 
 void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
-                   DevicePtr workspace)
+                   DevicePtr workspace, int64_t bytes)
 {
-    Queued q = { g, stream, p, workspace, false };
+    Queued q = { g, stream, p, workspace, bytes, false };
     if (!p->m || !p->n || !p->batch)
         return;
     gpu_enter(c, g);

@@ -37,10 +37,8 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-/* The first gap that is wide enough. */
-static int64_t take(Lay *k, int64_t bytes)
+static int64_t take(Lay *k, Gaps *a, int64_t bytes)
 {
-    Arena *a = &k->arena;
     int64_t at = 0;
     int i = 0;
 
@@ -76,24 +74,26 @@ static void *room(Lay *k, int64_t bytes, bool keep)
                       k->g->name);
         return (void *)(a->kept_base + (uintptr_t)at);
     }
-    int64_t most = a->most;
-    at = take(k, bytes);
-    if (!k->dry && a->most > most)
+    Gaps *r = &a->region[bytes < a->small ? SMALL : LARGE];
+    int64_t most = r->most;
+    at = take(k, r, bytes);
+    if (!k->dry && r->most > most)
         fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
                   k->g->name);
-    return (void *)(a->base + (uintptr_t)at);
+    return (void *)(r->base + (uintptr_t)at);
 }
 
+/* The small ones are behind the others. */
 static void drop(Lay *k, void *at)
 {
-    Arena *a = &k->arena;
-    int64_t place = (int64_t)((uintptr_t)at - a->base);
+    Gaps *r = k->arena.region;
 
-    for (int i = 0; i < a->n; i++)
-        if (a->taken[i].at == place) {
-            a->n--;
-            memmove(a->taken + i, a->taken + i + 1, (size_t)(a->n - i)
-                                                    * sizeof *a->taken);
+    r += (uintptr_t)at >= r[SMALL].base ? SMALL : LARGE;
+    for (int i = 0; i < r->n; i++)
+        if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {
+            r->n--;
+            memmove(r->taken + i, r->taken + i + 1, (size_t)(r->n - i)
+                                                    * sizeof *r->taken);
             return;
         }
 }
@@ -715,16 +715,30 @@ static void note_room(Ctx *c, void *ud)
     p->room[p->nrooms++ % LAYER_ROOMS] = r->room;
 }
 
+/* A small part of the result. */
+static int64_t small_bytes(const Lay *k)
+{
+    enum { SHARE = 8 };
+    int64_t n = k->b->B * k->b->T * dtype_size(type(k, 0));
+
+    for (AxisSet s = k->g->n[k->g->out[0].node].axes; s; s &= s - 1)
+        n *= k->b->call.size[lowest(s)];
+    return n / SHARE;
+}
+
 static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
 {
     bool dry = k->dry;
 
     k->dry = true;
-    k->arena = (Arena){ .base = ROOM_ALIGN, .kept_base = ROOM_ALIGN };
+    k->arena = (Arena){ .kept_base = ROOM_ALIGN, .small = small_bytes(k),
+                        .region[LARGE].base = ROOM_ALIGN,
+                        .region[SMALL].base = (uintptr_t)1 << 60 };
     place_ends(k);
     f(k);
     room->kept = k->arena.kept;
-    room->rest = k->arena.most;
+    room->large = k->arena.region[LARGE].most;
+    room->rest = room->large + k->arena.region[SMALL].most;
     k->dry = dry;
 }
 
@@ -774,9 +788,12 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
     if (!at)
         at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                       (size_t)need);
-    k->arena = (Arena){ .base = at + (uintptr_t)(need - r.rest),
-                        .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
-                        .most_kept = r.kept, .most = r.rest };
+    uintptr_t rest = at + (uintptr_t)(need - r.rest);
+    k->arena = (Arena){ .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
+                        .most_kept = r.kept, .small = small_bytes(k),
+                        .region[LARGE] = { .base = rest, .most = r.large },
+                        .region[SMALL] = { .base = rest + (uintptr_t)r.large,
+                                           .most = r.rest - r.large } };
     place_ends(k);
     f(k);
 }

@@ -92,13 +92,22 @@ typedef struct Realm {
 } Realm;
 extern const Realm realm_host, realm_gpu;
 
-/* Memory of the call on the device: what is kept one after another, then the
- * first gap that is wide enough. */
-typedef struct Arena {
-    uintptr_t base, kept_base;
-    int64_t kept, most_kept, most;      /* bytes in use; the most there were */
+/* The first gap that is wide enough is taken; the most bytes there were. */
+typedef struct Gaps {
+    uintptr_t base;
+    int64_t most;
     int n, max;
     struct Taken { int64_t at, bytes; } *taken;
+} Gaps;
+
+/* Memory of the call on the device: what is kept one after another; else what
+ * is small lies by itself, so that it does not take the place of what is not.
+ */
+enum { LARGE, SMALL, REGIONS };
+typedef struct Arena {
+    uintptr_t kept_base;
+    int64_t kept, most_kept, small;
+    Gaps region[REGIONS];
 } Arena;
 
 struct Lay {

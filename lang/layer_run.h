@@ -201,7 +201,7 @@ uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b);
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d);
 
-/* ---- gradients of values (layer_run.c) ---- */
+/* ---- gradients of values (layer_step.c) ---- */
 
 /* Adds to r's gradient; the first one is taken as it is. */
 void add_grad(Lay *k, Ref r, Array *g);
@@ -255,8 +255,13 @@ bool joint_lies_over(const Lay *k, const Joint *j);
  * gradient has been written over it. */
 void check_inplace(const Lay *k);
 
-/* ---- parts (layer_run.c), tiles of tokens (layer_tiles.c) ---- */
+/* ---- parts (layer_step.c), tiles of tokens (layer_tiles.c) ---- */
 
+/* The layer's state that is, or has for a slice, state i of the part. */
+int state_at(const LayerPart *p, int i);
+/* The value's axes as they are to lie: as those of the first input that has
+ * all of them, else heads first. */
+Array step_array(const Lay *k, const LayerPart *p);
 void run_step(Lay *k, int i);
 void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */

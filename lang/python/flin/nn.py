@@ -316,8 +316,8 @@ class Layer(nn.Module):
             whole = isinstance(size, numbers.Integral)
             if not whole or isinstance(size, bool) or size < 1:
                 name = "heads" if axis == "h" and heads is not None else axis
-                raise Error(f"Layer: {self.layer.name}: {name} is {size!r}: how "
-                            "many there are is wanted, 1 or more")
+                raise Error(f"Layer: {self.layer.name}: {name} is {size!r}: "
+                            "how many there are is wanted, 1 or more")
         found.update({axis: int(size) for axis, size in sizes.items()})
         for axis, usual in (("w", 4), ("v", found.get("k"))):
             if axis in found:

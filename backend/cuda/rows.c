@@ -390,16 +390,6 @@ bool rows_adds(const Rows *p, int i)
 
 /* ---- a call ---- */
 
-static bool sums(const Rows *p, const RowsCall *call)
-{
-    bool any = false;
-
-    for (int i = 0; i < p->nin; i++)
-        any = any || (call->backward && !p->step->in[i].timed
-                      && call->dx[i].data);
-    return any;
-}
-
 /* How tokens are dealt out: pieces of a batch entry, a power of two where
  * there are sums. */
 typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
@@ -413,14 +403,14 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
     int threads = s.group > 32 ? s.group : ROW_THREADS;
     int64_t each = threads / s.group, most = 1;
     int64_t want = gpu_driver(g)->processors
-                 * (sums(p, call) || p->nst ? FEWER : EACH) / s.group;
+                 * (rows_few(p, call) ? FEWER : EACH) / s.group;
     int64_t all = call->B * call->heads;
     Deal d = { .length = 1 };
 
-    int64_t least = sums(p, call) ? LEAST : 1;
+    int64_t least = rows_sums(p, call) ? LEAST : 1;
     while (most * least < call->T && most * all * 3 < want * 2)
         most *= 2;
-    if (!sums(p, call) && !p->nst)
+    if (!rows_few(p, call))
         most = call->T > most ? most * 2 : call->T;
     d.pieces = most ? most : 1;
     d.length = (call->T + d.pieces - 1) / d.pieces;
@@ -429,7 +419,7 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
     d.grid = d.blocks;
     if (rows_leaves(p, call))
         d.grid += (call->N * call->heads + each - 1) / each;
-    if (!call->T && sums(p, call))
+    if (!call->T && rows_sums(p, call))
         d.blocks = d.grid = (d.rows + each - 1) / each;
     return d;
 }

@@ -3,9 +3,9 @@
  */
 #include "rows_text.h"
 
-/* As many tokens as have so many bytes for each thread, at most: what is under
- * way, of the few threads that there are where sums are made, has to be as much
- * as memory gives until the first of it is there. */
+/* Where threads are few, as many tokens as have so many bytes for each, at most:
+ * what is under way has to be as much as memory gives until the first of it is
+ * there. Of more threads each has fewer registers to spare. */
 enum { AHEAD_MOST = 4, AHEAD_BYTES = 64 };
 
 /* The result's gradient is input nin of these. */
@@ -117,7 +117,8 @@ void ahead_find(Text *t)
             bytes += text_held(t, r) * dtype_size(ahead_view(t, i)->dtype);
     }
     t->ahead = 1;
-    while (t->ahead < AHEAD_MOST && (t->ahead + 1) * bytes <= AHEAD_BYTES)
+    while (rows_few(t->p, t->call) && t->ahead < AHEAD_MOST
+           && (t->ahead + 1) * bytes <= AHEAD_BYTES)
         t->ahead++;
 }
 

@@ -36,6 +36,21 @@ bool rows_shared(const RowsCall *call, const View *v)
     return v->heads < call->heads || (call->heads > 1 && !v->sh);
 }
 
+bool rows_sums(const Rows *p, const RowsCall *call)
+{
+    bool any = false;
+
+    for (int i = 0; i < p->nin; i++)
+        any = any || (call->backward && !p->step->in[i].timed
+                      && call->dx[i].data);
+    return any;
+}
+
+bool rows_few(const Rows *p, const RowsCall *call)
+{
+    return p->nst > 1 || rows_sums(p, call);
+}
+
 bool rows_leaves(const Rows *p, const RowsCall *call)
 {
     bool any = false;

@@ -4,8 +4,8 @@
 #include "rows_text.h"
 
 /* Where threads are few, as many tokens as have so many bytes for each, at
- * most: what is under way has to be as much as memory gives until the first of it
- * is there. Of more threads each has fewer registers to spare.
+ * most: what is under way has to be as much as memory gives until the first of
+ * it is there. Of more threads each has fewer registers to spare.
  */
 enum { AHEAD_MOST = 4, AHEAD_BYTES = 64 };
 

@@ -324,10 +324,11 @@ bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
 typedef struct LayerProgram LayerProgram;
 struct LayerParts;
 enum { LAYER_ROOMS = 16 };
-/* What a call takes of the device's memory: for the way back, and the rest. */
+/* What a call takes of the device's memory: for the way back, and the rest, of
+ * which this is for what is large. */
 typedef struct LayerRoom {
     uint64_t call;                      /* a hash of it; 0: none */
-    int64_t kept, rest;
+    int64_t kept, rest, large;
 } LayerRoom;
 struct LayerProgram {
     LayerProgram *next;

@@ -37,10 +37,8 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-/* The first gap that is wide enough. */
-static int64_t take(Lay *k, int64_t bytes)
+static int64_t take(Lay *k, Gaps *a, int64_t bytes)
 {
-    Arena *a = &k->arena;
     int64_t at = 0;
     int i = 0;
 
@@ -76,24 +74,26 @@ static void *room(Lay *k, int64_t bytes, bool keep)
                       k->g->name);
         return (void *)(a->kept_base + (uintptr_t)at);
     }
-    int64_t most = a->most;
-    at = take(k, bytes);
-    if (!k->dry && a->most > most)
+    Gaps *r = &a->region[bytes < a->small ? SMALL : LARGE];
+    int64_t most = r->most;
+    at = take(k, r, bytes);
+    if (!k->dry && r->most > most)
         fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
                   k->g->name);
-    return (void *)(a->base + (uintptr_t)at);
+    return (void *)(r->base + (uintptr_t)at);
 }
 
+/* The small ones are behind the others. */
 static void drop(Lay *k, void *at)
 {
-    Arena *a = &k->arena;
-    int64_t place = (int64_t)((uintptr_t)at - a->base);
+    Gaps *r = k->arena.region;
 
-    for (int i = 0; i < a->n; i++)
-        if (a->taken[i].at == place) {
-            a->n--;
-            memmove(a->taken + i, a->taken + i + 1, (size_t)(a->n - i)
-                                                    * sizeof *a->taken);
+    r += (uintptr_t)at >= r[SMALL].base ? SMALL : LARGE;
+    for (int i = 0; i < r->n; i++)
+        if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {
+            r->n--;
+            memmove(r->taken + i, r->taken + i + 1, (size_t)(r->n - i)
+                                                    * sizeof *r->taken);
             return;
         }
 }
@@ -143,7 +143,6 @@ static bool gives(const Lay *k, const Array *v)
 
 static void product(Lay *k, const Matmul *m)
 {
-    void *workspace = room(k, DENSE_WORKSPACE, false);
     DevicePtr size[] = { (DevicePtr)dtype_size(m->a->dtype),
                          (DevicePtr)dtype_size(m->c->dtype) };
     DenseProduct p = {
@@ -156,11 +155,13 @@ static void product(Lay *k, const Matmul *m)
         .type = m->a->dtype, .result = m->c->dtype, .add = m->add
     };
 
+    int64_t bytes = dense_room(k->c, gpu_of(k), &p) + 1;
+    void *workspace = room(k, bytes, false);
     if (k->dry)
         dense_choose(k->c, gpu_of(k), &p);
     else
         dense_product(k->c, gpu_of(k), k->b->call.stream, &p,
-                      (DevicePtr)(uintptr_t)workspace);
+                      (DevicePtr)(uintptr_t)workspace, bytes);
     drop(k, workspace);
 }
 
@@ -186,7 +187,8 @@ static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
 
     *r = (RowsCall){ .B = s->bound.B, .T = s->bound.T, .N = s->bound.N,
                      .heads = call->heads, .backward = backward,
-                     .y = call->out[0], .stream = call->stream,
+                     .y = backward && !s->again ? (View){ 0 } : call->out[0],
+                     .stream = call->stream,
                      .ends = s->args.cu || s->args.device_cu ? k->ends : 0 };
     memcpy(r->in, call->in, sizeof r->in);
     memcpy(r->s0, call->s0, sizeof r->s0);
@@ -627,7 +629,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, adds, forward,
+                          takes, gives, product, cheap, adds, cheap, forward,
                           backward };
 
 /* ---- a call's memory ---- */
@@ -713,16 +715,30 @@ static void note_room(Ctx *c, void *ud)
     p->room[p->nrooms++ % LAYER_ROOMS] = r->room;
 }
 
+/* A small part of the result. */
+static int64_t small_bytes(const Lay *k)
+{
+    enum { SHARE = 8 };
+    int64_t n = k->b->B * k->b->T * dtype_size(type(k, 0));
+
+    for (AxisSet s = k->g->n[k->g->out[0].node].axes; s; s &= s - 1)
+        n *= k->b->call.size[lowest(s)];
+    return n / SHARE;
+}
+
 static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
 {
     bool dry = k->dry;
 
     k->dry = true;
-    k->arena = (Arena){ .base = ROOM_ALIGN, .kept_base = ROOM_ALIGN };
+    k->arena = (Arena){ .kept_base = ROOM_ALIGN, .small = small_bytes(k),
+                        .region[LARGE].base = ROOM_ALIGN,
+                        .region[SMALL].base = (uintptr_t)1 << 60 };
     place_ends(k);
     f(k);
     room->kept = k->arena.kept;
-    room->rest = k->arena.most;
+    room->large = k->arena.region[LARGE].most;
+    room->rest = room->large + k->arena.region[SMALL].most;
     k->dry = dry;
 }
 
@@ -772,9 +788,12 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
     if (!at)
         at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                       (size_t)need);
-    k->arena = (Arena){ .base = at + (uintptr_t)(need - r.rest),
-                        .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
-                        .most_kept = r.kept, .most = r.rest };
+    uintptr_t rest = at + (uintptr_t)(need - r.rest);
+    k->arena = (Arena){ .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
+                        .most_kept = r.kept, .small = small_bytes(k),
+                        .region[LARGE] = { .base = rest, .most = r.large },
+                        .region[SMALL] = { .base = rest + (uintptr_t)r.large,
+                                           .most = r.rest - r.large } };
     place_ends(k);
     f(k);
 }

@@ -133,10 +133,8 @@ static bool cheap(const Lay *k, int part)
 
 static bool adds(const Lay *k, int part, int input)
 {
-    (void)k;
-    (void)part;
     (void)input;
-    return false;
+    return cheap(k, part);
 }
 
 /* ---- row programs ---- */
@@ -225,4 +223,5 @@ static void backward(Lay *k, Sub *s)
 }
 
 const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
-                           gives, product, cheap, adds, forward, backward };
+                           gives, product, cheap, adds, cheap, forward,
+                           backward };

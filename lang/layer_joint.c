@@ -38,26 +38,40 @@ static bool may_join(const Graph *g, const LayerPart *p,
         && entries(size, own_axes(g, p)) % EACH == 0;
 }
 
-static bool joins(const Graph *g, const LayerParts *parts, const Joint *j,
-                  const LayerPart *p)
+static bool joins(const LayerParts *parts, const Joint *j, const LayerPart *p)
 {
     const LayerPart *first = &parts->part[j->part[0]];
 
     return j->n < MAX_JOINT && p->in[0] == first->in[0]
-        && p->over == first->over
-        && layer_wide(g, p->y) == layer_wide(g, first->y);
+        && p->over == first->over;
 }
 
-static void add_part(const Graph *g, const LayerParts *parts,
-                     const int32_t size[NAXES], Joint *j, int i)
+static bool is_wide(const Graph *g, const LayerParts *parts, int i)
 {
-    const LayerPart *p = &parts->part[i];
+    return layer_wide(g, parts->part[i].y);
+}
 
-    j->rows = entries(size, g->n[p->in[0]].axes & ~p->over);
-    j->over = entries(size, p->over);
-    j->from[j->n] = j->columns;
-    j->columns += entries(size, own_axes(g, p));
-    j->part[j->n++] = i;
+/* Behind the others of its kind. */
+static void add_part(const Graph *g, const LayerParts *parts, Joint *j, int i)
+{
+    int at = is_wide(g, parts, i) ? j->n : j->narrow++;
+
+    memmove(j->part + at + 1, j->part + at,
+            (size_t)(j->n - at) * sizeof *j->part);
+    j->part[at] = i;
+    j->at = j->n++ ? j->at : i;
+}
+
+static void find_columns(const Graph *g, const LayerParts *parts,
+                         const int32_t size[NAXES], Joint *j)
+{
+    const LayerPart *first = &parts->part[j->at];
+
+    j->rows = entries(size, g->n[first->in[0]].axes & ~first->over);
+    j->over = entries(size, first->over);
+    for (int i = 0; i < j->n; i++)
+        j->from[i + 1] = j->from[i]
+                       + entries(size, own_axes(g, &parts->part[j->part[i]]));
 }
 
 Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
@@ -72,16 +86,17 @@ Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
         int at = 0;
         if (!may_join(g, &parts->part[i], size))
             continue;
-        while (at < n && !joins(g, parts, &all->joint[at], &parts->part[i]))
+        while (at < n && !joins(parts, &all->joint[at], &parts->part[i]))
             at++;
         if (at == MAX_JOINTS)
             continue;
         n += at == n;
-        add_part(g, parts, size, &all->joint[at], i);
+        add_part(g, parts, &all->joint[at], i);
     }
     for (int i = 0; i < n; i++) {
         if (all->joint[i].n < 2)
             continue;
+        find_columns(g, parts, size, &all->joint[i]);
         all->joint[all->n++] = all->joint[i];
         for (int j = 0; j < all->joint[all->n - 1].n; j++)
             all->of[all->joint[all->n - 1].part[j]] = all->n;
@@ -107,72 +122,78 @@ static double seconds(const Joint *j, const Machine *m, double tokens, int each,
  * of the weights is made in both passes. */
 bool joint_pays(const Joint *j, const Machine *m, double tokens, int each)
 {
-    double x = tokens * (double)(j->rows * j->over), all = (double)j->columns;
+    double x = tokens * (double)(j->rows * j->over);
+    double all = (double)j->from[j->n];
     double copy = j->n * m->launch
                 + 2 * (double)j->over * all * each / m->bandwidth;
     double apart = 0;
 
     for (int i = 0; i < j->n; i++) {
-        int64_t end = i + 1 < j->n ? j->from[i + 1] : j->columns;
-        double n = (double)(end - j->from[i]);
+        double n = (double)(j->from[i + 1] - j->from[i]);
         apart += seconds(j, m, tokens, each, n, 0)
                + seconds(j, m, tokens, each, n, i ? x : 0);
     }
     return 2 * seconds(j, m, tokens, each, all, 0) + 2 * copy < apart;
 }
 
-/* Argument i's weight, its columns as one axis; false: they are none. */
-static bool weight_at(const Lay *k, const Joint *j, int i, Array *w,
-                      int64_t *columns, int64_t *apart)
+static const LayerPart *part_of(const Lay *k, const Joint *j, int i)
 {
-    const LayerPart *p = &k->p->parts->part[j->part[i]];
-    int in = k->g->n[p->in[1]].index;
+    return &k->p->parts->part[j->part[i]];
+}
 
-    *w = input_array(k, in, &k->b->call.in[in]);
+/* A weight's columns as one axis; false: they are none. */
+static bool see_columns(const Lay *k, const LayerPart *p, const Array *w,
+                        int64_t *n, int64_t *apart)
+{
     Axes own = axes_of(w, own_axes(k->g, p));
-    return collapse(w, &own, columns, apart);
+
+    return collapse(w, &own, n, apart);
 }
 
 /* Are the strides those of parts of one matrix? */
-static bool look_beside(const Lay *k, const Joint *j)
+static bool look_beside(const Lay *k, const Joint *j, const Array *w)
 {
-    const LayerPart *p = &k->p->parts->part[j->part[0]];
-    int64_t columns, apart, before = 0;
-    Array first, w;
+    int64_t columns, apart, before = 0, n, stride;
+    Axes over = axes_of(w, part_of(k, j, 0)->over);
 
-    if (layer_wide(k->g, p->y) || !weight_at(k, j, 0, &first, &columns, &apart))
-        return false;
-    Axes over = axes_of(&first, p->over);
-    int64_t n, stride;
-    if (!collapse(&first, &over, &n, &stride)
-        || !(apart == 1 ? stride == j->columns : stride == 1))
+    if (!see_columns(k, part_of(k, j, 0), w, &columns, &apart)
+        || !collapse(w, &over, &n, &stride)
+        || !(apart == 1 ? stride == j->from[j->n] : stride == 1))
         return false;
     for (int i = 0; i < j->n; i++) {
-        if (!weight_at(k, j, i, &w, &columns, &apart) || (i && apart != before)
-            || w.dtype != k->realm->type(k, 0))
+        if (!see_columns(k, part_of(k, j, i), &w[i], &columns, &apart)
+            || (i && apart != before) || w[i].dtype != w->dtype)
             return false;
         for (int d = 0; d < over.n; d++)
-            if (w.st[array_find(&w, over.ax[d])]
-                != first.st[array_find(&first, over.ax[d])])
+            if (w[i].st[array_find(&w[i], over.ax[d])]
+                != w->st[array_find(w, over.ax[d])])
                 return false;
         before = apart;
     }
     return true;
 }
 
-bool lie_beside(const Lay *k, const Joint *j)
+bool lie_beside(const Lay *k, const Joint *j, const Array *w)
 {
     int64_t columns, apart;
     char *end = NULL;
-    Array w;
 
     for (int i = 0; i < j->n; i++) {
-        weight_at(k, j, i, &w, &columns, &apart);
-        if (!w.data || (i && (char *)w.data != end))
+        see_columns(k, part_of(k, j, i), &w[i], &columns, &apart);
+        if (!w[i].data || (i && (char *)w[i].data != end))
             return false;
-        end = (char *)w.data + columns * apart * (int64_t)dtype_size(w.dtype);
+        end = (char *)w[i].data + columns * apart
+            * (int64_t)dtype_size(w[i].dtype);
     }
-    return look_beside(k, j);
+    return look_beside(k, j, w);
+}
+
+void joint_weights(const Lay *k, const Joint *j, Array *w)
+{
+    for (int i = 0; i < j->n; i++) {
+        int in = k->g->n[part_of(k, j, i)->in[1]].index;
+        w[i] = input_array(k, in, &k->b->call.in[in]);
+    }
 }
 
 /* Is each brought into the call's type anyway? */
@@ -181,7 +202,7 @@ static bool are_copied(const Lay *k, const Joint *j)
     DType type = k->realm->type(k, 0);
 
     for (int i = 0; i < j->n; i++) {
-        const LayerPart *p = &k->p->parts->part[j->part[i]];
+        const LayerPart *p = part_of(k, j, i);
         if (k->b->call.in[k->g->n[p->in[1]].index].dtype == type)
             return false;
     }
@@ -200,11 +221,16 @@ bool joint_copies(const Lay *k, const Joint *j)
 uint64_t joint_choice(const Lay *k)
 {
     const Joints *all = k->p->joints;
+    Array w[MAX_JOINT];
     uint64_t chosen = 0;
 
-    for (int i = 0; k->realm->joins && i < all->n; i++)
-        if (joint_copies(k, &all->joint[i]) || look_beside(k, &all->joint[i]))
+    for (int i = 0; k->realm->joins && i < all->n; i++) {
+        joint_weights(k, &all->joint[i], w);
+        if (joint_copies(k, &all->joint[i])
+            || (w->dtype == k->realm->type(k, 0)
+                && look_beside(k, &all->joint[i], w)))
             chosen |= (uint64_t)1 << i;
+    }
     return chosen;
 }
 

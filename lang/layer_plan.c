@@ -39,9 +39,7 @@ static const Joint *joint_at(const Showing *s, const Cutting *k, int i)
 
     if (!j || !s->as.gpu)
         return NULL;
-    bool wide = layer_wide(s->as.g, k->parts->part[j->part[0]].y);
-    return (s->as.beside && !wide) || joint_pays(j, s->as.m, tokens, 2)
-         ? j : NULL;
+    return s->as.beside || joint_pays(j, s->as.m, tokens, 2) ? j : NULL;
 }
 
 static Price price_at(const Showing *s, const Cutting *k, int i)
@@ -58,10 +56,10 @@ static Price price_at(const Showing *s, const Cutting *k, int i)
     }
     if (!j)
         return price_part(&as, &k->parts->part[i], &k->by[i]);
-    if (j->part[0] == i)
+    if (j->at == i)
         return price_joint(&s->as, k->parts, j, &k->by[i]);
     k->by[i] = ctx_format(s->as.c, "in the product of %s",
-                          s->name[k->parts->part[j->part[0]].y]);
+                          s->name[k->parts->part[j->at].y]);
     return (Price){ 0 };
 }
 

@@ -48,14 +48,15 @@ static char *product_text(const Pricing *s, double m, double n, double k)
 }
 
 /* Its columns are all the weights'; of these, if they do not lie so, a copy is
- * made. Gradients of weights are products of their own. */
+ * made, and their gradients are products of their own. */
 Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
                   const char **by)
 {
     Price price = { 0 };
     double m = tokens(s) * (double)j->rows, k = (double)j->over;
-    double n = (double)j->columns, x = 2 * m * k, w = 2 * n * k, y = 0;
-    double weights = s->backward ? j->n : 0;
+    double n = (double)j->from[j->n], x = 2 * m * k, w = 2 * n * k, y = 0;
+    double weights = !s->backward ? 0 : s->beside ? 1 : j->n;
+    int apart = j->narrow && j->narrow < j->n;
     double copies = s->beside ? 0 : s->backward ? 2 : 1;
 
     for (int at = 0; at < j->n; at++)
@@ -65,7 +66,7 @@ Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
                 + weights * x + (weights > 0 ? w + y : 0);
     price.seconds = fmax(price.flops / s->m->matrix,
                          price.bytes / s->m->bandwidth)
-                  + ((s->backward ? 2 : 1) + copies * j->n + weights)
+                  + ((s->backward ? 2 : 1) + apart + copies * j->n + weights)
                     * s->m->launch;
     *by = ctx_format(s->c, "%s, %d weights%s", product_text(s, m, n, k), j->n,
                      s->beside ? "" : " copied");

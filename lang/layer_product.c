@@ -248,6 +248,12 @@ void back_product(Lay *k, const LayerPart *p)
 
     if (k->wanted[p->in[0]])
         back_to_rows(k, &m, &k->grad[p->y], &k->value[p->in[1]]);
+}
+
+void back_weight(Lay *k, const LayerPart *p)
+{
+    Multiply m = multiply(k, p);
+
     back_to_weight(k, &m);
 }
 
@@ -258,24 +264,44 @@ static const LayerPart *part_of(const Lay *k, const Joint *j, int i)
     return &k->p->parts->part[j->part[i]];
 }
 
-/* Its first part's, with the columns of all. */
-static Multiply multiply_all(Lay *k, const Joint *j)
+/* Its first part's, with so many columns. */
+static Multiply multiply_columns(Lay *k, const Joint *j, int64_t columns)
 {
     Multiply m = multiply(k, part_of(k, j, 0));
 
-    k->columns = j->columns;
+    k->columns = columns;
     m.cols = (Axes){ 1, { AX_COLUMNS } };
     return m;
 }
 
-/* What part i has of `all`: `like` that, at the columns where it begins. */
-static Array columns_of(const Joint *j, int i, const Array *all, Array like)
+static Multiply multiply_all(Lay *k, const Joint *j)
+{
+    return multiply_columns(k, j, j->from[j->n]);
+}
+
+/* `all`, from one column on. */
+static Array skip_columns(const Array *all, int64_t from, int64_t n)
+{
+    Array v = *all;
+    int last = array_find(all, AX_COLUMNS);
+
+    v.data = (char *)all->data
+           + from * all->st[last] * (int64_t)dtype_size(all->dtype);
+    v.n[last] = n;
+    v.own = false;
+    return v;
+}
+
+/* What part i has of `all`, `like` that; the first of the columns is `first`'s
+ * first. */
+static Array columns_of(const Joint *j, int i, int first, const Array *all,
+                        Array like)
 {
     int last = array_find(all, AX_COLUMNS);
     int64_t n = all->st[last];
 
-    like.data = (char *)all->data
-              + j->from[i] * n * (int64_t)dtype_size(all->dtype);
+    like.data = (char *)all->data + (j->from[i] - j->from[first]) * n
+              * (int64_t)dtype_size(all->dtype);
     like.dtype = all->dtype;
     like.own = false;
     for (int d = like.rank - 1; d >= 0; d--) {
@@ -286,33 +312,41 @@ static Array columns_of(const Joint *j, int i, const Array *all, Array like)
     return like;
 }
 
+/* The one matrix, of `m`'s shape, that begins where w, its first part, does. */
+static Array matrix_of(Lay *k, const Joint *j, const Multiply *m,
+                       const Array *w)
+{
+    Array all = weight_array(k, m, &m->over, &m->cols);
+    Multiply first = multiply(k, part_of(k, j, 0));
+    int64_t n;
+
+    for (int d = 0; d + 1 < all.rank; d++)
+        all.st[d] = w->st[array_find(w, all.ax[d])];
+    collapse(w, &first.cols, &n, &all.st[all.rank - 1]);
+    all.data = w->data;
+    all.dtype = w->dtype;
+    return all;
+}
+
 /* The weights as one: as they lie, or a copy, in `room` for one; data NULL:
  * neither. */
 static Array joint_weight(Lay *k, const Joint *j, const Multiply *m,
                           Array *room)
 {
-    Array all = weight_array(k, m, &m->over, &m->cols);
+    Array all = weight_array(k, m, &m->over, &m->cols), w[MAX_JOINT];
 
     *room = all;
     if (joint_copies(k, j))
         make_room(k, room, k->realm->type(k, 0), false);
-    if (lie_beside(k, j)) {
-        const Array *w = &k->value[part_of(k, j, 0)->in[1]];
-        Multiply first = multiply(k, part_of(k, j, 0));
-        int64_t n;
-        for (int d = 0; d + 1 < all.rank; d++)
-            all.st[d] = w->st[array_find(w, all.ax[d])];
-        collapse(w, &first.cols, &n, &all.st[all.rank - 1]);
-        all.data = w->data;
-        all.dtype = w->dtype;
-        return all;
-    }
+    joint_weights(k, j, w);
+    if (w->dtype == k->realm->type(k, 0) && lie_beside(k, j, w))
+        return matrix_of(k, j, m, w);
     all = *room;
     for (int i = 0; all.data && i < j->n; i++) {
         const LayerPart *p = part_of(k, j, i);
         Multiply own = multiply(k, p);
-        Array to = columns_of(j, i, &all, weight_array(k, &own, &own.over,
-                                                       &own.cols));
+        Array to = columns_of(j, i, 0, &all, weight_array(k, &own, &own.over,
+                                                          &own.cols));
         k->realm->move(k, &to, &k->value[p->in[1]], false);
     }
     return all;
@@ -334,26 +368,46 @@ static void multiply_into(Lay *k, const Multiply *m, const Array *weight,
     free_factor(k, &a);
 }
 
-/* The results lie beside one another. */
-void run_joint(Lay *k, const Joint *j)
+/* Room for the results of parts `from` to `end`, beside one another. */
+static Array make_results(Lay *k, const Joint *j, int from, int end,
+                          Shelf *shelf)
 {
-    Multiply m = multiply_all(k, j);
-    Shelf *shelf = &k->shelf[j - k->p->joints->joint];
-    Array y = row_array(k, &m, &m.cols), room;
+    Multiply m = multiply_columns(k, j, j->from[end] - j->from[from]);
+    Array y = row_array(k, &m, &m.cols);
 
-    make_room(k, &y, k->realm->type(k, part_of(k, j, 0)->y), k->keep);
-    *shelf = (Shelf){ y.data, j->n };
-    for (int i = 0; i < j->n; i++) {
+    make_room(k, &y, k->realm->type(k, part_of(k, j, from)->y), k->keep);
+    *shelf = (Shelf){ y.data, end - from };
+    for (int i = from; i < end; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
         Array *v = &k->value[own.p->y];
-        *v = columns_of(j, i, &y, row_array(k, &own, &own.cols));
+        *v = columns_of(j, i, from, &y, row_array(k, &own, &own.cols));
         v->shelf = shelf;
     }
+    return y;
+}
+
+/* The results of those that are wide lie by themselves. */
+void run_joint(Lay *k, const Joint *j)
+{
+    const int end[] = { j->narrow, j->n };
+    Array y[2], room;
+
+    for (int i = 0, from = 0; i < 2; from = end[i++])
+        if (end[i] > from)
+            y[i] = make_results(k, j, from, end[i],
+                                &k->shelf[j - k->p->joints->joint][i]);
     if (k->left)
         return;
+    Multiply m = multiply_all(k, j);
     Array all = joint_weight(k, j, &m, &room);
-    if (all.data)
-        multiply_into(k, &m, &all, &y);
+    for (int i = 0, from = 0; all.data && i < 2; from = end[i++]) {
+        int64_t n = j->from[end[i]] - j->from[from];
+        if (!n)
+            continue;
+        Multiply some = multiply_columns(k, j, n);
+        Array w = skip_columns(&all, j->from[from], n);
+        multiply_into(k, &some, &w, &y[i]);
+    }
     for (int i = 0; !all.data && i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
         multiply_into(k, &own, &k->value[own.p->in[1]], &k->value[own.p->y]);
@@ -372,34 +426,48 @@ static void lie_in(Array *v, const Shelf *shelf, DType d)
     v->data = shelf->at;
 }
 
-/* The place of part i's dy beside the others'; over the results, where these
- * are read no more. */
+/* The place of part i's dy beside the others', as factors are; over the
+ * results, where these are read no more. */
 static Array joint_dy(Lay *k, const Joint *j, int i)
 {
-    Array *all = &k->dy[j - k->p->joints->joint];
+    int at = (int)(j - k->p->joints->joint);
+    Array *all = &k->dy[at];
     Multiply own = multiply(k, part_of(k, j, i));
 
     if (!all->data) {
         Multiply m = multiply_all(k, j);
         *all = row_array(k, &m, &m.cols);
         if (joint_lies_over(k, j))
-            lie_in(all, &k->shelf[j - k->p->joints->joint],
-                   k->realm->type(k, own.p->y));
+            lie_in(all, &k->shelf[at][0], k->realm->type(k, 0));
         else
-            make_room(k, all, k->realm->type(k, own.p->y), false);
+            make_room(k, all, k->realm->type(k, 0), false);
     }
-    return columns_of(j, i, all, row_array(k, &own, &own.cols));
+    return columns_of(j, i, 0, all, row_array(k, &own, &own.cols));
+}
+
+/* Room for all of them is not held from the first narrow one on: that is moved
+ * when the others come. */
+static bool comes_early(const Lay *k, const Joint *j, int i)
+{
+    enum { SHARE = 8 };
+    int64_t n = j->from[i + 1] - j->from[i];
+
+    return !k->dy[j - k->p->joints->joint].data && n * SHARE < j->from[j->n];
 }
 
 bool joint_grad(Lay *k, Ref r, Array *to)
 {
     for (int i = 0; i < k->p->parts->n; i++) {
         const Joint *j = joint_of(k, i);
-        if (!j || k->p->parts->part[i].y != r || k->grad[r].data)
+        int at = 0;
+        if (!j || k->p->parts->part[i].y != r || k->grad[r].data
+            || k->realm->type(k, r) != k->realm->type(k, 0))
             continue;
-        for (int at = 0; at < j->n; at++)
-            if (j->part[at] == i)
-                *to = joint_dy(k, j, at);
+        while (j->part[at] != i)
+            at++;
+        if (comes_early(k, j, at))
+            return false;
+        *to = joint_dy(k, j, at);
         return true;
     }
     return false;
@@ -425,6 +493,46 @@ static bool gather_dy(Lay *k, const Joint *j)
     return any;
 }
 
+/* Where the gradient of each weight is to be, or is added to: one matrix, if
+ * they lie so. */
+static bool one_gradient(Lay *k, const Joint *j, Array *w, bool *add)
+{
+    for (int i = 0; i < j->n; i++) {
+        Ref r = part_of(k, j, i)->in[1];
+        bool there = k->grad[r].data != NULL;
+        if (!k->wanted[r] || (i && there != *add)
+            || (!there && !direct_grad(k, r, &w[i])))
+            return false;
+        if (there)
+            w[i] = k->grad[r];
+        *add = there;
+    }
+    return lie_beside(k, j, w);
+}
+
+/* All of the weights' gradients, x^T dy, as one product; false: it cannot be.
+ */
+static bool back_to_weights(Lay *k, const Joint *j, const Multiply *m,
+                            const Array *grad)
+{
+    Array w[MAX_JOINT];
+    bool add = false;
+
+    if (!one_gradient(k, j, w, &add))
+        return false;
+    Matrix x = factor(k, m, &k->value[m->p->in[0]], row_array(k, m, &m->over),
+                      &m->over, &m->tokens, false);
+    Matrix dy = factor(k, m, grad, row_array(k, m, &m->cols), &m->tokens,
+                       &m->cols, true);
+    Matrix y = { .v = matrix_of(k, j, m, w) };
+    bool done = product_into(k, m, &x, &dy, &y, &m->over, &m->cols, add);
+    free_factor(k, &dy);
+    free_factor(k, &x);
+    for (int i = 0; done && !add && i < j->n; i++)
+        add_grad(k, part_of(k, j, i)->in[1], &w[i]);
+    return done;
+}
+
 void back_joint(Lay *k, const Joint *j)
 {
     Array *dy = &k->dy[j - k->p->joints->joint];
@@ -444,9 +552,20 @@ void back_joint(Lay *k, const Joint *j)
         Multiply own = multiply(k, part_of(k, j, i));
         back_to_rows(k, &own, &k->grad[own.p->y], &k->value[own.p->in[1]]);
     }
+}
+
+void back_weights(Lay *k, const Joint *j)
+{
+    Array *dy = &k->dy[j - k->p->joints->joint];
+    Multiply m = multiply_all(k, j);
+
+    if (!dy->data)
+        return;
+    bool whole = back_to_weights(k, j, &m, dy);
     for (int i = 0; i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
-        back_to_weight(k, &own);
+        if (!whole)
+            back_to_weight(k, &own);
         k->grad[own.p->y].data = NULL;
     }
     drop_array(k, dy);

@@ -115,7 +115,7 @@ bool lies_over(const Lay *k, Ref r)
 
 bool joint_lies_over(const Lay *k, const Joint *j)
 {
-    bool all = true;
+    bool all = j->narrow == j->n;
 
     for (int i = 0; i < j->n; i++)
         all = all && is_through(k, k->p->parts->part[j->part[i]].y);

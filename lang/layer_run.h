@@ -43,10 +43,13 @@ typedef struct Matmul {
 enum { MAX_JOINT = 16, MAX_JOINTS = 64 };
 
 /* Products of the same values that run as one, where the first of them is:
- * their weights as one matrix, whose columns these are. */
+ * their weights as one matrix, whose columns these are. Those whose results are
+ * wide (layer_wide) come last: forward they are a product of their own. */
 typedef struct Joint {
     int n, part[MAX_JOINT];
-    int64_t from[MAX_JOINT], columns;   /* where each begins; all */
+    int at, narrow;                     /* the first of the layer's parts; how
+                                           many are not wide */
+    int64_t from[MAX_JOINT + 1];        /* where each begins; all */
     int64_t rows, over;                 /* of a token; what is summed */
 } Joint;
 
@@ -80,20 +83,31 @@ typedef struct Realm {
     bool (*gives)(const Lay *k, const Array *v);
     void (*product)(Lay *k, const Matmul *m);
     bool (*cheap)(const Lay *k, int part);
-    /* Can the part add the gradient of its input to what there is of it? */
+    /* Can the part add the gradient of its input to what there is of it; can
+     * its way back make its result again, too? */
     bool (*adds)(const Lay *k, int part, int input);
+    bool (*remakes)(const Lay *k, int part);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
 extern const Realm realm_host, realm_gpu;
 
-/* Memory of the call on the device: what is kept one after another, then the
- * first gap that is wide enough. */
-typedef struct Arena {
-    uintptr_t base, kept_base;
-    int64_t kept, most_kept, most;      /* bytes in use; the most there were */
+/* The first gap that is wide enough is taken; the most bytes there were. */
+typedef struct Gaps {
+    uintptr_t base;
+    int64_t most;
     int n, max;
     struct Taken { int64_t at, bytes; } *taken;
+} Gaps;
+
+/* Memory of the call on the device: what is kept one after another; else what
+ * is small lies by itself, so that it does not take the place of what is not.
+ */
+enum { LARGE, SMALL, REGIONS };
+typedef struct Arena {
+    uintptr_t kept_base;
+    int64_t kept, most_kept, small;
+    Gaps region[REGIONS];
 } Arena;
 
 struct Lay {
@@ -122,9 +136,11 @@ struct Lay {
                                            part that reads it */
     int *first;                         /* per node: the first that does */
     uint8_t *anew;                      /* the way back computes it again */
+    int *owed;                          /* per node: the product, from 1 on,
+                                           that waits for it so */
     uint8_t *wanted;                    /* its gradient */
     uint64_t chosen;                    /* joints that run as one */
-    Shelf *shelf;                       /* of a joint's results */
+    Shelf (*shelf)[2];                  /* of a joint's results, of wide ones */
     Array *dy;                          /* and of their gradients */
     int64_t columns;                    /* of the one that runs */
 };
@@ -140,6 +156,7 @@ struct Sub {
     bool inplace[MAX_INPUTS];           /* gradients that lie where those did */
     bool add[MAX_INPUTS];               /* and that are added to what is there
                                            */
+    bool again;                         /* the way back makes y, too */
 };
 
 /* ---- values (layer_value.c) ---- */
@@ -184,7 +201,7 @@ uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b);
 void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                     const Adjoint *d);
 
-/* ---- gradients of values (layer_run.c) ---- */
+/* ---- gradients of values (layer_step.c) ---- */
 
 /* Adds to r's gradient; the first one is taken as it is. */
 void add_grad(Lay *k, Ref r, Array *g);
@@ -194,7 +211,9 @@ bool direct_grad(const Lay *k, Ref r, Array *to);
 /* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
+/* The gradients of the values, of the weight. */
 void back_product(Lay *k, const LayerPart *p);
+void back_weight(Lay *k, const LayerPart *p);
 
 /* What could run as one, for these sizes; in c. */
 Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
@@ -205,15 +224,17 @@ bool joint_pays(const Joint *j, const Machine *m, double tokens, int each);
 /* Those of the call whose results lie beside one another, a bit each: by what a
  * call is without its data, as is what it keeps and the room that it takes. */
 uint64_t joint_choice(const Lay *k);
-/* Is the product one by a copy; are the weights one matrix as they lie? Else
- * it is one for each weight. */
+/* Is the product one by a copy; are the weights, or their gradients, one matrix
+ * as they lie? Else it is one for each weight. */
 bool joint_copies(const Lay *k, const Joint *j);
-bool lie_beside(const Lay *k, const Joint *j);
+void joint_weights(const Lay *k, const Joint *j, Array *w);
+bool lie_beside(const Lay *k, const Joint *j, const Array *w);
 /* The one that part i runs in; or NULL. */
 const Joint *joint_of(const Lay *k, int i);
 /* All of it, where its first part is. */
 void run_joint(Lay *k, const Joint *j);
 void back_joint(Lay *k, const Joint *j);
+void back_weights(Lay *k, const Joint *j);
 /* The place of r's gradient beside those of its joint, where it has none. */
 bool joint_grad(Lay *k, Ref r, Array *to);
 
@@ -234,10 +255,15 @@ bool joint_lies_over(const Lay *k, const Joint *j);
  * gradient has been written over it. */
 void check_inplace(const Lay *k);
 
-/* ---- parts (layer_run.c), tiles of tokens (layer_tiles.c) ---- */
+/* ---- parts (layer_step.c), tiles of tokens (layer_tiles.c) ---- */
 
+/* The layer's state that is, or has for a slice, state i of the part. */
+int state_at(const LayerPart *p, int i);
+/* The value's axes as they are to lie: as those of the first input that has
+ * all of them, else heads first. */
+Array step_array(const Lay *k, const LayerPart *p);
 void run_step(Lay *k, int i);
-void back_step(Lay *k, int i);
+void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */
 void make_value(Lay *k, int i);
 

@@ -213,9 +213,11 @@ void back_tiles(Lay *k, int at)
             o->w->grad[o->row->y] = slice(&k->grad[o->row->y], b, t, n);
             o->w->value[o->row->y] = o->w->grad[o->row->y];
             o->w->value[z].own = true;
-            back_step(o->w, at);
-            if (o->w->grad[z].data)
+            back_step(o->w, at, false);
+            if (o->w->grad[z].data) {
                 back_product(o->w, o->product);
+                back_weight(o->w, o->product);
+            }
             close_window(o);
         }
     end_windows(o);

@@ -10,8 +10,10 @@
 #include "driver_entry.h"
 
 enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
-enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up: its */
-       SUM_ENTRIES = 32, SUM_THREADS = 1024, SUM_SHARED = 32 * 33 * 4 };
+enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
+       LONG = 512,                      /* and where a block has few of them */
+       SUM_ENTRIES = 32, SUM_LONG = 8, SUM_THREADS = 1024,
+       SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
 static const char source[] =
     "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
@@ -20,7 +22,7 @@ static const char source[] =
     "{\n    move(m);\n}\n"
     "extern \"C\" __global__ void\n"
     "__launch_bounds__(1024) flin_sum(const __grid_constant__ Move m)\n"
-    "{\n    sum_up(m);\n}\n"
+    "{\n    sum(m);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
     "{\n    product(p);\n}\n";
@@ -36,7 +38,7 @@ typedef struct MoveArgs {
     uint64_t to, from;
     int64_t count, each, n[DENSE_DIMS], ts[DENSE_DIMS], fs[DENSE_DIMS];
     uint32_t mul[DENSE_DIMS], shift[DENSE_DIMS];
-    int32_t outer, dims, to_type, from_type, add, wide, same, pad;
+    int32_t outer, dims, to_type, from_type, add, wide, same, few;
 } MoveArgs;
 
 typedef struct ProductArgs {
@@ -211,9 +213,10 @@ void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)
     if (!a.count)
         return;
     if (a.each >= MANY && a.count <= FEW) {
-        queue(c, g, dense_of(c, g)->sum,
-              (a.count + SUM_ENTRIES - 1) / SUM_ENTRIES, SUM_THREADS,
-              SUM_SHARED, &a, stream);
+        a.few = a.each >= LONG;
+        int each = a.few ? SUM_LONG : SUM_ENTRIES;
+        queue(c, g, dense_of(c, g)->sum, (a.count + each - 1) / each,
+              SUM_THREADS, SUM_SHARED, &a, stream);
         return;
     }
     if (!is_rows(m, &a)) {
@@ -235,6 +238,7 @@ typedef struct Queued {
     void *stream;
     const DenseProduct *p;
     DevicePtr workspace;
+    int64_t bytes;
     bool done;
 } Queued;
 
@@ -253,17 +257,34 @@ const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p)
     return q.done ? lt_name(dense_of(c, g)->lt) : "a plain kernel";
 }
 
+static void room_locked(Ctx *c, void *ud)
+{
+    Queued *q = ud;
+    Lt *lt = dense_of(c, q->g)->lt;
+    q->bytes = lt ? lt_room(lt, q->p) : 0;
+}
+
+int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p)
+{
+    Queued q = { .g = g, .p = p };
+    gpu_enter(c, g);
+    if (p->m && p->n && p->k && p->batch)
+        gpu_locked(c, g, room_locked, &q);
+    return q.bytes;
+}
+
 static void queue_locked(Ctx *c, void *ud)
 {
     Queued *q = ud;
     Lt *lt = dense_of(c, q->g)->lt;
-    q->done = lt && lt_product(lt, q->stream, q->p, q->workspace);
+    q->done = lt && lt_product(lt, q->stream, q->p, q->workspace,
+                               q->bytes);
 }
 
 void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
-                   DevicePtr workspace)
+                   DevicePtr workspace, int64_t bytes)
 {
-    Queued q = { g, stream, p, workspace, false };
+    Queued q = { g, stream, p, workspace, bytes, false };
     if (!p->m || !p->n || !p->batch)
         return;
     gpu_enter(c, g);

@@ -73,7 +73,7 @@ struct Move {
     const char *from;
     i64 count, each, n[DIMS], ts[DIMS], fs[DIMS];
     u32 mul[DIMS], shift[DIMS];
-    int outer, dims, to_type, from_type, add, wide, same, pad;
+    int outer, dims, to_type, from_type, add, wide, same, few;
 };
 
 INLINE i64 quotient(const Move &m, i64 x, int d)
@@ -118,6 +118,39 @@ template<int N> INLINE void put_entries(const Move &m, i64 to, float *sum)
             sum[i] += old[i];
     }
     store_all<N>(m.to, m.to_type, to, sum);
+}
+
+/* One entry each, none of which is a sum: a thread reads all that it moves at
+ * once before it waits for any. */
+enum { MOVED = 2 };
+template<int N> INLINE void move_each(const Move &m)
+{
+    const i64 count = m.count / N, step = (i64)gridDim.x * 256;
+    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < count;
+         x += MOVED * step) {
+        i64 to[MOVED];
+        float from[MOVED][N], old[MOVED][N];
+        UNROLL
+        for (int j = 0; j < MOVED; j++) {
+            i64 at = 0;
+            to[j] = -1;
+            if (x + j * step >= count)
+                continue;
+            entry_place(m, (x + j * step) * N, to[j], at);
+            load_all<N>(from[j], m.from, m.from_type, at);
+            if (m.add)
+                load_all<N>(old[j], m.to, m.to_type, to[j]);
+        }
+        UNROLL
+        for (int j = 0; j < MOVED; j++) {
+            if (to[j] < 0)
+                continue;
+            UNROLL
+            for (int i = 0; i < N; i++)
+                from[j][i] += m.add ? old[j][i] : 0.f;
+            store_all<N>(m.to, m.to_type, to[j], from[j]);
+        }
+    }
 }
 
 /* As many summands of float32 are read at once. */
@@ -179,26 +212,29 @@ template<int N> INLINE void move_by(const Move &m)
 }
 INLINE void move(const Move &m)
 {
-    if (m.wide == 4)
+    if (m.each == 1 && !m.same && m.wide == 4)
+        move_each<4>(m);
+    else if (m.wide == 4)
         move_by<4>(m);
     else
         move_by<1>(m);
 }
 
-/* Where each is a sum of many: a block has 32 entries next to each other, a
- * lane each, of which each of its warps has every 32nd summand. */
+/* Where each is a sum of many: a block has E entries next to each other, whose
+ * summands it deals out to its threads. */
 extern __shared__ char arena[];
-enum { SUM_WARPS = 32, SUM_AHEAD = 4 };
-INLINE float sum_share(const Move &m, i64 from, int warp)
+enum { SUM_THREADS = 1024, SUM_AHEAD = 4 };
+template<int E> INLINE float sum_share(const Move &m, i64 from, int share)
 {
+    enum { SHARES = SUM_THREADS / E };
     const bool even = m.from_type == F32 && m.dims == m.outer + 1;
-    const i64 stride = SUM_WARPS * m.fs[m.outer];
+    const i64 stride = SHARES * m.fs[m.outer];
     float sum = 0;
-    i64 y = warp;
+    i64 y = share;
     if (even) {
         const float *p = (const float *)m.from + from + y * m.fs[m.outer];
-        for (; y + (SUM_AHEAD - 1) * SUM_WARPS < m.each;
-             y += SUM_AHEAD * SUM_WARPS, p += SUM_AHEAD * stride) {
+        for (; y + (SUM_AHEAD - 1) * SHARES < m.each;
+             y += SUM_AHEAD * SHARES, p += SUM_AHEAD * stride) {
             float x[SUM_AHEAD];
             UNROLL
             for (int i = 0; i < SUM_AHEAD; i++)
@@ -208,27 +244,42 @@ INLINE float sum_share(const Move &m, i64 from, int warp)
                 sum += x[i];
         }
     }
-    for (; y < m.each; y += SUM_WARPS)
+    for (; y < m.each; y += SHARES)
         sum += load(m.from, m.from_type, from + from_place(m, y));
     return sum;
 }
-INLINE void sum_up(const Move &m)
+template<int E> INLINE void sum_up(const Move &m)
 {
-    float (*part)[LANES + 1] = (float (*)[LANES + 1])arena;
+    enum { SHARES = SUM_THREADS / E };
+    float (*part)[E + 1] = (float (*)[E + 1])arena;
+    const int own = threadIdx.x % E, share = threadIdx.x / E;
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    for (i64 first = (i64)blockIdx.x * LANES; first < m.count;
-         first += (i64)gridDim.x * LANES) {
+    for (i64 first = (i64)blockIdx.x * E; first < m.count;
+         first += (i64)gridDim.x * E) {
         i64 to, from;
-        entry_place(m, first + lane, to, from);
-        part[warp][lane] = first + lane < m.count ? sum_share(m, from, warp)
-                                                  : 0.f;
+        entry_place(m, first + own, to, from);
+        part[share][own] = first + own < m.count ? sum_share<E>(m, from, share)
+                                                 : 0.f;
         __syncthreads();
-        float sum = lane_sum<LANES>(part[lane][warp]);
-        entry_place(m, first + warp, to, from);
-        if (lane == 0 && first + warp < m.count)
-            put_entries<1>(m, to, &sum);
+        if (warp < E) {
+            float sum = 0;
+            UNROLL
+            for (int i = 0; i < SHARES; i += LANES)
+                sum += part[i + lane][warp];
+            sum = lane_sum<LANES>(sum);
+            entry_place(m, first + warp, to, from);
+            if (lane == 0 && first + warp < m.count)
+                put_entries<1>(m, to, &sum);
+        }
         __syncthreads();
     }
+}
+INLINE void sum(const Move &m)
+{
+    if (m.few)
+        sum_up<8>(m);
+    else
+        sum_up<32>(m);
 }
 
 struct Product {

@@ -9,7 +9,7 @@
 
 #include "gpu.h"
 
-enum { DENSE_DIMS = 12, DENSE_WORKSPACE = 32 << 20 };
+enum { DENSE_DIMS = 12, DENSE_WORKSPACE = 32 << 20 };   /* at most */
 
 /* to = from, or += from, of n[0] x n[1] ... entries that lie ts and fs apart.
  * Where ts is 0, what comes to one place is summed, in float32. */
@@ -34,9 +34,11 @@ typedef struct DenseProduct {
 /* All that both need beside memory: what a graph may not make. */
 void dense_prepare(Ctx *c, Gpu *g);
 void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m);
-/* workspace: DENSE_WORKSPACE bytes. */
+/* Bytes that such a product takes beside its tensors, wherever these are. */
+int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p);
+/* bytes: those of the workspace. */
 void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
-                   DevicePtr workspace);
+                   DevicePtr workspace, int64_t bytes);
 /* Finds what such a product takes; "cuBLASLt 13.0", or "a plain kernel". */
 const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p);
 
@@ -49,7 +51,10 @@ void lt_close(Lt *lt);
 const char *lt_name(const Lt *lt);
 /* False: it has none. Locked. */
 bool lt_has(Lt *lt, const DenseProduct *p);
+/* What it takes where all tensors lie as they best do. */
+int64_t lt_room(Lt *lt, const DenseProduct *p);
+/* With so many bytes, or fewer. */
 bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
-                DevicePtr workspace);
+                DevicePtr workspace, int64_t bytes);
 
 #endif

@@ -21,6 +21,8 @@ typedef struct LtChoice {
     int reserved[4];
 } LtChoice;
 
+enum { BEST_PLACE = 256 };              /* a multiple of, as addresses are */
+
 enum Entry {
 #define ENTRY(name, symbol, args) ENTRY_##name,
 #include "lt.def"
@@ -44,7 +46,7 @@ static const char *const entry_name[NENTRIES] = {
 
 /* What a product is known by. */
 typedef struct Shape {
-    int64_t m, n, k, batch, ld[3], apart[3];
+    int64_t m, n, k, batch, ld[3], apart[3], room;
     int32_t type, result, turned_a, turned_b, add, place[3];
 } Shape;
 
@@ -54,6 +56,7 @@ typedef struct Known {
     Shape shape;
     void *desc, *layout[3];
     LtAlgo algo;
+    int64_t room;                       /* that this takes */
     bool has;
 } Known;
 
@@ -127,11 +130,11 @@ const char *lt_name(const Lt *lt)
 
 /* ---- what is known of a shape ---- */
 
-/* The multiple of two, up to 256, that an address is. */
+/* The multiple of two that an address is. */
 static int32_t place_of(DevicePtr p)
 {
     int32_t n = 1;
-    while (n < 256 && p % (2 * (DevicePtr)n) == 0)
+    while (n < BEST_PLACE && p % (2 * (DevicePtr)n) == 0)
         n *= 2;
     return n;
 }
@@ -160,6 +163,7 @@ static Shape shape_of(const DenseProduct *p)
     s.type = (int32_t)p->type;
     s.result = (int32_t)p->result;
     s.add = p->add;
+    s.room = DENSE_WORKSPACE;
     s.place[0] = place_of(p->b);
     s.place[1] = place_of(p->a);
     s.place[2] = place_of(p->c);
@@ -207,7 +211,7 @@ static bool choose(Lt *lt, Known *k)
 {
     enum { WORKSPACE = 1, PLACE_A = 5 };
     const int of[] = { 0, 1, 2, 2 };
-    uint64_t room = DENSE_WORKSPACE;
+    uint64_t room = (uint64_t)k->shape.room;
     LtChoice found;
     void *wish = NULL;
     int n = 0;
@@ -226,12 +230,12 @@ static bool choose(Lt *lt, Known *k)
                    k->layout[2], k->layout[2], wish, 1, &found, &n) == 0;
     end(wish);
     k->algo = found.algo;
+    k->room = (int64_t)found.workspace;
     return ok && n > 0 && found.state == 0;
 }
 
-static Known *find(Lt *lt, const DenseProduct *p)
+static Known *find(Lt *lt, const DenseProduct *p, Shape s)
 {
-    Shape s = shape_of(p);
     Known *k;
     for (k = lt->known; k; k = k->next)
         if (!memcmp(&k->shape, &s, sizeof s))
@@ -251,14 +255,28 @@ static Known *find(Lt *lt, const DenseProduct *p)
 
 bool lt_has(Lt *lt, const DenseProduct *p)
 {
-    const Known *k = find(lt, p);
+    const Known *k = find(lt, p, shape_of(p));
     return k && k->has;
 }
 
-bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
-                DevicePtr workspace)
+int64_t lt_room(Lt *lt, const DenseProduct *p)
 {
-    const Known *k = find(lt, p);
+    Shape s = shape_of(p);
+    const Known *k;
+    for (int i = 0; i < 3; i++)
+        s.place[i] = BEST_PLACE;
+    k = find(lt, p, s);
+    return k && k->has ? k->room : 0;
+}
+
+bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
+                DevicePtr workspace, int64_t bytes)
+{
+    Shape s = shape_of(p);
+    const Known *k = find(lt, p, s);
+    s.room = bytes;
+    if (k && k->room > bytes)
+        k = find(lt, p, s);
     const float one = 1, beta = p->add;
     void *c = (void *)(uintptr_t)p->c;
     CALL(lt, MULTIPLY, multiply);
@@ -266,6 +284,5 @@ bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
         && multiply(lt->handle, k->desc, &one, (void *)(uintptr_t)p->b,
                     k->layout[0], (void *)(uintptr_t)p->a, k->layout[1],
                     &beta, c, k->layout[2], c, k->layout[2], &k->algo,
-                    (void *)(uintptr_t)workspace, DENSE_WORKSPACE, stream)
-           == 0;
+                    (void *)(uintptr_t)workspace, (size_t)bytes, stream) == 0;
 }

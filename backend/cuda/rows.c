@@ -390,33 +390,27 @@ bool rows_adds(const Rows *p, int i)
 
 /* ---- a call ---- */
 
-static bool sums(const Rows *p, const RowsCall *call)
-{
-    bool any = false;
-
-    for (int i = 0; i < p->nin; i++)
-        any = any || (call->backward && !p->step->in[i].timed
-                      && call->dx[i].data);
-    return any;
-}
-
 /* How tokens are dealt out: pieces of a batch entry, a power of two where
  * there are sums. */
 typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
 
 static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 {
-    enum { EACH = 1024, SUMMED = 512 }; /* threads a multiprocessor */
+    /* threads a multiprocessor, fewer where a piece of tokens begins with what
+     * others have read, or ends with sums; tokens that these are made of */
+    enum { EACH = 1024, FEWER = 512, LEAST = 8 };
     RowsShape s = rows_shape(p, call);
     int threads = s.group > 32 ? s.group : ROW_THREADS;
     int64_t each = threads / s.group, most = 1;
-    int64_t want = gpu_driver(g)->processors * (sums(p, call) ? SUMMED : EACH)
-                 / s.group, all = call->B * call->heads;
+    int64_t want = gpu_driver(g)->processors
+                 * (rows_few(p, call) ? FEWER : EACH) / s.group;
+    int64_t all = call->B * call->heads;
     Deal d = { .length = 1 };
 
-    while (most < call->T && most * all * 3 < want * 2)
+    int64_t least = rows_sums(p, call) ? LEAST : 1;
+    while (most * least < call->T && most * all * 3 < want * 2)
         most *= 2;
-    if (!sums(p, call))
+    if (!rows_few(p, call))
         most = call->T > most ? most * 2 : call->T;
     d.pieces = most ? most : 1;
     d.length = (call->T + d.pieces - 1) / d.pieces;
@@ -425,7 +419,7 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
     d.grid = d.blocks;
     if (rows_leaves(p, call))
         d.grid += (call->N * call->heads + each - 1) / each;
-    if (!call->T && sums(p, call))
+    if (!call->T && rows_sums(p, call))
         d.blocks = d.grid = (d.rows + each - 1) / each;
     return d;
 }
@@ -482,7 +476,8 @@ static uint64_t hash_view(uint64_t h, const View *v, int rank)
         x[i] = i == 4 ? (x[i] % 8) | (x[i] != 0) << 8 : x[i] % 8;
     h = hash_bytes(h, x, sizeof x);
     for (int i = 0; i < rank; i++) {
-        int64_t s = v->sd[i] == 1 ? 1 : 16 + v->sd[i] % 8;
+        int64_t s = v->sd[i] <= ROW_NUMBERS ? v->sd[i]
+                  : ROW_NUMBERS + v->sd[i] % 8;
         h = hash_bytes(h, &s, sizeof s);
     }
     return h;

@@ -118,6 +118,27 @@ INLINE void store(char *p, i64 at, i64 step, int left, const float *x)
     }
 }
 
+/* N entries that have M numbers each, all next to each other: x[i + N j] is
+ * number j of entry i. */
+template<int TYPE, int N, int M>
+INLINE void load_block(const char *p, i64 at, float *x)
+{
+    float y[N * M];
+    load<TYPE, N * M, true>(p, at, 1, N * M, y);
+    UNROLL
+    for (int i = 0; i < N * M; i++)
+        x[i / M + i % M * N] = y[i];
+}
+template<int TYPE, int N, int M>
+INLINE void store_block(char *p, i64 at, bool on, const float *x)
+{
+    float y[N * M];
+    UNROLL
+    for (int i = 0; i < N * M; i++)
+        y[i] = x[i / M + i % M * N];
+    store<TYPE, N * M, true>(p, at, 1, on ? N * M : 0, y);
+}
+
 /* Over the lanes of a row, for all of them. */
 extern __shared__ char arena[];
 template<int LANES_> INLINE float total(float x)

@@ -18,8 +18,9 @@ Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES]);
 void rows_free(Gpu *g, Rows *p);
 
 /* A call: views as of a Call, with the step's inputs and states. Backward:
- * dy, dstate, and dx, ds, of which those with data are wanted; where `add`
- * says so, a timed input's is added to what is there. */
+ * dy, dstate, and dx, ds, of which those with data are wanted, and y, if it has
+ * data, again; where `add` says so, a timed input's is added to what is there.
+ */
 typedef struct RowsCall RowsCall;
 struct RowsCall {
     int64_t B, T, N;

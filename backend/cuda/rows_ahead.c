@@ -3,6 +3,12 @@
  */
 #include "rows_text.h"
 
+/* Where threads are few, as many tokens as have so many bytes for each, at
+ * most: what is under way has to be as much as memory gives until the first of
+ * it is there. Of more threads each has fewer registers to spare.
+ */
+enum { AHEAD_MOST = 4, AHEAD_BYTES = 64 };
+
 /* The result's gradient is input nin of these. */
 static const View *ahead_view(const Text *t, int i)
 {
@@ -33,7 +39,7 @@ static Ref ahead_node(const Text *t, int i, int *deepest)
     return found;
 }
 
-/* How it lies `depth` tokens before; behind the deepest, the one read next. */
+/* How it lies `depth` tokens before; behind the deepest, those read next. */
 static char *raw_name(const Text *t, int i, int depth)
 {
     return ctx_format(t->c, "raw%d_%d", i, depth);
@@ -79,14 +85,15 @@ static Moving raw_move(const Text *t, int i, Ref r, char *place)
                      ahead_view(t, i), in->order, in->rank, r };
 }
 
-/* Token `token`, if there is one, as the one read next; it lies at `place`. */
+/* Token `token`, if there is one and it is read (`still`), as the one read
+ * next; it lies at `place`. */
 static void read_ahead(const Text *t, int i, Ref r, const char *name,
-                       const char *token, char *place)
+                       const char *token, char *place, const char *still)
 {
     Moving m = raw_move(t, i, r, place);
 
-    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside && (u64)ahead <"
-        " (u64)a.tokens;\n", token);
+    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside%s && (u64)ahead"
+        " < (u64)a.tokens;\n", token, still);
     text_open(t, r, text_registers(t, r));
     PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
         text_kind(t, &m), text_places(t, &m));
@@ -98,6 +105,22 @@ static void read_ahead(const Text *t, int i, Ref r, const char *name,
 static int raws(const Text *t, Ref r)
 {
     return (int)(text_held(t, r) / (text_has_lanes(t, r) ? t->shape.each : 1));
+}
+
+void ahead_find(Text *t)
+{
+    int64_t bytes = 0;
+    int most;
+
+    for (int i = 0; i <= t->p->nin; i++) {
+        Ref r = ahead_node(t, i, &most);
+        if (r)
+            bytes += text_held(t, r) * dtype_size(ahead_view(t, i)->dtype);
+    }
+    t->ahead = 1;
+    while (rows_few(t->p, t->call) && t->ahead < AHEAD_MOST
+           && (t->ahead + 1) * bytes <= AHEAD_BYTES)
+        t->ahead++;
 }
 
 void ahead_begin(const Text *t)
@@ -112,16 +135,20 @@ void ahead_begin(const Text *t)
         Moving m = raw_move(t, i, r, "");
         char *place = text_token(t, raw_arg(t, i), "ahead");
         int n = raws(t, r);
-        for (int d = 0; d <= most + 1; d++)
+        for (int d = 0; d <= most + t->ahead; d++)
             PUT(t, "Raw<%s> %s[%d];\n", text_kind(t, &m), raw_name(t, i,
                 d), n);
         for (int d = 0; d < most; d++)
             read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
-                       ctx_format(t->c, "begin %s %d", sign, d), place);
-        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "begin - %d", most) : "begin", place);
+                       ctx_format(t->c, "begin %s %d", sign, d), place, "");
+        for (int d = 0; d < t->ahead; d++)
+            read_ahead(t, i, r, raw_name(t, i, most + 1 + d),
+                       t->call->backward
+                       ? ctx_format(t->c, "begin - %d", most + d)
+                       : ctx_format(t->c, "begin + %d", d), place, "");
         turn_begin(t, raw_arg(t, i), t->call->backward
-                    ? ctx_format(t->c, "begin - %d", most + 1) : "begin + 1");
+                   ? ctx_format(t->c, "begin - %d", most + t->ahead)
+                   : ctx_format(t->c, "begin + %d", t->ahead));
     }
 }
 
@@ -134,16 +161,19 @@ void ahead_move(const Text *t)
             continue;
         int n = raws(t, r);
         PUT(t, "UNROLL\nfor (int z = 0; z < %d; z++) {\n", n);
-        for (int d = 0; d <= most && t->call->backward; d++)
-            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
-                d + 1));
         for (int d = most; d >= 0 && !t->call->backward; d--)
             PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i, d
                 ? d - 1 : most + 1));
+        for (int d = t->call->backward ? 0 : most + 1; d < most + t->ahead; d++)
+            PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
+                d + 1));
         PUT(t, "}\n");
-        read_ahead(t, i, r, raw_name(t, i, most + 1), t->call->backward
-                   ? ctx_format(t->c, "t - %d", most + 1) : "t + 1",
-                   turn_place(t, raw_arg(t, i)));
+        read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->call->backward
+                   ? ctx_format(t->c, "t - %d", most + t->ahead)
+                   : ctx_format(t->c, "t + %d", t->ahead),
+                   turn_place(t, raw_arg(t, i)), t->call->backward
+                   ? ctx_format(t->c, " && k >= %d", t->ahead)
+                   : ctx_format(t->c, " && k + %d < steps", t->ahead));
         turn_next(t, raw_arg(t, i));
     }
 }

@@ -36,6 +36,21 @@ bool rows_shared(const RowsCall *call, const View *v)
     return v->heads < call->heads || (call->heads > 1 && !v->sh);
 }
 
+bool rows_sums(const Rows *p, const RowsCall *call)
+{
+    bool any = false;
+
+    for (int i = 0; i < p->nin; i++)
+        any = any || (call->backward && !p->step->in[i].timed
+                      && call->dx[i].data);
+    return any;
+}
+
+bool rows_few(const Rows *p, const RowsCall *call)
+{
+    return p->nst > 1 || rows_sums(p, call);
+}
+
 bool rows_leaves(const Rows *p, const RowsCall *call)
 {
     bool any = false;
@@ -83,7 +98,8 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
     RowsShape s = { 4, 1 };
 
     for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && call->in[i].dtype != F32 && !p->heavy)
+        if (p->step->in[i].timed && call->in[i].dtype != F32
+            && !(p->heavy && call->backward))
             s.each = 8;
     while (s.each > 1 && s.each / 2 >= p->length)
         s.each /= 2;                    /* an inner axis has 8 at least */

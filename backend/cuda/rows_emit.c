@@ -140,6 +140,13 @@ static void load_input(const Text *t, Ref r, const char *on)
         ahead_take(t, dy ? p->nin : i, 0, name, r, on);
         return;
     }
+    int block = text_block(t, &t->call->in[i], in->order, in->rank, r);
+    if (block) {
+        PUT(t, "load_block<%s, row_each, %d>(a.arg[%d].p, h * a.arg[%d].sh + e0"
+            " * %d, %s);\n", text_type(t->call->in[i].dtype), block, arg, arg,
+            block, name);
+        return;
+    }
     move(t, &(Moving){ "load", ctx_format(t->c, "h * a.arg[%d].sh", arg),
          text_left(t, r, "true"), name, arg, &t->call->in[i], in->order,
          in->rank, r });
@@ -313,7 +320,7 @@ static uint8_t *live_of(const Text *t)
     const Rows *p = t->p;
     uint8_t *live = ctx_alloc(t->c, t->g->len);
 
-    if (!t->call->backward)
+    if (!t->call->backward || t->call->y.data)
         mark(t->g, live, t->g->out[0].node);
     for (int i = 0; t->call->backward && i < p->nin + p->nst; i++)
         if (rows_wants(p, t->call, i < p->nin ? i : p->source[i - p->nin]))
@@ -478,6 +485,20 @@ static void add_there(Text *t, int i)
         (long long)text_held(t, r), i);
 }
 
+/* y, where the row is `on`. */
+static void store_result(const Text *t, const char *on)
+{
+    const Output *y = &t->p->step->out[0];
+    Ref r = t->g->out[0].node;
+    int arg = rows_arg(t->p, ROW_Y, 0);
+
+    if (t->g->n[r].op == OP_num || !t->call->y.data)
+        return;
+    move(t, &(Moving){ "store", turn_place(t, arg), text_left(t, r, on),
+         name_of(t, r), arg, &t->call->y, y->order, y->rank, r });
+    turn_next(t, arg);
+}
+
 static void emit_backward(Text *t)
 {
     const Rows *p = t->p;
@@ -486,6 +507,7 @@ static void emit_backward(Text *t)
         ? " && t >= s.start && t < s.end" : "");
     ahead_move(t);
     emit_nodes(t, t->live, true, "on_0");
+    store_result(t, own_text(t));
     for (int i = 0; i < p->nin; i++) {
         if (!rows_wants(p, t->call, i))
             continue;
@@ -529,21 +551,12 @@ static void emit_left(Text *t)
 
 static void emit_forward(Text *t)
 {
-    const Output *y = &t->p->step->out[0];
-    Ref r = t->g->out[0].node;
-    bool number = t->g->n[r].op == OP_num;
-
     if (t->leaves)
         emit_left(t);
     PUT(t, "const bool on_0 = live;\n");
     ahead_move(t);
     emit_nodes(t, t->live, true, "on_0");
-    if (number || !t->call->y.data)
-        return;
-    move(t, &(Moving){ "store", turn_place(t, rows_arg(t->p, ROW_Y, 0)),
-         text_left(t, r, "on_0"), name_of(t, r), rows_arg(t->p, ROW_Y, 0),
-         &t->call->y, y->order, y->rank, r });
-    turn_next(t, rows_arg(t->p, ROW_Y, 0));
+    store_result(t, "on_0");
 }
 
 /* ---- the kernel ---- */
@@ -573,11 +586,32 @@ static void emit_sums(Text *t, bool begin)
             clear(t, ctx_format(t->c, "d%d", i), r);
             continue;
         }
+        View sum = { .dtype = F32 };    /* where fill_args says */
+        for (int d = in->rank - 1, n = 1; d >= 0; d--) {
+            sum.sd[d] = n;
+            n *= axis_extent(t->g, r, in->order[d]);
+        }
+        int block = text_block(t, &sum, in->order, in->rank, r);
+        if (block) {
+            PUT(t, "store_block<F32, row_each, %d>(a.arg[%d].p, row * %lld + e0"
+                " * %d, !left && row < a.rows, d%d);\n", block, arg,
+                (long long)rows_entries(p, i), block, i);
+            continue;
+        }
         move(t, &(Moving){ "store", ctx_format(t->c, "row * %lld",
              (long long)rows_entries(p, i)), sum_left(t, r),
              ctx_format(t->c, "d%d", i), arg, &(View){ .dtype = F32 },
              in->order, in->rank, r });
     }
+}
+
+/* What moves on from turn to turn takes a fourth of all instructions where
+ * tokens before are held, and none in turns that are written out; forward four
+ * of these take more registers than there are. */
+static const char *unroll(const Text *t)
+{
+    return !t->p->nst ? "NO_UNROLL" : t->call->backward ? "UNROLL_FOUR"
+                                                        : "UNROLL_TWICE";
 }
 
 /* The tokens of a piece, back from as far behind it as they are read; of what
@@ -594,18 +628,20 @@ static void open_back(const Text *t)
     for (int i = 0; i < t->p->nin; i++)
         if (t->p->step->in[i].timed && t->call->dx[i].data)
             turn_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
-    PUT(t, "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
-        "const bool own = k < owned;\n");
+    if (t->call->y.data)
+        turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
+    PUT(t, "%s\nfor (i64 k = last; k >= 0; k--) {\n"
+        "const bool own = k < owned;\n", unroll(t));
 }
 
 /* Of what is left of a sequence, nothing. */
 static void open_forward(const Text *t)
 {
-    PUT(t, "const i64 begin = first;\n");
+    PUT(t, "const i64 begin = first, steps = left ? 1 : a.length;\n");
     ahead_begin(t);
     if (t->call->y.data)
         turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
-    PUT(t, "NO_UNROLL\nfor (i64 k = 0; k < (left ? 1 : a.length); k++) {\n");
+    PUT(t, "%s\nfor (i64 k = 0; k < steps; k++) {\n", unroll(t));
 }
 
 static void emit_kernel(Text *t)
@@ -626,6 +662,7 @@ static void emit_kernel(Text *t)
         threads / t->shape.group);
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
+    ahead_find(t);
     emit_nodes(t, t->live, false, "true");
     emit_sums(t, true);
     begin_pending(t);

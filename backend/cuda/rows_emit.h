@@ -49,6 +49,10 @@ int rows_inner(const Rows *p);
 bool rows_wants(const Rows *p, const RowsCall *call, int i);
 /* Does the result of timed input i wait to be summed over heads? */
 bool rows_shared(const RowsCall *call, const View *v);
+/* Are there sums over tokens? Are threads few, as a piece of tokens begins with
+ * several that others have read, or ends with sums? */
+bool rows_sums(const Rows *p, const RowsCall *call);
+bool rows_few(const Rows *p, const RowsCall *call);
 /* Are results of the states wanted, final ones or, backward, gradients? */
 bool rows_leaves(const Rows *p, const RowsCall *call);
 /* Numbers of an entry of each axis; entries of input i in all. */

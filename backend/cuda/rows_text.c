@@ -70,7 +70,7 @@ char *text_along(const Text *t, int ax, const char *at)
                       t->g->axis[ax].size);
 }
 
-static const char *type_text(DType d)
+const char *text_type(DType d)
 {
     static const char *const name[] = { "F32", "BF16", "F16", "F64", "I32",
                                         "I64" };
@@ -105,6 +105,22 @@ static bool is_whole(const Text *t, const View *v, const uint8_t *order,
     return true;
 }
 
+int text_block(const Text *t, const View *v, const uint8_t *order, int rank,
+               Ref r)
+{
+    AxisSet own = text_registers(t, r);
+    int inner = rank - 1, n = rank ? axis_extent(t->g, r, order[inner]) : 0;
+    int64_t size = dtype_size(v->dtype), block = (int64_t)t->shape.each * n;
+
+    if (rank != 2 || own != AXIS(order[inner]) || !text_exact(t)
+        || order[0] != rows_inner(t->p) || t->p->nlanes != 1
+        || v->dtype == F64 || v->sd[inner] != 1 || v->sd[0] != n
+        || block * size % 16
+        || (uintptr_t)v->data % 16 || v->sh * size % 16)
+        return 0;
+    return n;
+}
+
 /* "BF16, 4, true" */
 char *text_kind(const Text *t, const Moving *m)
 {
@@ -112,7 +128,7 @@ char *text_kind(const Text *t, const Moving *m)
     bool lanes = axes & t->p->lanes;
     bool runs = lanes && axes & AXIS(rows_inner(t->p));
 
-    return ctx_format(t->c, "%s, %d, %s", type_text(m->v->dtype),
+    return ctx_format(t->c, "%s, %d, %s", text_type(m->v->dtype),
                       lanes ? t->shape.each : 1, is_whole(t, m->v, m->order,
                       m->rank, runs) ? "true" : "false");
 }

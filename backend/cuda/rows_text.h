@@ -21,6 +21,8 @@ typedef struct Text {
     uint8_t *made;                      /* declared already: of what no token
                                            changes */
     const uint8_t *live;                /* of the loop */
+    int ahead;                          /* tokens that are read before their
+                                           turn */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
@@ -53,6 +55,12 @@ typedef struct Moving {
     Ref r;                              /* of its axes */
 } Moving;
 
+/* Each of a lane's entries has all numbers of the one axis that is unrolled
+ * behind it, and all of these lie next to each other in pieces of 16 bytes: how
+ * many; else 0. */
+int text_block(const Text *t, const View *v, const uint8_t *order, int rank,
+               Ref r);
+const char *text_type(DType d);
 /* "BF16, 4, true"; "a.arg[0].p, place, step, left" */
 char *text_kind(const Text *t, const Moving *m);
 char *text_places(const Text *t, const Moving *m);
@@ -73,6 +81,8 @@ char *turn_place(const Text *t, int arg);
 void turn_begin(const Text *t, int arg, const char *token);
 void turn_next(const Text *t, int arg);
 
+/* How many tokens are read before their turn. */
+void ahead_find(Text *t);
 /* Before the loop, whose first token is `begin`: what its first turn moves on
  * to. Then, the loop at token t, that. */
 void ahead_begin(const Text *t);

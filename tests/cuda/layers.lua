@@ -271,6 +271,77 @@ local function as_one(how, dtype)
   end
 end
 
+-- All weights that the layer says may lie beside one another do, and so do the
+-- sums that their gradients are added to.
+local function laid(of, layer)
+  local t = moved(of, "cuda")
+  for _, names in ipairs(layer.beside) do
+    local d, columns, all, at = of[names[1]].shape[1], {}, 0, 1
+    for i, name in ipairs(names) do
+      local w = of[name]:transpose(1, 2)
+      if #w.shape == 3 then w = w:transpose(2, 3) end
+      local n = w.shape[1] * (#w.shape == 3 and w.shape[2] or 1)
+      columns[i] = w:contiguous():reshape { n, d }
+      all = all + n
+    end
+    local flat = flin.zeros { all, d }:to(of[names[1]].dtype)
+    for _, part in ipairs(columns) do
+      flat:narrow(1, at, part.shape[1]):copy(part)
+      at = at + part.shape[1]
+    end
+    flat, at = flat:to "cuda", 1
+    for i, name in ipairs(names) do
+      local w, n = of[name], columns[i].shape[1]
+      local part = flat:narrow(1, at, n)
+      at = at + n
+      if #w.shape == 3 then
+        part = part:reshape { w.shape[2], w.shape[3], d }
+        t[name] = part:transpose(2, 3):transpose(1, 2)
+      else
+        t[name] = part:transpose(1, 2)
+      end
+    end
+  end
+  return t
+end
+
+local function as_laid(name, layer)
+  local x = layer:random(sizes_of(layer, { B = 2, T = 21, h = 8,
+                                           dtype = "bfloat16" }))
+  for n, tensor in pairs(x) do x[n] = tensor:to "bfloat16" end
+  local apart, beside = moved(x, "cuda"), laid(x, layer)
+  local y = layer:forward(apart)
+  expect(suite.relative(layer:forward(beside), y:to "cpu") < 1e-2,
+         "%s, beside: y", name)
+  local wanted = layer:backward(with(apart, { dy = y }))
+  local there = layer:backward(with(beside, { dy = y }))
+  local held = {}
+  for n, tensor in pairs(wanted) do
+    if flin.is_tensor(tensor) and n ~= "x" then
+      held[n] = flin.randn(tensor.shape)
+    end
+  end
+  local into = laid(held, layer)
+  local sums = layer:backward(with(beside, { dy = y, into = into }))
+  expect(suite.relative(sums.x, there.x:to "cpu") == 0, "%s, beside: d_x, "
+         .. "beside sums", name)
+  for n, tensor in pairs(wanted) do
+    if flin.is_tensor(tensor) then
+      expect(suite.relative(there[n], tensor:to "cpu") < 2e-2,
+             "%s, beside: d_%s", name, n)
+    end
+    if held[n] then
+      local d = into[n]:to "cpu" - held[n]
+      expect(suite.relative(d, there[n]:to "cpu") < 1e-2,
+             "%s, beside: d_%s is not added up", name, n)
+    end
+  end
+end
+
+for name, layer in pairs(flin.layers) do
+  if not only or only[name] or only.joint then as_laid(name, layer) end
+end
+
 if not only or only.joint then
   as_one("columns", "bfloat16")
   as_one("rows", "bfloat16")

@@ -113,7 +113,7 @@ x = torch.randn(2, 9, 6)
 was = beside(x)[0].detach()
 held = {n: p.detach().clone() for n, p in beside.weights.items()}
 check("beside: which", beside.layer.beside == [
-    (["Wq", "Wk", "Wv", "Wg"], ["d"]), (["Wa", "Wb"], ["d"])])
+    (["Wq", "Wk", "Wv", "Wg", "Wa", "Wb"], ["d"])])
 beside.lay_beside()
 for n, p in beside.weights.items():
     same(f"beside: {n}", p.detach(), held[n])
@@ -127,6 +127,16 @@ laid = list(beside.weights.values())
 found = torch.autograd.grad(beside(x)[0].sum(), laid)
 check("beside: gradients come so, and nobody copies them", all(
     d.stride() == p.stride() for d, p in zip(found, laid)))
+names = beside.layer.beside[0][0]
+places = dict(zip(beside.weights, found))
+check("beside: gradients one behind another", all(
+    places[b].data_ptr() == places[a].data_ptr() + 4 * places[a].numel()
+    for a, b in zip(names, names[1:])))
+first = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
+first.load_state_dict(beside.state_dict())
+for n, d in zip(first.weights, torch.autograd.grad(
+        first(x)[0].sum(), list(first.weights.values()))):
+    same(f"beside: d_{n}", places[n], d)
 
 # Gradients of micro-batches, added up in float32.
 sums = flin.nn.Layer("gla", d=6, heads=2, k=4, v=3, r=2, dtype=torch.bfloat16)
@@ -180,6 +190,11 @@ again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)
 refused("an axis of no size", flin.Error, "how long axes k, v are",
         lambda: flin.nn.Layer("gla", d=6, heads=2, r=2))
+for sizes, words in (({"d": -6, "heads": 2, "k": 4}, "d is -6"),
+                     ({"d": 6, "heads": 0, "k": 4}, "heads is 0"),
+                     ({"d": 6, "heads": 2, "k": 4.5}, "k is 4.5")):
+    refused(f"a size, {words}", flin.Error, words,
+            lambda: flin.nn.Layer("gla", r=2, **sizes))
 refused("no such axis", flin.Error, "has no axis 'w'",
         lambda: flin.nn.Layer("gla", d=6, heads=2, k=4, r=2, w=2))
 check("check", layer.check(T=40, size=4).worst < 1e-4)

@@ -10,6 +10,9 @@ A **door** is the module that knows the caller's tensors (_numpy, _torch):
   empty(shape, dtype, like), empty_like(t), space(bytes, like)  new tensors;
                         empty_like only of row-major ones, or, where the
                         door keeps_order, of dense ones
+  runs(tensors)         where r.beside: those of one memory that lie one
+                        behind another, as lists of their places
+  row(parts, dtype, like)       new tensors that lie so: (shape, strides) each
   check(name, t, first) raises where two cannot go together
   ends(cu, like)        cu_seqlens as a tensor of int64
   index(i, like)        state_index as a tensor where the others are
@@ -46,6 +49,7 @@ class Request:
     `want` says of which inputs, then of which initial states, the gradients
     are wanted; `into` has, for each input, the tensor that its gradient is
     added to, or None; `over` says of which the gradient is written over them.
+    beside: gradients of weights lie one behind another where the weights do.
     validate: as flin.h has it. index: which entries of s0, which are pools,
     the states are. begun: what is SAVING goes on from where Caller.summary of a
     request with its inputs has begun it, whose `saved` and `note` it has; what
@@ -53,12 +57,13 @@ class Request:
     `note`, `place` and `room` it has."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
-                 "index", "begun", "begins", "place", "room")
+                 "index", "begun", "begins", "place", "room", "beside")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
                  note=None, validate=0, into=(), over=(), index=None,
-                 begun=False):
+                 begun=False, beside=False):
+        self.beside = beside
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
@@ -135,13 +140,13 @@ class Prepared:
     """A kernel, and what its calls look like for one signature. results: of
     each that is to be made, its shape and dtype, and which given tensor is
     like it, or None. truth: it is the variant's own function's, which runs in
-    its flin_State."""
+    its flin_State. rows: which results lie one behind another."""
     __slots__ = ("kernel", "like", "results", "workspace", "saved", "changed",
-                 "truth", "frames")
+                 "truth", "frames", "rows")
 
     def __init__(self, kernel, like, results, workspace, saved, changed,
-                 truth):
-        self.truth = truth
+                 truth, rows):
+        self.truth, self.rows = truth, rows
         self.kernel, self.like, self.results = kernel, like, results
         self.workspace, self.saved = workspace, saved   # in bytes
         self.changed = changed  # which of the given tensors are copied
@@ -279,7 +284,7 @@ class Caller:
             given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want, r.over,
-                   r.saved is None, present,
+                   r.saved is None, r.beside, present,
                    None if r.cu is None else tuple(door.signature((r.cu,))),
                    *door.signature(given), *door.signature(sums))
         except (AttributeError, TypeError, RuntimeError):
@@ -290,10 +295,14 @@ class Caller:
             p = self.prepare(door, r, key)
         first = r.x[0]
         sums = iter(sums)
+        rows = {}
+        for places, parts, dtype in p.rows:
+            rows.update(zip(places, door.row(parts, dtype, first)))
         results = [next(sums) if shape is None
+                   else rows[i] if i in rows
                    else door.empty(shape, dtype, first) if like is None
                    else door.empty_like(given[like])
-                   for shape, dtype, like in p.results]
+                   for i, (shape, dtype, like) in enumerate(p.results)]
         self.launch(door, r, p, given, results)
         return results + list(r.s0) if r.inplace else results
 
@@ -393,7 +402,7 @@ class Caller:
             door.describe("", t) for t in given]), workspace, saved,
             changes(door, given),
             mode if mode in (_c.REFERENCE, _c.REFERENCE_BACKWARD)
-            else None)
+            else None, self.rows(door, r, results) if r.beside else [])
         self.prepared[key] = p
         return p
 
@@ -537,6 +546,21 @@ class Caller:
                 results.append((shape, dtype, strides))
             groups.append((field, group))
         return results
+
+    def rows(self, door, r, results):
+        """Which gradients of weights lie one behind another: their places among
+        the results, their shapes and strides, and the dtype."""
+        n, places = len(self.inputs), [i for i, w in enumerate(r.want) if w]
+        weights = [(at, r.x[i]) for at, i in enumerate(places)
+                   if i < n and not getattr(self.inputs[i], "timed", True)
+                   and len(results[at]) == 3
+                   and results[at][2] == tuple(r.x[i].stride())]
+        found = []
+        for run in door.runs([t for _, t in weights]):
+            at = [weights[i][0] for i in run]
+            found.append((at, [(results[i][0], results[i][2]) for i in at],
+                          results[at[0]][1]))
+        return found
 
     def sum_of(self, door, a, t, like):
         """What a gradient is added to, as the call takes it."""

@@ -1,5 +1,7 @@
 """The door for PyTorch tensors: the current stream, autograd, and (PyTorch
 2.4 on) the operators that torch.compile sees."""
+import itertools
+import math
 import operator
 import sys
 
@@ -71,6 +73,34 @@ def contiguous(t):
 
 def empty(shape, dtype, like):
     return like.new_empty(shape, dtype=DTYPE[dtype])
+
+
+# PyTorch 2.0 on.
+storage_of = getattr(torch.Tensor, "untyped_storage", None) \
+    or torch.Tensor._storage
+
+
+def runs(tensors):
+    """Those of one dtype that lie one behind another in one storage."""
+    order = sorted(range(len(tensors)), key=lambda i: pointer(tensors[i]))
+    found, end = [], None
+    for i in order:
+        t = tensors[i]
+        at = t.dtype, storage_of(t).data_ptr(), pointer(t)
+        if at == end:
+            found[-1].append(i)
+        else:
+            found.append([i])
+        end = *at[:2], at[2] + t.numel() * t.element_size()
+    return [run for run in found if len(run) > 1]
+
+
+def row(parts, dtype, like):
+    """New tensors in one memory, one behind another."""
+    sizes = [math.prod(shape) for shape, _ in parts]
+    all = like.new_empty(sum(sizes), dtype=DTYPE[dtype])
+    return [all.as_strided(shape, strides, at) for (shape, strides), at
+            in zip(parts, itertools.accumulate(sizes, initial=0))]
 
 
 def space(size, like):
@@ -236,7 +266,7 @@ class Function(torch.autograd.Function):
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note, validate=validate,
                     saved=as_left(saved, tensors[0]), into=into,
-                    over=over if any(over) else ())
+                    over=over if any(over) else (), beside=variant.is_layer)
         found = run(variant, r)
         for t, o in zip(tensors, over):
             if o:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from typing import Any
 
 import torch
@@ -311,7 +312,13 @@ class Layer(nn.Module):
         if heads is not None:
             sizes = {**sizes, "h": heads}
         _check_axes("Layer", self.layer, sizes)
-        found.update(sizes)
+        for axis, size in sizes.items():
+            whole = isinstance(size, numbers.Integral)
+            if not whole or isinstance(size, bool) or size < 1:
+                name = "heads" if axis == "h" and heads is not None else axis
+                raise Error(f"Layer: {self.layer.name}: {name} is {size!r}: "
+                            "how many there are is wanted, 1 or more")
+        found.update({axis: int(size) for axis, size in sizes.items()})
         for axis, usual in (("w", 4), ("v", found.get("k"))):
             if axis in found:
                 found[axis] = found[axis] or usual

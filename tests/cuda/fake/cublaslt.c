@@ -25,7 +25,7 @@ typedef struct Layout {
     int32_t batch;
 } Layout;
 typedef struct Wish { uint64_t room; uint32_t place[4]; } Wish;
-typedef struct Algo { uint64_t place[8]; } Algo;
+typedef struct Algo { uint64_t place[4], room, more[3]; } Algo;
 typedef struct Choice {
     Algo algo;
     size_t workspace;
@@ -144,7 +144,10 @@ ENTRY(int, cublasLtMatmulAlgoGetHeuristic, void *h, void *desc, void *a,
     memset(choice, 0, sizeof *choice);
     for (int i = 0; i < 4; i++)
         choice->algo.place[i] = w->place[i];
-    choice->workspace = w->room;
+    const Layout *result = c;           /* as if each sum were made in halves */
+    uint64_t halves = result->rows * result->cols * 8;
+    choice->algo.room = halves < w->room ? halves : 0;
+    choice->workspace = choice->algo.room;
     *n = 1;
     return OK;
 }
@@ -222,12 +225,12 @@ ENTRY(int, cublasLtMatmul, void *h, void *desc, const float *alpha,
     (void)stream;
     if (h != &handle || c != d || lc != ld || *alpha != 1
         || (*beta != 0 && *beta != 1) || (uintptr_t)workspace % 256
-        || (bytes && !workspace))
+        || (bytes && !workspace) || bytes < algo->room)
         return INVALID;
     for (int i = 0; i < 4; i++)
         if (!algo->place[i] || (uintptr_t)at[i] % algo->place[i])
             return INVALID;
-    memset(workspace, 0xe5, bytes < 4096 ? bytes : 4096);
+    memset(workspace, 0xe5, bytes);
     for (int64_t z = 0; z < ((Layout *)lc)->batch; z++)
         multiply(desc, la, a, lb, b, lc, d, *beta != 0, z);
     count();

@@ -299,6 +299,7 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
     h->args.unread = h->sizes;
     bind_call(c, step, &h->args, &h->bound);
     h->bound.call.stream = h->call.stream;
+    h->bound.call.in_parts = h->call.in_parts;
     h->bound.call.workspace = h->call.workspace;
     h->bound.call.workspace_size = (int64_t)h->call.workspace_size;
     if (!runs_backwards(h->args.mode))

@@ -254,6 +254,8 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
  * run_saved, where room.begun. */
 bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                  Stored room, int state, View moves);
+/* The same of a call that goes forward alone, which is not begun by that. */
+bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves);
 /* Bytes of workspace of run_saved. */
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);

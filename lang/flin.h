@@ -373,6 +373,11 @@ typedef struct flin_Call {
                                    and any dfinal may follow, for which kernels
                                    that know nothing of that are not run again,
                                    where there are such */
+    int in_parts;               /* 1, of all calls of a part of a sequence, from
+                                   flin_saved and the summary that begins it to
+                                   the way back: kernels are taken that a
+                                   summary can begin, where the calls together
+                                   are predicted to take less time so */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -529,7 +529,8 @@ static void count_by_price(Ctx *c, void *ud)
 /* Of what the price of a call depends on. */
 static uint64_t hash_of(const Plan *p, const Call *call)
 {
-    uint64_t h = hash_bytes((uint64_t)call->heads, call->seq,
+    uint64_t own = 2 * (uint64_t)call->heads + call->in_parts;
+    uint64_t h = hash_bytes(own, call->seq,
                             (size_t)call->nseq * sizeof *call->seq);
     for (int i = 0; i < p->g->nin; i++)
         h = 31 * h + (uint64_t)call->in[i].dtype;
@@ -579,10 +580,13 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
+/* As it is; of one in parts its summary walks for ends and for transitions. */
 static Segments whole_of(const Plan *p, Cutting *cut, const Call *call)
 {
-    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                       .call = *call };
+    Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
+    if (call->in_parts && !cut->why)
+        s.call.ends = 1 + !is_diagonal(cut);
+    return s;
 }
 
 static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,

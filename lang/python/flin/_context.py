@@ -239,6 +239,12 @@ class Found:
         return d
 
 
+def is_alone(variant):
+    """Whether one stage is all of it."""
+    return all(stage.variant is variant for level in stages(variant)
+               for stage in level)
+
+
 class Part:
     """This rank's part of a call: what it starts from. saving: one that saves
     follows; where one stage is all of it, that one is begun by its summary."""
@@ -247,8 +253,9 @@ class Part:
         self.variant, self.line, self.rows = variant, line, rows
         self.chunk, self.levels = chunk, []
         self.start, self.begun = {}, None
-        if saving and x[0].is_cuda:
-            self.begun = Request(SAVING, x, (), rows.cu, chunk, final=True)
+        if saving and x[0].is_cuda and is_alone(variant):
+            self.begun = Request(SAVING, x, (), rows.cu, chunk, final=True,
+                                 in_parts=True)
         names = [a.name for a in variant.states]
         first = dict(zip(names, first))
         for level in stages(variant):
@@ -260,8 +267,7 @@ class Part:
         rows, known, parts = self.rows, [], []
         for stage in level:
             own, moves = stage.summary(
-                x, self.start, rows.cu, self.chunk,
-                self.begun if stage.variant is self.variant else None)
+                x, self.start, rows.cu, self.chunk, self.begun)
             begin = {}
             for n, t in own.items():
                 s = first.get(n)
@@ -277,7 +283,8 @@ class Part:
             found.inside.append(stage.slopes(own, moves, start))
 
     def forward(self, mode, x):
-        r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True)
+        r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True,
+                    in_parts=self.begun is not None)
         if self.begun and self.begun.saved is not None:
             r.saved, r.note, r.begun = self.begun.saved, self.begun.note, True
         return r, run(self.variant, r)
@@ -298,7 +305,7 @@ class Backward:
         r = Request(
             _c.BACKWARD, self.x, p.s0, p.rows.cu, p.chunk, dy=self.dy,
             ds=[ds[n] for n in self.names], want=want, saved=self.saved,
-            note=self.note)
+            note=self.note, in_parts=p.begun is not None)
         if first is None:
             r.begins = self.saved is not None and self.x[0].is_cuda
             self.first = r
@@ -383,7 +390,7 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
     if pieces is None:
-        pieces = best_pieces(variant, timed, learns([*x, *first]))
+        pieces = best_pieces(timed)
     if rows.packed or pieces < 2 or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
         return called(variant, line, rows, chunk, first, x)
@@ -402,19 +409,16 @@ def learns(tensors):
         t is not None and t.requires_grad for t in tensors)
 
 
-def best_pieces(variant, timed, back):
-    """As many as have a processor for each head, or where states go through a
-    matrix, and gradients back, for each half of its columns, none of them
-    short; on a CPU one."""
+def best_pieces(timed):
+    """As many as have a processor for each head, none of them short; on a CPU
+    one."""
     t = timed[0]
     if not t.is_cuda:
         return 1
     heads = max(x.shape[2] for x in timed) * t.shape[0]
     processors = torch.cuda.get_device_properties(
         t.device).multi_processor_count
-    each = 2 if back and any(stage.carry == "matrix" for level
-                             in stages(variant) for stage in level) else 1
-    return min(processors // (each * heads), t.shape[1] // LEAST)
+    return min(processors // heads, t.shape[1] // LEAST)
 
 
 def in_front(s, n):

@@ -512,6 +512,8 @@ typedef struct Single {
     flin_Tensor *shape;
     int arg;
     int64_t *saved;
+    double *seconds;                    /* both ways, or forward alone */
+    bool both_ways;
     const flin_Tensor *transition;      /* of a summary */
     flin_Transition *carried;           /* what it is like, alone */
     int *stages;                        /* how many there are, alone */
@@ -543,6 +545,14 @@ static void find_saved(Ctx *c, const Single *s, HostCall *h)
     h->sizes = true;
     host_bind(c, s->v->v->step, h);
     *s->saved = saved_bytes(c, s->v->v, &h->args, &h->bound);
+}
+
+static void find_seconds(Ctx *c, const Single *s, HostCall *h)
+{
+    h->sizes = true;
+    host_bind(c, s->v->v->step, h);
+    *s->seconds = bound_seconds(c, s->v->v, &h->args, &h->bound,
+                                s->both_ways);
 }
 
 static void summarize(Ctx *c, const Single *s, HostCall *h)
@@ -637,6 +647,10 @@ static void run_single(Ctx *c, void *ud)
     }
     if (s->saved) {
         find_saved(c, s, h);
+        return;
+    }
+    if (s->seconds) {
+        find_seconds(c, s, h);
         return;
     }
     Variant *v = called_variant(s, h);
@@ -792,4 +806,14 @@ int64_t flin_saved(flin_Variant *v, const flin_Call *call, flin_Error *e)
 
     return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
                          .saved = &bytes }, e) ? -1 : bytes;
+}
+
+double flin_seconds(flin_Variant *v, int both_ways, const flin_Call *call,
+                    flin_Error *e)
+{
+    double seconds = 0;
+
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
+                         .seconds = &seconds, .both_ways = both_ways }, e)
+        ? -1 : seconds;
 }

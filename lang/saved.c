@@ -153,6 +153,22 @@ bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves)
     return true;
 }
 
+double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                     bool both_ways)
+{
+    const Backend *backend = call_backend(c, a, &b->call);
+    PlanEntry *e;
+
+    if (!b->call.on_device || !backend->seconds || v->runs || v->step->mask)
+        return 0;
+    e = both_ways ? saving_plan(c, v, a, b)
+        : plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
+    if (!e || !e->plan->g->chunk)
+        return 0;
+    Call call = both_ways ? saving_call(c, v, a, b) : b->call;
+    return backend->seconds(c, e->program, &call);
+}
+
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room)
 {

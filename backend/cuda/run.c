@@ -716,6 +716,27 @@ bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
     return k.may;
 }
 
+typedef struct Predicting {
+    CudaProgram *p;
+    const Call *call;
+    double seconds;
+} Predicting;
+
+static void predict(Ctx *c, void *ud)
+{
+    Predicting *k = ud;
+    k->seconds = segments_seconds(c, &k->p->builds, &k->p->cutting, k->call);
+}
+
+double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Predicting k = { .p = p,
+                     .call = call_twins(c, p->builds.plan->g, call, true) };
+    gpu_enter(c, p->builds.gpu);
+    with_program(c, p, predict, &k);
+    return k.seconds;
+}
+
 /* Of one build's kernels. */
 static int64_t build_bytes(const Plan *p, const Build *b, const Build *forward,
                            const Call *call)

@@ -493,6 +493,20 @@ class Caller:
             r.saved = r.note = None
         return own + to
 
+    def seconds(self, door, r, both_ways):
+        """What such a call is predicted to take, forward or both ways; in
+        parts, with its summary. 0: that is not known."""
+        groups = [("input", describe(door, self.inputs, r.x)),
+                  ("initial", describe(door, self.states, r.s0))]
+        frame = Frame(groups, len(r.cu) - 1, r.chunk, in_parts=r.in_parts)
+        r.cu = door.ends(r.cu, r.x[0])
+        door.place(frame.call, r.x[0], r.cu)
+        with _state.lock:
+            found = lib.seconds(self.handle, both_ways, frame.call_at,
+                                frame.error_at)
+        _state.checked(frame.error.code if found < 0 else 0, frame.error)
+        return found
+
     def begin(self, door, r, groups, frame):
         """The room that the call keeps what it saves in."""
         size = self.saved(groups, frame)

@@ -26,6 +26,7 @@ from ._torch import contiguous, run
 
 CHUNK = 64                      # tokens of a chunk: pieces are whole ones
 LEAST = 16 * CHUNK              # of a piece: assumed, not measured
+ALIKE = 1.02                    # predictions that tell nothing
 
 
 class Rows:
@@ -389,17 +390,17 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     anything asks for it. pieces: in how many batch entries are cut."""
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
-    if pieces is None:
-        pieces = best_pieces(timed)
+    if pieces is None and not rows.packed:
+        pieces = best_pieces(variant, timed, x, learns([*x, *first]))
     if rows.packed or pieces < 2 or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
         return called(variant, line, rows, chunk, first, x)
-    rows = Pieces(rows.begun, batch, tokens, pieces)
+    begun = rows.begun
+    rows, x = in_pieces(variant, x, pieces)
+    rows.begun = begun
     y, *ends = called(
         variant, line, rows, chunk,
-        [None if s is None else in_front(s, rows.n) for s in first],
-        [t.reshape(1, batch * tokens, *t.shape[2:]) if a.timed else t
-         for a, t in zip(variant.inputs, x)])
+        [None if s is None else in_front(s, rows.n) for s in first], x)
     return y.view(batch, tokens, *y.shape[2:]), *(
         t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
 
@@ -409,8 +410,27 @@ def learns(tensors):
         t is not None and t.requires_grad for t in tensors)
 
 
-def best_pieces(timed):
-    """As many as have a processor for each head, none of them short; on a CPU
+def in_pieces(variant, x, n):
+    """The inputs as one batch entry, and its rows, n of each entry."""
+    timed = [t for a, t in zip(variant.inputs, x) if a.timed]
+    batch, tokens = timed[0].shape[:2]
+    return Pieces(False, batch, tokens, n), [
+        t.reshape(1, batch * tokens, *t.shape[2:]) if a.timed else t
+        for a, t in zip(variant.inputs, x)]
+
+
+def predicted(variant, x, n, back):
+    """Seconds of a part in n pieces; 0: nobody knows."""
+    rows, x = in_pieces(variant, x, n)
+    r = Request(_c.FORWARD, x, (), rows.cu, in_parts=True)
+    return run(variant, r, lambda caller, door, r:
+               caller.seconds(door, r, back))
+
+
+def best_pieces(variant, timed, x, back):
+    """As many as are predicted to take least, none of them short, with a
+    processor for each head of each; where that is not known, as many as have
+    one, or where states go through a matrix, and gradients back, two. On a CPU
     one."""
     t = timed[0]
     if not t.is_cuda:
@@ -418,7 +438,25 @@ def best_pieces(timed):
     heads = max(x.shape[2] for x in timed) * t.shape[0]
     processors = torch.cuda.get_device_properties(
         t.device).multi_processor_count
-    return min(processors // heads, t.shape[1] // LEAST)
+    most = min(processors // heads, t.shape[1] // LEAST)
+    key = back, t.device, *((t.shape, t.dtype) for t in timed)
+    known = variant.__dict__.setdefault("_pieces", {})
+    if key not in known:
+        known[key] = find_pieces(variant, x, most, back)
+    return known[key]
+
+
+def find_pieces(variant, x, most, back):
+    if is_alone(variant):
+        x = [t.detach() for t in x]
+        seconds = {n: predicted(variant, x, n, back)
+                   for n in range(1, most + 1)}
+        least = min(seconds.values(), default=0)
+        if least:
+            return max(n for n in seconds if seconds[n] <= ALIKE * least)
+    matrix = any(stage.carry == "matrix" for level in stages(variant)
+                 for stage in level)
+    return most // 2 if back and matrix else most
 
 
 def in_front(s, n):

@@ -894,11 +894,47 @@ static void put_ahead(Walk *w, const char *m)
     buf_printf(w->b, "}\ncopy_commit();\n");
 }
 
+/* The last to change what is left of a state that threads hold: it may go out
+ * behind that, while all else is still to be done. NULL: others have to wait
+ * for one another, or nothing changes it. */
+static const KInst *last_change(const Walk *w, const KInst *end)
+{
+    const Schedule *s = w->s;
+    const KInst *last = NULL;
+
+    if (value_at(&w->p, end->in[0])->layout != LAY_HELD)
+        return NULL;
+    for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
+         k++)
+        for (int i = 0; i < k->nout; i++)
+            if (fragment_root(s, k->out[i]) == fragment_root(s, end->in[0]))
+                last = k;
+    return last;
+}
+
+/* Of the last token, what k changes last; k NULL: of none, each as it began. */
+static void put_changed(Walk *w, const KInst *k)
+{
+    const Schedule *s = w->s;
+    for (const KInst *e = s->inst; e < s->inst + s->ninsts; e++) {
+        const KInst *last = e->op == K_END ? last_change(w, e) : NULL;
+        if (!last || (k && last != k))
+            continue;
+        w->k = e;
+        if (k)
+            buf_printf(w->b, "if (m + 1 == q.len) {\n");
+        put_end(w, false);
+        if (k)
+            buf_printf(w->b, "}\n");
+    }
+}
+
+/* Behind each token, or of all else behind the last. */
 static void put_ends(Walk *w, bool each)
 {
     for (const KInst *k = w->s->inst; k < w->s->inst + w->s->ninsts; k++) {
         w->k = k;
-        if (k->op == K_END)
+        if (k->op == K_END && (each || !last_change(w, k)))
             put_end(w, each);
     }
 }
@@ -913,8 +949,9 @@ static void put_before(Walk *w)
         put_inst(w, k);
     }
     put_ahead(w, "0");
-    buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n"
-               "}\n");
+    buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n");
+    put_changed(w, NULL);
+    buf_printf(w->b, "}\n");
 }
 
 static void put_walk(Walk *w)
@@ -928,9 +965,11 @@ static void put_walk(Walk *w)
     put_token(w, "m");
     buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
-         k++)
+         k++) {
         if (!token_brings(s, k))
             put_inst(w, k);
+        put_changed(w, k);
+    }
     buf_printf(b, "if (a.pages.each) {\n"
                "const i64 entry = state_entry(a.pages, s, at);\n(void)entry;\n"
                );

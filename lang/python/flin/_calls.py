@@ -50,7 +50,8 @@ class Request:
     the states are. begun: what is SAVING goes on from where Caller.summary of a
     request with its inputs has begun it, whose `saved` and `note` it has; what
     is BACKWARD from one for gradients at starts alone that `begins`, whose
-    `note`, `place` and `room` it has."""
+    `note`, `place` and `room` it has. in_parts: of all calls of a part of a
+    sequence, so that their kernels go together."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
                  "index", "begun", "begins", "place", "room", "in_parts")

@@ -390,17 +390,18 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     anything asks for it. pieces: in how many batch entries are cut."""
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
-    if pieces is None and not rows.packed:
-        pieces = best_pieces(variant, timed, x, learns([*x, *first]))
-    if rows.packed or pieces < 2 or tokens <= CHUNK or any(
+    if rows.packed or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
+        pieces = 1
+    elif pieces is None:
+        pieces = best_pieces(variant, timed, x, learns([*x, *first]))
+    if pieces < 2:
         return called(variant, line, rows, chunk, first, x)
-    begun = rows.begun
-    rows, x = in_pieces(variant, x, pieces)
-    rows.begun = begun
+    rows = Pieces(rows.begun, batch, tokens, pieces)
     y, *ends = called(
         variant, line, rows, chunk,
-        [None if s is None else in_front(s, rows.n) for s in first], x)
+        [None if s is None else in_front(s, rows.n) for s in first],
+        joined(variant, x))
     return y.view(batch, tokens, *y.shape[2:]), *(
         t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
 
@@ -410,18 +411,14 @@ def learns(tensors):
         t is not None and t.requires_grad for t in tensors)
 
 
-def in_pieces(variant, x, n):
-    """The inputs as one batch entry, and its rows, n of each entry."""
-    timed = [t for a, t in zip(variant.inputs, x) if a.timed]
-    batch, tokens = timed[0].shape[:2]
-    return Pieces(False, batch, tokens, n), [
-        t.reshape(1, batch * tokens, *t.shape[2:]) if a.timed else t
-        for a, t in zip(variant.inputs, x)]
+def joined(variant, x):
+    """The inputs with all batch entries one behind the other."""
+    return [t.reshape(1, t.shape[0] * t.shape[1], *t.shape[2:]) if a.timed
+            else t for a, t in zip(variant.inputs, x)]
 
 
-def predicted(variant, x, n, back):
-    """Seconds of a part in n pieces; 0: nobody knows."""
-    rows, x = in_pieces(variant, x, n)
+def predicted(variant, x, rows, back):
+    """Seconds of a part's calls; 0: that is not known."""
     r = Request(_c.FORWARD, x, (), rows.cu, in_parts=True)
     return run(variant, r, lambda caller, door, r:
                caller.seconds(door, r, back))
@@ -442,15 +439,15 @@ def best_pieces(variant, timed, x, back):
     key = back, t.device, *((t.shape, t.dtype) for t in timed)
     known = variant.__dict__.setdefault("_pieces", {})
     if key not in known:
-        known[key] = find_pieces(variant, x, most, back)
+        known[key] = find_pieces(variant, x, most, back, *t.shape[:2])
     return known[key]
 
 
-def find_pieces(variant, x, most, back):
+def find_pieces(variant, x, most, back, batch, tokens):
     if is_alone(variant):
-        x = [t.detach() for t in x]
-        seconds = {n: predicted(variant, x, n, back)
-                   for n in range(1, most + 1)}
+        x = joined(variant, [t.detach() for t in x])
+        seconds = {n: predicted(variant, x, Pieces(False, batch, tokens, n),
+                                back) for n in range(1, most + 1)}
         least = min(seconds.values(), default=0)
         if least:
             return max(n for n in seconds if seconds[n] <= ALIKE * least)

@@ -939,16 +939,24 @@ static void put_ends(Walk *w, bool each)
     }
 }
 
+/* The first token's inputs are on their way beside what no token differs in. */
 static void put_before(Walk *w)
 {
     const Schedule *s = w->s;
+    bool ahead = false;
 
     for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++) {
-        if (k->op == K_SYNC)
-            buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
+        if (k->op == K_SYNC) {          /* all loads are before */
+            buf_printf(w->b, "copy_commit();\n");
+            if (!ahead)
+                put_ahead(w, "0");
+            buf_printf(w->b, "copy_wait<%d>();\n", ahead ? 0 : 1);
+            ahead = true;
+        }
         put_inst(w, k);
     }
-    put_ahead(w, "0");
+    if (!ahead)
+        put_ahead(w, "0");
     buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n");
     put_changed(w, NULL);
     buf_printf(w->b, "}\n");

@@ -377,7 +377,8 @@ typedef struct flin_Call {
                                    flin_saved and the summary that begins it to
                                    the way back: kernels are taken that a
                                    summary can begin, where the calls together
-                                   are predicted to take less time so */
+                                   are predicted to take less time so; a number
+                                   of M may be off by what rounds 1 */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

@@ -271,12 +271,13 @@ bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return begin_saved(c, v, a, b, room, s.t.state, s.call.s1[s.t.state]);
 }
 
-/* Both by one run of walks that leave ends alone. */
+/* Both by one run of walks that leave ends alone: M is exact to what rounds 1,
+ * where a run of its own has it exact to what rounds M. */
 static bool run_ends(Summary *s, const Given *transition)
 {
     s->call = s->b->call;
     end_in(s, transition);
-    return is_of_all(s) && !s->t.mixes
+    return s->b->call.in_parts && is_of_all(s) && !s->t.mixes
         && tell_ends(s->c, s->v, s->args, s->b, s->call.s1[s->t.state]);
 }
 

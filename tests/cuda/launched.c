@@ -227,6 +227,7 @@ static int run_summary(flin_Variant *v, Parted *p, flin_Error *e, Names *got)
     memset(&call.y, 0, sizeof call.y);
     call.ninitial = 0;
     call.saved = NULL;
+    call.in_parts = 1;
     launch_anew();
     int failed = flin_summary(v, &call, &p->moves, e);
     *got = launched();

@@ -40,7 +40,8 @@ typedef struct Seq { int32_t b; int64_t start, len; } Seq;
  * before the first that walks the state, and then finds what its sequences
  * leave of one that begins as zero (s1) and their transitions (moves, as
  * states, of which those that are diagonals have one column); the CALL_REST
- * goes on from a start. Of one that goes back from what is kept the CALL_REST
+ * goes on from a start. Of a plan that goes forward alone no rest follows. Of
+ * one that goes back from what is kept the CALL_REST
  * finds in the workspace what kernels before the first that walks back have
  * left there, in another call for gradients at starts alone. */
 typedef enum CallPart { CALL_WHOLE, CALL_BEGUN, CALL_REST } CallPart;
@@ -67,6 +68,9 @@ typedef struct Call {
     int from, to;
     void *kept;
     CallPart part;
+    bool in_parts;                      /* it may run so: kernels that can are
+                                           worth what finding ends and moves
+                                           otherwise takes */
     View moves;
 
     /* On a GPU, else all zero. */

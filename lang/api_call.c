@@ -299,6 +299,7 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
     h->args.unread = h->sizes;
     bind_call(c, step, &h->args, &h->bound);
     h->bound.call.stream = h->call.stream;
+    h->bound.call.in_parts = h->call.in_parts;
     h->bound.call.workspace = h->call.workspace;
     h->bound.call.workspace_size = (int64_t)h->call.workspace_size;
     if (!runs_backwards(h->args.mode))
@@ -511,6 +512,8 @@ typedef struct Single {
     flin_Tensor *shape;
     int arg;
     int64_t *saved;
+    double *seconds;                    /* both ways, or forward alone */
+    bool both_ways;
     const flin_Tensor *transition;      /* of a summary */
     flin_Transition *carried;           /* what it is like, alone */
     int *stages;                        /* how many there are, alone */
@@ -542,6 +545,14 @@ static void find_saved(Ctx *c, const Single *s, HostCall *h)
     h->sizes = true;
     host_bind(c, s->v->v->step, h);
     *s->saved = saved_bytes(c, s->v->v, &h->args, &h->bound);
+}
+
+static void find_seconds(Ctx *c, const Single *s, HostCall *h)
+{
+    h->sizes = true;
+    host_bind(c, s->v->v->step, h);
+    *s->seconds = bound_seconds(c, s->v->v, &h->args, &h->bound,
+                                s->both_ways);
 }
 
 static void summarize(Ctx *c, const Single *s, HostCall *h)
@@ -636,6 +647,10 @@ static void run_single(Ctx *c, void *ud)
     }
     if (s->saved) {
         find_saved(c, s, h);
+        return;
+    }
+    if (s->seconds) {
+        find_seconds(c, s, h);
         return;
     }
     Variant *v = called_variant(s, h);
@@ -791,4 +806,14 @@ int64_t flin_saved(flin_Variant *v, const flin_Call *call, flin_Error *e)
 
     return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
                          .saved = &bytes }, e) ? -1 : bytes;
+}
+
+double flin_seconds(flin_Variant *v, int both_ways, const flin_Call *call,
+                    flin_Error *e)
+{
+    double seconds = 0;
+
+    return run((Single){ .v = v, .mode = M_FORWARD, .call = call,
+                         .seconds = &seconds, .both_ways = both_ways }, e)
+        ? -1 : seconds;
 }

@@ -151,6 +151,9 @@ struct Backend {
     uint64_t (*layout)(Ctx *c, void *program, const Call *call);
     /* Whether such a call may run in two parts (Call.part); NULL: none may. */
     bool (*may_begin)(Ctx *c, void *program, const Call *call);
+    /* Seconds that the call is predicted to take, of one in parts all of them;
+     * NULL or 0: that is not known. */
+    double (*seconds)(Ctx *c, void *program, const Call *call);
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
@@ -254,6 +257,12 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
  * run_saved, where room.begun. */
 bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                  Stored room, int state, View moves);
+/* The same of a call that goes forward alone, which is not begun by that. */
+bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves);
+/* Seconds that the call is predicted to take on its GPU, both ways or forward
+ * alone; 0: that is not known. */
+double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                     bool both_ways);
 /* Bytes of workspace of run_saved. */
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);

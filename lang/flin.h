@@ -373,6 +373,12 @@ typedef struct flin_Call {
                                    and any dfinal may follow, for which kernels
                                    that know nothing of that are not run again,
                                    where there are such */
+    int in_parts;               /* 1, of all calls of a part of a sequence, from
+                                   flin_saved and the summary that begins it to
+                                   the way back: kernels are taken that a
+                                   summary can begin, where the calls together
+                                   are predicted to take less time so; a number
+                                   of M may be off by what rounds 1 */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -520,6 +526,13 @@ FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
  * computes it all again, and `saved` is not used); -1: see e. */
 FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
+
+/* The seconds that the call's kernels are predicted to take on its GPU, whose
+ * sequences are not cut there: forward, or both ways; `in_parts`: with its
+ * summary, and both ways with its gradients at starts. Nothing is compiled, no
+ * data is looked at. 0: that is not known; -1: see e. */
+FLIN_API double flin_seconds(flin_Variant *v, int both_ways,
+                             const flin_Call *call, flin_Error *e);
 
 /* What the result of argument i (flin_arg: y, another or a state) must be for a
  * call of these inputs, y and final not looked at: shape and rank, the dtype

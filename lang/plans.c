@@ -118,6 +118,11 @@ static bool cuda_begins(Ctx *c, void *program, const Call *call)
     return cuda_may_begin(c, program, call);
 }
 
+static double cuda_predicts(Ctx *c, void *program, const Call *call)
+{
+    return cuda_seconds(c, program, call);
+}
+
 static void *cuda_keep(Ctx *c, struct Gpu *gpu, const Call *call,
                        int64_t bytes)
 {
@@ -174,8 +179,8 @@ static const Backend backends[] = {
       .compile = cuda_make, .run = cuda_go, .release = cuda_drop,
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
-      .layout = cuda_lay, .may_begin = cuda_begins, .keep = cuda_keep,
-      .clear = cuda_clear,
+      .layout = cuda_lay, .may_begin = cuda_begins,
+      .seconds = cuda_predicts, .keep = cuda_keep, .clear = cuda_clear,
       .put = cuda_put, .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = cpu_machine, .run = interpret },

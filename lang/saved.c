@@ -130,6 +130,45 @@ bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return true;
 }
 
+bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves)
+{
+    const Backend *backend = call_backend(c, a, &b->call);
+    PlanEntry *e;
+
+    if (!b->call.on_device || !backend->may_begin || v->runs)
+        return false;
+    e = plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
+    Call call = b->call;
+    for (int o = 0; o < v->step->nout; o++)
+        call.out[o] = (View){ .dtype = y_dtype(v->step, b) };
+    call.in_parts = true;
+    if (!e->plan->g->chunk || !backend->may_begin(c, e->program, &call))
+        return false;
+    const Validation *before = validate_before(c, v, a, b, e);
+    ctx_doing(c, "summary", v->step->name);
+    call.part = CALL_BEGUN;
+    call.moves = moves;
+    backend->run(c, e->program, e->plan, &call);
+    validate_call(c, v, a, b, e, before);
+    return true;
+}
+
+double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                     bool both_ways)
+{
+    const Backend *backend = call_backend(c, a, &b->call);
+    PlanEntry *e;
+
+    if (!b->call.on_device || !backend->seconds || v->runs || v->step->mask)
+        return 0;
+    e = both_ways ? saving_plan(c, v, a, b)
+        : plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
+    if (!e || !e->plan->g->chunk)
+        return 0;
+    Call call = both_ways ? saving_call(c, v, a, b) : b->call;
+    return backend->seconds(c, e->program, &call);
+}
+
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room)
 {

@@ -254,15 +254,31 @@ static void run_entries(Summary *s, const Given *to)
     run_plan(s);
 }
 
+/* The variant's only state is what the summary is of. */
+static bool is_of_all(const Summary *s)
+{
+    return s->t.n == 1 && s->t.moved < 0 && s->v->step->nst == 1;
+}
+
 bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
                    const Given *transition, Stored room)
 {
     Summary s = { .c = c, .v = v, .args = a, .b = b, .call = b->call };
     find_transition(c, v->step, &s.t);
-    if (s.t.n > 1 || s.t.moved >= 0 || v->step->nst > 1)
+    if (!is_of_all(&s))
         return false;
     end_in(&s, transition);
     return begin_saved(c, v, a, b, room, s.t.state, s.call.s1[s.t.state]);
+}
+
+/* Both by one run of walks that leave ends alone: M is exact to what rounds 1,
+ * where a run of its own has it exact to what rounds M. */
+static bool run_ends(Summary *s, const Given *transition)
+{
+    s->call = s->b->call;
+    end_in(s, transition);
+    return s->b->call.in_parts && is_of_all(s) && !s->t.mixes
+        && tell_ends(s->c, s->v, s->args, s->b, s->call.s1[s->t.state]);
 }
 
 void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,
@@ -278,6 +294,8 @@ void run_summary(Ctx *c, Variant *v, const Args *a, const Bound *b,
         run_entries(&s, transition);
         return;
     }
+    if (run_ends(&s, transition))
+        return;
     run_transition(&s, transition);
     Args own = *a;
     own.ends = true;

@@ -2,185 +2,11 @@
  * sequence, or its slice of one, and walks its tokens. The next one's inputs
  * are on their way meanwhile. All warps do one instruction after another.
  */
-#include "print_parts.h"
+#include "print_tokens.h"
 #include "source.h"
 #include "../../compiler/eval.h"
 
-enum { LANES = 32 };
-
-typedef struct Walk {
-    Print p;
-    const Schedule *s;
-    const Graph *g;
-    Ctx *c;
-    Buf *b;
-    const int32_t (*ext)[NAXES];
-    const StoredPlaces *stored;
-    const uint8_t *stored16;
-    const KInst *k;                     /* in hand */
-} Walk;
-
-/* Where a node's elements lie: in a value, or at places of it. */
-typedef struct Spot { int value; int32_t at, st[NAXES]; } Spot;
-
-static const char *coord(const Walk *w, int ax)
-{
-    return ctx_format(w->c, ax < AX_DIM ? "r%d" : "d%d",
-                      ax < AX_DIM ? ax : ax - AX_DIM);
-}
-
-static int32_t extent(const Walk *w, Ref r, int ax)
-{
-    return ax == w->s->slice_axis ? block_extent(w->s, ax) : w->ext[r][ax];
-}
-
-static int32_t count_of(const Walk *w, Ref r, AxisSet axes)
-{
-    int32_t n = 1;
-    for (; axes; axes &= axes - 1)
-        n *= extent(w, r, lowest(axes));
-    return n;
-}
-
 static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
-
-static int value_of(const Walk *w, Ref r)
-{
-    return schedule_value(w->s, r, is_of_held(w->s, r) ? LAY_HELD : LAY_FLAT);
-}
-
-static DType type_of(const Walk *w, const KValue *v)
-{
-    const Node *n = &w->g->n[v->node];
-    DType d = n->op == OP_input ? w->p.o->in[n->index]
-            : v->element == dtype_size(F32) ? F32 : w->s->tile;
-    return d == F64 ? F32 : d;
-}
-
-/* ---- elements ---- */
-
-static Spot spot_of(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    Spot to = { .value = NOTHING };
-    int32_t step = 1;
-
-    if (!op_is(n->op, MOVES) || token_found(w->s, r)) {
-        to.value = value_of(w, r);
-        for (AxisSet s = n->axes; s; s &= ~AXIS(highest(s))) {
-            to.st[highest(s)] = step;
-            step *= extent(w, r, highest(s));
-        }
-        return to;
-    }
-    Spot from = spot_of(w, n->a[0]);
-    int ax = n->over ? lowest(n->over) : 0;
-    to = from;
-    if (op_has(n->op, INDEX))
-        to.at += n->index * from.st[ax];
-    if (op_has(n->op, TO_AXIS)) {
-        to.st[ax] = 0;
-        to.st[n->index] = from.st[ax];
-    }
-    for (ax = 0; ax < NAXES; ax++)
-        to.st[ax] = n->axes & AXIS(ax) ? to.st[ax] : 0;
-    return to;
-}
-
-/* Where axis `skip` is at `other`. */
-static const char *index_text(const Walk *w, const Spot *s, int skip,
-                              const char *other)
-{
-    Buf b = { .ctx = w->c };
-    for (int ax = 0; ax < NAXES; ax++)
-        if (s->st[ax])
-            buf_printf(&b, "%s%s%s", b.len ? " + " : "",
-                       ax == skip ? other : coord(w, ax), s->st[ax] == 1 ? ""
-                       : ctx_format(w->c, " * %d", (int)s->st[ax]));
-    if (s->at || !b.len)
-        buf_printf(&b, "%s%d", b.len ? " + " : "", (int)s->at);
-    return b.s;
-}
-
-static const char *element_at(const Walk *w, Ref r, int skip,
-                              const char *other)
-{
-    Buf b = { .ctx = w->c };
-    double x;
-
-    if (token_constant(w->s, r, &x)) {
-        number_text(&b, x);
-        return b.s;
-    }
-    if (in_program(w->k, r))
-        return ctx_format(w->c, "v%u", (unsigned)r);
-    Spot s = spot_of(w, r);
-    const KValue *v = value_at(&w->p, s.value);
-    if (v->layout == LAY_HELD)
-        return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
-    return ctx_format(w->c, type_of(w, v) == F32 ? "t%d[%s]" : "get(t%d[%s])",
-                      fragment_root(w->s, s.value),
-                      index_text(w, &s, skip, other));
-}
-
-static const char *element(const Walk *w, Ref r)
-{
-    return element_at(w, r, NOTHING, NULL);
-}
-
-/* Of pairs: the operand as a function of its axis. */
-static const char *pairs_of(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    Ref x = n->a[0];
-    int from = lowest(n->over);
-    return ctx_format(w->c, "%s([&](int y) { return %s; }, %d, %s)",
-                      op_info[n->op].name, element_at(w, x, from, "y"),
-                      (int)extent(w, x, from),
-                      coord(w, op_has(n->op, TO_AXIS) ? n->index : from));
-}
-
-/* One behind the other along an axis. */
-static const char *joined_text(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    int ax = lowest(n->over);
-    bool has = w->g->n[n->a[0]].axes & n->over;
-    int first = has ? extent(w, n->a[0], ax) : 1;
-    return ctx_format(w->c, "%s < %d ? %s : %s", coord(w, ax), first,
-                      element(w, n->a[0]), element_at(w, n->a[1], ax,
-                      ctx_format(w->c, "(%s - %d)", coord(w, ax), first)));
-}
-
-/* What comes from nowhere: its number along the axis, or 1 at one entry. */
-static const char *placed_text(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    const char *at = coord(w, lowest(n->over));
-    return op_has(n->op, INDEX)
-         ? ctx_format(w->c, "%s == %d ? 1.f : 0.f", at, n->index)
-         : ctx_format(w->c, "(float)%s", at);
-}
-
-static const char *node_text(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    const char *operand[3] = { "", "", "" };
-    Buf b = { .ctx = w->c };
-
-    if (op_is(n->op, PAIRS))
-        return pairs_of(w, r);
-    if (op_is(n->op, CONST))
-        return placed_text(w, r);
-    if (!op_is(n->op, ELEMENTWISE))
-        return joined_text(w, r);
-    for (int i = 0; i < op_info[n->op].arity; i++)
-        operand[i] = element(w, n->a[i]);
-    if (n->op == OP_factor && w->s->tile == F32)
-        return operand[0];
-    value_text(&b, n->op, operand);
-    return b.s;
-}
 
 /* ---- sums ---- */
 
@@ -190,17 +16,9 @@ static int32_t terms_of(const Walk *w, Ref r)
     int32_t terms = 1;
     for (AxisSet s = n->over; s; s &= s - 1) {
         Ref a = w->g->n[n->a[0]].axes & AXIS(lowest(s)) ? n->a[0] : n->a[1];
-        terms *= extent(w, a, lowest(s));
+        terms *= token_extent(w, a, lowest(s));
     }
     return terms;
-}
-
-static const char *term_text(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    return op_info[n->op].arity == 1 ? element(w, n->a[0])
-         : ctx_format(w->c, "%s * %s", element(w, n->a[0]),
-                      element(w, n->a[1]));
 }
 
 /* The coordinates that number `x` of the elements has. */
@@ -209,22 +27,17 @@ static void put_coords(Walk *w, const char *x, Ref r, AxisSet axes)
     int32_t step = 1, of[NAXES];
     for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
         of[highest(s)] = step;
-        step *= extent(w, r, highest(s));
+        step *= token_extent(w, r, highest(s));
     }
     for (AxisSet s = axes; s; s &= s - 1) {
         int ax = lowest(s);
-        buf_printf(w->b, "const int %s = %s", coord(w, ax), x);
+        buf_printf(w->b, "const int %s = %s", token_coord(w, ax), x);
         if (of[ax] > 1)
             buf_printf(w->b, " / %d", (int)of[ax]);
         if (s != axes)
-            buf_printf(w->b, " %% %d", (int)extent(w, r, ax));
+            buf_printf(w->b, " %% %d", (int)token_extent(w, r, ax));
         buf_printf(w->b, ";\n");
     }
-}
-
-static void put_value(Walk *w, Ref r)
-{
-    buf_printf(w->b, "const float v%u = %s;\n", (unsigned)r, node_text(w, r));
 }
 
 /* What is computed for the sum alone. */
@@ -235,7 +48,7 @@ static void put_inlined(Walk *w, Ref r, uint8_t *done)
         if (!a || done[a] || !in_program(w->k, a))
             continue;
         put_inlined(w, a, done);
-        put_value(w, a);
+        put_token_value(w, a);
         done[a] = 1;
     }
 }
@@ -255,16 +68,16 @@ static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
     for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
         int ax = highest(s);
         Ref a = w->g->n[n->a[0]].axes & AXIS(ax) ? n->a[0] : n->a[1];
-        buf_printf(b, "const int %s = y", coord(w, ax));
+        buf_printf(b, "const int %s = y", token_coord(w, ax));
         if (step > 1)
             buf_printf(b, " / %d", (int)step);
         if (s & (s - 1))
-            buf_printf(b, " %% %d", (int)extent(w, a, ax));
+            buf_printf(b, " %% %d", (int)token_extent(w, a, ax));
         buf_printf(b, ";\n");
-        step *= extent(w, a, ax);
+        step *= token_extent(w, a, ax);
     }
     put_inlined(w, r, done);
-    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, term_text(w, r));
+    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, token_term(w, r));
     if (lanes)
         buf_printf(b, "v%u = lane_sum<LANES>(v%u);\n", (unsigned)r,
                    (unsigned)r);
@@ -288,7 +101,8 @@ static void put_held(Walk *w)
 static void open_held(Walk *w)
 {
     const Schedule *s = w->s;
-    const char *row = coord(w, s->tokens.row), *col = coord(w, s->tokens.col);
+    const char *row = token_coord(w, s->tokens.row);
+    const char *col = token_coord(w, s->tokens.col);
 
     buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
                "const int %s = held_row + u / %d, %s = held_col + u %% %d;\n"
@@ -306,8 +120,8 @@ static const char *ranks_text(const Walk *w, Ref r, int each)
     Buf b = { .ctx = w->c };
     AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.held;
     for (; ranks; ranks &= ~AXIS(highest(ranks))) {
-        buf_printf(&b, "%s * %d + ", coord(w, highest(ranks)), each);
-        each *= extent(w, r, highest(ranks));
+        buf_printf(&b, "%s * %d + ", token_coord(w, highest(ranks)), each);
+        each *= token_extent(w, r, highest(ranks));
     }
     return b.len ? b.s : "";
 }
@@ -325,22 +139,22 @@ static void put_partial(Walk *w)
     const KValue *v = value_at(&w->p, w->k->out[0]);
     AxisSet ranks = w->g->n[r].axes & ~s->tokens.held;
     bool down = is_down(w, r);
-    int len = extent(w, r, down ? s->tokens.col : s->tokens.row);
+    int len = token_extent(w, r, down ? s->tokens.col : s->tokens.row);
     int pieces = s->tokens.warp_cols / HELD_PIECE;
     Buf *b = w->b;
 
     for (AxisSet a = ranks; a; a &= a - 1) {
-        const char *x = coord(w, lowest(a));
+        const char *x = token_coord(w, lowest(a));
         buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
-                   (int)extent(w, r, lowest(a)), x);
+                   (int)token_extent(w, r, lowest(a)), x);
     }
     buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? HELD_PIECE
                : (int)held_rows(s));
     open_held(w);
     for (int i = 0; i + 1 < w->k->nnodes; i++)
-        put_value(w, w->k->node[i]);
+        put_token_value(w, w->k->node[i]);
     buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", HELD_PIECE,
-               term_text(w, r));
+               token_term(w, r));
     if (down)
         buf_printf(b, "held_sum<%d>(sum, ", pieces);
     else
@@ -359,11 +173,11 @@ static void put_whole(Walk *w, Ref r)
     int v = schedule_value(w->s, r, LAY_PARTIAL);
     int parts = value_at(&w->p, v)->parts;
     int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
-    int len = extent(w, r, ax);
+    int len = token_extent(w, r, ax);
 
     buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
                "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
-               v, ranks_text(w, r, len * parts), len, coord(w, ax));
+               v, ranks_text(w, r, len * parts), len, token_coord(w, ax));
 }
 
 /* ---- addresses ---- */
@@ -393,8 +207,8 @@ static const char *strides_text(const Walk *w, int tensor,
 {
     Buf b = { .ctx = w->c };
     for (int d = 0; d < rank; d++)
-        buf_printf(&b, " + %s * a.t[%d].sd[%d]", coord(w, order[d]), tensor,
-                   d);
+        buf_printf(&b, " + %s * a.t[%d].sd[%d]", token_coord(w, order[d]),
+                   tensor, d);
     return b.len ? b.s : "";
 }
 
@@ -445,7 +259,7 @@ static void put_outputs(Walk *w)
 static void open_loop(Walk *w, Ref r, AxisSet axes)
 {
     buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
-               (int)count_of(w, r, axes));
+               (int)token_count(w, r, axes));
     put_coords(w, "e", r, axes);
 }
 
@@ -460,13 +274,13 @@ static void put_stored(Walk *w)
                result_tensor(&w->p, ARG_OUTPUT, w->k->index),
                first_text(w, axes));
     for (int i = 0; i < o->rank; i++) {
-        const char *x = coord(w, o->order[i]);
+        const char *x = token_coord(w, o->order[i]);
         if (!(axes & AXIS(o->order[i])))
             buf_printf(w->b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
                        (int)w->g->axis[o->order[i]].size, x);
     }
     open_loop(w, o->node, axes);
-    buf_printf(w->b, "put(%s, %s);\n}\n}\n", to, element(w, o->node));
+    buf_printf(w->b, "put(%s, %s);\n}\n}\n", to, token_element(w, o->node));
 }
 
 /* ---- what kernels keep for one another, token by token ---- */
@@ -498,7 +312,7 @@ static const char *kept_index(const Walk *w, Ref r)
         s.st[highest(a)] = step;
         step *= w->ext[r][highest(a)];
     }
-    return index_text(w, &s, NOTHING, NULL);
+    return token_index(w, &s, NOTHING, NULL);
 }
 
 static void put_kept(Walk *w, Ref r, const char *value)
@@ -522,7 +336,7 @@ static void put_kept_value(Walk *w)
         open_held(w);
     else
         open_loop(w, r, w->g->n[r].axes);
-    put_kept(w, r, element(w, r));
+    put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
 }
 
@@ -532,10 +346,10 @@ static void put_made(Walk *w)
 {
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
-        Spot s = spot_of(w, v->node);
+        Spot s = token_spot(w, v->node);
         buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
                    v->layout == LAY_HELD ? "u"
-                   : index_text(w, &s, NOTHING, NULL), (unsigned)v->node);
+                   : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
 }
 
@@ -548,7 +362,7 @@ static void put_held_map(Walk *w)
         if (token_sums(w->s, r))
             put_sum(w, r, false, done);
         else
-            put_value(w, r);
+            put_token_value(w, r);
     }
     put_made(w);
     buf_printf(w->b, "}\n");
@@ -559,7 +373,7 @@ static void put_held_map(Walk *w)
 static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
 {
     AxisSet axes = w->g->n[r].axes;
-    int32_t n = count_of(w, r, axes);
+    int32_t n = token_count(w, r, axes);
     int warp = (int)(w->k - w->s->inst) % warps_of(w);
 
     if (n == 1)
@@ -579,7 +393,7 @@ static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
 static bool wants_lanes(const Walk *w, Ref r)
 {
     const Node *n = &w->g->n[r];
-    bool side = count_of(w, r, n->axes) < LANES;
+    bool side = token_count(w, r, n->axes) < LANES;
     for (int i = 0; i < op_info[n->op].arity; i++) {
         AxisSet axes = w->g->n[n->a[i]].axes;
         side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
@@ -614,7 +428,7 @@ static void put_flat_map(Walk *w)
         buf_printf(w->b, "if (LANE == 0) {\n");
     for (int i = 0; i < k->nnodes; i++)
         if (!done[k->node[i]])
-            put_value(w, k->node[i]);
+            put_token_value(w, k->node[i]);
     put_made(w);
     put_outputs(w);
     for (int i = 0; i < k->nnodes; i++)
@@ -630,7 +444,7 @@ static void put_flat_map(Walk *w)
 static void put_declared(Walk *w, int value, const char *turn)
 {
     const KValue *v = value_at(&w->p, value);
-    const char *type = ctype_text(type_of(w, v));
+    const char *type = ctype_text(token_type(w, v));
 
     if (v->alias != NOTHING)
         return;
@@ -664,14 +478,14 @@ static const char *copies(const Walk *w, int value)
 static void put_any_load(Walk *w, int value, int tensor, const Input *in)
 {
     Ref r = value_at(&w->p, value)->node;
-    Spot s = spot_of(w, r);
+    Spot s = token_spot(w, r);
     AxisSet axes = w->g->n[r].axes;
 
     buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
-               (int)count_of(w, r, axes));
+               (int)token_count(w, r, axes));
     put_coords(w, "e", r, axes);
     buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
-               copies(w, value), value, index_text(w, &s, NOTHING, NULL), in
+               copies(w, value), value, token_index(w, &s, NOTHING, NULL), in
                ? strides_text(w, tensor, in->order, in->rank)
                : ctx_format(w->c, " + %s", kept_index(w, r)));
 }
@@ -681,9 +495,9 @@ static void put_found(Walk *w, int value)
 {
     const KValue *v = value_at(&w->p, value);
     Ref r = v->node;
-    DType d = type_of(w, v);
+    DType d = token_type(w, v);
     AxisSet axes = w->g->n[r].axes, rows = axes ? axes & (axes - 1) : 0;
-    int cols = highest(axes), len = axes ? extent(w, r, cols) : 1;
+    int cols = highest(axes), len = axes ? token_extent(w, r, cols) : 1;
     int pitch = axes ? w->ext[r][cols] : 1;
 
     if (has_two_places(w->s, v) || rows & (rows - 1)) {
@@ -696,7 +510,7 @@ static void put_found(Walk *w, int value)
     buf_printf(w->b, "copy_in<%d, %d, %s>(t%d, (const %s *)(%s), %d, 1, %d,"
                " %s);\n", len, len, copies(w, value), value, ctype_text(d),
                kept_at(w, r), pitch,
-               rows ? (int)extent(w, r, lowest(axes)) : 1,
+               rows ? (int)token_extent(w, r, lowest(axes)) : 1,
                pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
 }
 
@@ -725,11 +539,11 @@ static void put_load_of(Walk *w)
     if (rows & (rows - 1)) {
         put_any_load(w, value, t, in);
     } else {
-        int len = axes ? extent(w, r, cols) : 1;
+        int len = axes ? token_extent(w, r, cols) : 1;
         int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
         bool whole = axes && in->order[in->rank - 1] == cols;
         buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
-                   rows ? (int)extent(w, r, lowest(rows)) : 1, len, len,
+                   rows ? (int)token_extent(w, r, lowest(rows)) : 1, len, len,
                    copies(w, value), value,
                    rows ? ctx_format(w->c, "a.t[%d].sd[%d]", t, down) : "0",
                    axes ? ctx_format(w->c, "a.t[%d].sd[%d]", t,
@@ -759,7 +573,7 @@ static void put_begin(Walk *w)
     bool held = value_at(&w->p, v)->layout == LAY_HELD;
     AxisSet axes = w->g->n[st->node].axes;
     const char *type = ctype_text(w->p.o->s0[w->k->index]);
-    Spot s = spot_of(w, st->node);
+    Spot s = token_spot(w, st->node);
     Buf *b = w->b;
 
     buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + own"
@@ -776,7 +590,7 @@ static void put_begin(Walk *w)
         open_loop(w, st->node, axes);
         buf_printf(b, i ? "t%d[%s] = 0;\n}\n}\n"
                         : "t%d[%s] = get(p[0%s]);\n}\n} else {\n", v,
-                   index_text(w, &s, NOTHING, NULL),
+                   token_index(w, &s, NOTHING, NULL),
                    strides_text(w, t, st->order, st->rank));
     }
 }
@@ -801,11 +615,11 @@ static void put_end(Walk *w, bool each)
         buf_printf(b, "held_out%s);\n}\n", held_args(w, v, st, t));
         return;
     }
-    Spot s = spot_of(w, st->node);
+    Spot s = token_spot(w, st->node);
     open_loop(w, st->node, axes);
     buf_printf(b, "put(p%s, t%d[%s]);\n}\n}\n",
                strides_text(w, t, st->order, st->rank), v,
-               index_text(w, &s, NOTHING, NULL));
+               token_index(w, &s, NOTHING, NULL));
 }
 
 static void put_carried(Walk *w)
@@ -821,18 +635,18 @@ static void put_carried(Walk *w)
                     buf_printf(w->b, "t%d[u] = x%d;\n", k->out[i], i);
                 else
                     buf_printf(w->b, "const float x%d = %s;\n", i,
-                               element(w, st->next));
+                               token_element(w, st->next));
             }
         buf_printf(w->b, "}\n");
         return;
     }
     const State *st = &w->g->st[k->index];
     bool first = value_at(&w->p, k->out[0])->layout == LAY_PARTIAL;
-    Spot s = spot_of(w, st->node);
-    const char *at = index_text(w, &s, NOTHING, NULL);
+    Spot s = token_spot(w, st->node);
+    const char *at = token_index(w, &s, NOTHING, NULL);
     open_loop(w, st->node, w->g->n[st->node].axes);
     buf_printf(w->b, "t%d[%s] = %s;\n}\n", k->out[0], at, first
-               ? element(w, st->next)
+               ? token_element(w, st->next)
                : ctx_format(w->c, "t%d[%s]", k->in[0], at));
 }
 
@@ -894,27 +708,72 @@ static void put_ahead(Walk *w, const char *m)
     buf_printf(w->b, "}\ncopy_commit();\n");
 }
 
+/* The last to change what is left of a state that threads hold: it may go out
+ * behind that, while all else is still to be done. NULL: others have to wait
+ * for one another, or nothing changes it. */
+static const KInst *last_change(const Walk *w, const KInst *end)
+{
+    const Schedule *s = w->s;
+    const KInst *last = NULL;
+
+    if (value_at(&w->p, end->in[0])->layout != LAY_HELD)
+        return NULL;
+    for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
+         k++)
+        for (int i = 0; i < k->nout; i++)
+            if (fragment_root(s, k->out[i]) == fragment_root(s, end->in[0]))
+                last = k;
+    return last;
+}
+
+/* Of the last token, what k changes last; k NULL: of none, each as it began. */
+static void put_changed(Walk *w, const KInst *k)
+{
+    const Schedule *s = w->s;
+    for (const KInst *e = s->inst; e < s->inst + s->ninsts; e++) {
+        const KInst *last = e->op == K_END ? last_change(w, e) : NULL;
+        if (!last || (k && last != k))
+            continue;
+        w->k = e;
+        if (k)
+            buf_printf(w->b, "if (m + 1 == q.len) {\n");
+        put_end(w, false);
+        if (k)
+            buf_printf(w->b, "}\n");
+    }
+}
+
+/* Behind each token, or of all else behind the last. */
 static void put_ends(Walk *w, bool each)
 {
     for (const KInst *k = w->s->inst; k < w->s->inst + w->s->ninsts; k++) {
         w->k = k;
-        if (k->op == K_END)
+        if (k->op == K_END && (each || !last_change(w, k)))
             put_end(w, each);
     }
 }
 
+/* The first token's inputs are on their way beside what no token differs in. */
 static void put_before(Walk *w)
 {
     const Schedule *s = w->s;
+    bool ahead = false;
 
     for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++) {
-        if (k->op == K_SYNC)
-            buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
+        if (k->op == K_SYNC) {          /* all loads are before */
+            buf_printf(w->b, "copy_commit();\n");
+            if (!ahead)
+                put_ahead(w, "0");
+            buf_printf(w->b, "copy_wait<%d>();\n", ahead ? 0 : 1);
+            ahead = true;
+        }
         put_inst(w, k);
     }
-    put_ahead(w, "0");
-    buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n"
-               "}\n");
+    if (!ahead)
+        put_ahead(w, "0");
+    buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n");
+    put_changed(w, NULL);
+    buf_printf(w->b, "}\n");
 }
 
 static void put_walk(Walk *w)
@@ -928,9 +787,11 @@ static void put_walk(Walk *w)
     put_token(w, "m");
     buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
-         k++)
+         k++) {
         if (!token_brings(s, k))
             put_inst(w, k);
+        put_changed(w, k);
+    }
     buf_printf(b, "if (a.pages.each) {\n"
                "const i64 entry = state_entry(a.pages, s, at);\n(void)entry;\n"
                );

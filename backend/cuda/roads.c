@@ -156,6 +156,8 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
         return false;
     if (!hopper || asked == ROAD_SCHEDULES)
         return true;
+    if (call->in_parts && !plan_is_joint(p))
+        return true;                    /* it tells ends alone */
     if (rest)
         less = cuda_way_seconds(p, rest, true, m, units, &even)
              - cuda_way_seconds(p, tiles, true, m, units, &even);

@@ -220,7 +220,8 @@ static size_t write_key(const Graph *g, const Call *call, unsigned char *to,
         (int64_t)(uintptr_t)call->device_cu, call->from, call->to,
         (int64_t)(uintptr_t)call->kept,
         (int64_t)(uintptr_t)call->pages.at, call->pages.dtype, call->pages.sn,
-        call->pages.sc, call->pages.states, call->each, call->part };
+        call->pages.sc, call->pages.states, call->each, call->part,
+        call->in_parts };
     add(&k, head, sizeof head);
     add_view(&k, &call->moves, 2);
     for (int i = 0; i < g->nin; i++)
@@ -710,9 +711,30 @@ bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
     Beginning k = { .p = p,
                     .call = call_twins(c, p->builds.plan->g, call, true) };
     gpu_enter(c, p->builds.gpu);
-    if (call->on_device && call->kept)
+    if (call->on_device && (call->kept || !plan_is_joint(p->builds.plan)))
         with_program(c, p, find_beginning, &k);
     return k.may;
+}
+
+typedef struct Predicting {
+    CudaProgram *p;
+    const Call *call;
+    double seconds;
+} Predicting;
+
+static void predict(Ctx *c, void *ud)
+{
+    Predicting *k = ud;
+    k->seconds = segments_seconds(c, &k->p->builds, &k->p->cutting, k->call);
+}
+
+double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call)
+{
+    Predicting k = { .p = p,
+                     .call = call_twins(c, p->builds.plan->g, call, true) };
+    gpu_enter(c, p->builds.gpu);
+    with_program(c, p, predict, &k);
+    return k.seconds;
 }
 
 /* Of one build's kernels. */

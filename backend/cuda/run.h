@@ -40,6 +40,9 @@ uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call);
  * takes. */
 bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call);
 
+/* As segments_seconds has it. */
+double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call);
+
 /* Queues the call on its stream. Where the call's tensors are not on the
  * device, copies what it reads there, waits, and copies the results back. Any
  * thread, several at a time. */

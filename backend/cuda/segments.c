@@ -469,6 +469,7 @@ static double carry_seconds(const Segments *s)
                                : ways * step * s->n;
 }
 
+/* Of a call in parts all of them. */
 static double call_seconds(Ctx *c, Builds *all, const Segments *s)
 {
     const double others = 8e-6;
@@ -481,15 +482,18 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
                                   &s->call)
                + cuda_way_seconds(s->p, m.back, true, d->machine, units,
                                   &s->call);
-    if (s->n == 1)
+    if (!s->call.ends)
         return sum;
     const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
     const CudaModule *back = m.ends ? m.ends : m.back;
-    sum += walks_seconds(c, s, own, state, d, OF_OWN)
-         + walks_seconds(c, s, back, s->cut->adjoint, d, OF_BACK);
-    if (walks_transitions(s))
-        sum += others + walks_seconds(c, s, own, state, d, OF_TRANSITIONS);
-    return sum + carry_seconds(s);
+    bool all_of = s->n == 1;
+    sum += walks_seconds(c, s, own, state, d, all_of ? OF_ALL : OF_OWN)
+         + walks_seconds(c, s, back, s->cut->adjoint, d,
+                         all_of ? OF_ALL : OF_BACK);
+    if (s->call.ends > 1)
+        sum += others + walks_seconds(c, s, own, state, d,
+                                      all_of ? OF_ALL : OF_TRANSITIONS);
+    return sum + (all_of ? 0 : carry_seconds(s));
 }
 
 /* In n segments; or as it is, where sums keep it from that. */
@@ -529,7 +533,8 @@ static void count_by_price(Ctx *c, void *ud)
 /* Of what the price of a call depends on. */
 static uint64_t hash_of(const Plan *p, const Call *call)
 {
-    uint64_t h = hash_bytes((uint64_t)call->heads, call->seq,
+    uint64_t own = 2 * (uint64_t)call->heads + call->in_parts;
+    uint64_t h = hash_bytes(own, call->seq,
                             (size_t)call->nseq * sizeof *call->seq);
     for (int i = 0; i < p->g->nin; i++)
         h = 31 * h + (uint64_t)call->in[i].dtype;
@@ -579,10 +584,13 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
+/* As it is; of one in parts its summary walks for ends and for transitions. */
 static Segments whole_of(const Plan *p, Cutting *cut, const Call *call)
 {
-    return (Segments){ .cut = cut, .p = p, .whole = call, .n = 1,
-                       .call = *call };
+    Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };
+    if (call->in_parts && !cut->why)
+        s.call.ends = 1 + !is_diagonal(cut);
+    return s;
 }
 
 static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
@@ -597,6 +605,13 @@ static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
     s.call.seq = cut_sequences(c, call, n, p->g->chunk);
     bind_states(&s);
     return s;
+}
+
+double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call)
+{
+    const Segments s = whole_of(all->plan, cut, call);
+    double seconds = call->seq ? call_seconds(c, all, &s) : INFINITY;
+    return isfinite(seconds) ? seconds : 0;
 }
 
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)

@@ -62,6 +62,9 @@ typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;
 int segments_count(const Call *call, int chunk, const Cuts *k,
                    int processors);
 
+/* Seconds that the call is predicted to take as it is, not cut; of one in parts
+ * (Call.in_parts) all of these. 0: that is not known. */
+double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 /* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
  * what cutting takes. */
 Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call);

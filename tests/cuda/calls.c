@@ -401,6 +401,7 @@ static void make_begun(Test *k, Begun *b)
     b->call.final = &b->left;
     b->call.initial = &b->start;
     b->call.ninitial = 1;
+    b->call.in_parts = 1;
     int64_t n = flin_saved(k->v, &b->call, &k->e);
     expect(n > 0, k->e.message);
     b->saved = (flin_Saved){ made(k, room, (size_t)n + 256).data, (size_t)n,
@@ -534,6 +535,39 @@ static double told_apart(const float *own, const float *M, const float *S,
     return sqrt(error / truth);
 }
 
+/* A summary that begins nothing, of states that a whole call has left. */
+static void test_told(Test *k, Begun *b, flin_Call *summary)
+{
+    size_t state = (size_t)k->final[0].count * sizeof(float);
+    b->call.begun = 0;
+    b->call.saved = summary->saved = NULL;
+    expect(!flin_forward(k->v, &b->call, &k->e), k->e.message);
+    float *left = there(k, b->left.tensor, state);
+    float *S = there(k, b->start.tensor, state);
+    expect(!flin_summary(k->v, summary, &b->M, &k->e), k->e.message);
+    float *own = there(k, b->left.tensor, state), *M = there(k, b->M, state);
+    double error = told_apart(own, M, S, left, b->M.rank == 3);
+    printf("what a summary alone tells is off by %.1e\n", error);
+    expect(error < 1e-2, "a summary tells what tokens do to states");
+    free(left);
+    free(S);
+    free(own);
+    free(M);
+}
+
+/* Seconds of all of the call's parts are more than those of forward alone, and
+ * known where sequences are. */
+static void test_seconds(Test *k, const flin_Call *call)
+{
+    flin_Call whole = *call;
+    double parts = flin_seconds(k->v, 1, call, &k->e);
+    expect(parts > flin_seconds(k->v, 0, call, &k->e) && parts < 1,
+           "what parts take is predicted");
+    whole.in_parts = 0;
+    double both = flin_seconds(k->v, 1, &whole, &k->e);
+    expect(both > 0 && both < parts, "a call in parts takes longer");
+}
+
 static void test_begun(Test *k)
 {
     size_t state = (size_t)k->final[0].count * sizeof(float);
@@ -541,6 +575,7 @@ static void test_begun(Test *k)
     Begun b;
     setenv("FLIN_SEGMENTS", "1", 1);
     make_begun(k, &b);
+    test_seconds(k, &b.call);
     flin_Call summary = b.call;
     b.call.begun = 1;
     expect(flin_forward(k->v, &b.call, &k->e) == FLIN_ERROR
@@ -571,6 +606,7 @@ static void test_begun(Test *k)
     free(own);
     free(M);
     free(S);
+    test_told(k, &b, &summary);
     let_all_go(k, &b);
     unsetenv("FLIN_SEGMENTS");
 }

@@ -6,7 +6,8 @@
  * that saves: what they write is zero at first, which takes more than the way
  * back does where sequences are long. And whether a part of a longer sequence
  * runs each kernel once: what a summary has begun, its saving call does not do
- * again, nor the way back what has told the gradient at the start alone.
+ * again, nor the way back what has told the gradient at the start alone; and
+ * that a summary by itself walks once for a diagonal's own and transition.
  */
 #include "../../backend/cuda/build.h"
 #include "../../lang/flin.h"
@@ -219,6 +220,20 @@ static int run_begun(flin_Variant *v, Parted *p, flin_Error *e, Names *got)
     return failed;
 }
 
+/* A summary that begins nothing. */
+static int run_summary(flin_Variant *v, Parted *p, flin_Error *e, Names *got)
+{
+    flin_Call call = p->call;
+    memset(&call.y, 0, sizeof call.y);
+    call.ninitial = 0;
+    call.saved = NULL;
+    call.in_parts = 1;
+    launch_anew();
+    int failed = flin_summary(v, &call, &p->moves, e);
+    *got = launched();
+    return failed;
+}
+
 /* The gradient at the start, of y's alone; or all of them, of the end's, too.
  */
 static int run_back(flin_Variant *v, Parted *p, bool all, flin_Error *e,
@@ -243,7 +258,8 @@ static int run_back(flin_Variant *v, Parted *p, bool all, flin_Error *e,
 static int check_parted(flin_State *s, const char *name, flin_Error *e)
 {
     flin_Variant *v = flin_stdlib(s, name, e);
-    Names whole, begun, alone, back;
+    Names whole, begun, alone, back, told;
+    flin_Transition to;
     Parted p = { 0 };
     int64_t bytes;
 
@@ -256,11 +272,14 @@ static int check_parted(flin_State *s, const char *name, flin_Error *e)
                             .bytes = (size_t)bytes };
     if (run_forward(v, &p, e, &whole) || run_begun(v, &p, e, &begun)
         || run_back(v, &p, false, e, &alone)
-        || run_back(v, &p, true, e, &back))
+        || run_back(v, &p, true, e, &back)
+        || run_summary(v, &p, e, &told) || flin_transition(v, &to, e))
         return 1;
     int failed = check_times(name, &whole, &begun, 1)
                | check_times(name, &whole, &alone, 0)
-               | check_times(name, &alone, &back, 0);
+               | check_times(name, &alone, &back, 0)
+               | (to.carry == FLIN_CARRY_ROWS
+                  && check_times(name, &told, &told, 1));
     flin_release(v);
     return failed;
 }

@@ -521,7 +521,7 @@ static void call_any(Case *c, flin_Variant *v)
     flin_Tensor t;
     int code = 0;
 
-    switch (pick(c, 8)) {
+    switch (pick(c, 9)) {
     case 0: case 1: code = flin_forward(v, call, e); break;
     case 2: code = flin_reference(v, call, e); break;
     case 3: code = flin_step(v, call, e); break;
@@ -530,6 +530,8 @@ static void call_any(Case *c, flin_Variant *v)
     case 6: code = flin_shape(v, call, pick(c, 12) - 1, rarely(c) ? NULL : &t,
                               e); break;
     case 7: code = flin_saved(v, call, e) < 0; judge(!code, e); return;
+    case 8: code = flin_seconds(v, byte(c) % 2, call, e) < 0; judge(!code, e);
+            return;
     }
     judge(code == FLIN_OK, e);
     if (e && e->code != code)

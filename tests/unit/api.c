@@ -518,6 +518,8 @@ static void test_null(flin_State *s)
     FAILS(flin_run(NULL, &call, NULL, &e));
     CHECK(flin_saved(NULL, &call, &e) == -1 && e.code == FLIN_ERROR);
     CHECK(flin_saved(v, NULL, &e) == -1 && e.code == FLIN_ERROR);
+    CHECK(flin_seconds(NULL, 1, &call, &e) == -1 && e.code == FLIN_ERROR);
+    CHECK(flin_seconds(v, 0, NULL, &e) == -1 && e.code == FLIN_ERROR);
     CHECK(flin_forward(v, NULL, &e) == FLIN_ERROR && *e.help);
     CHECK(flin_step(v, NULL, NULL) == FLIN_ERROR);
     CHECK(flin_backward(v, NULL, NULL, &e) == FLIN_ERROR);

@@ -3,8 +3,8 @@ import ctypes
 import ctypes.util
 import os
 import re
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64,
-                    c_size_t, c_uint32, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int,
+                    c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
 
 SCRIPT = b"flin.python"         # what the scripts of this package are called
 F32, BF16, F16, F64, I32, I64 = range(6)
@@ -67,7 +67,7 @@ class Call(Structure):
                 ("plan", c_char_p), ("checkpoint", c_int),
                  ("result", POINTER(Bind)), ("nresult", c_int),
                  ("state_index", Tensor), ("begun", c_int),
-                 ("begins", c_int)]
+                 ("begins", c_int), ("in_parts", c_int)]
 
 
 class Grad(Structure):
@@ -107,6 +107,7 @@ FUNCTIONS = [
     ("workspace", c_int64, [c_void_p, c_void_p]),
     ("run", c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     ("kernel_saved", c_int64, [c_void_p, c_void_p]),
+    ("seconds", c_double, [c_void_p, c_int, c_void_p, c_void_p]),
     ("kernel_note", c_char_p, [c_void_p]),
     ("form", c_char_p, [c_void_p, c_void_p]),
     ("note", c_char_p, [c_void_p]),

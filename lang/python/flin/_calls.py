@@ -54,15 +54,17 @@ class Request:
     the states are. begun: what is SAVING goes on from where Caller.summary of a
     request with its inputs has begun it, whose `saved` and `note` it has; what
     is BACKWARD from one for gradients at starts alone that `begins`, whose
-    `note`, `place` and `room` it has."""
+    `note`, `place` and `room` it has. in_parts: of all calls of a part of a
+    sequence, so that their kernels go together."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
-                 "index", "begun", "begins", "place", "room", "beside")
+                 "index", "begun", "begins", "place", "room", "beside",
+                 "in_parts")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
                  note=None, validate=0, into=(), over=(), index=None,
-                 begun=False, beside=False):
+                 begun=False, beside=False, in_parts=False):
         self.beside = beside
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
@@ -71,6 +73,7 @@ class Request:
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over, self.index = into, over, index
         self.begun, self.begins, self.place, self.room = begun, False, 0, None
+        self.in_parts = in_parts
 
 
 class Kernel:
@@ -93,7 +96,8 @@ class Frame:
     __slots__ = ("memory", "used", "words", "slots", "call", "grad", "saved",
                  "error", "call_at", "grad_at", "error_at")
 
-    def __init__(self, groups, nseq, chunk=0, plan=None, checkpoint=False):
+    def __init__(self, groups, nseq, chunk=0, plan=None, checkpoint=False,
+                 in_parts=False):
         structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
         self.memory, self.used, self.slots = bytearray(
             sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
@@ -103,7 +107,7 @@ class Frame:
         self.call.size, self.grad.size = map(ctypes.sizeof, structs[:2])
         self.call.nseq, self.call.chunk = nseq, chunk
         self.call.plan = plan and plan.encode()
-        self.call.checkpoint = checkpoint
+        self.call.checkpoint, self.call.in_parts = checkpoint, in_parts
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
@@ -284,7 +288,7 @@ class Caller:
             given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want, r.over,
-                   r.saved is None, r.beside, present,
+                   r.saved is None, r.beside, r.in_parts, present,
                    None if r.cu is None else tuple(door.signature((r.cu,))),
                    *door.signature(given), *door.signature(sums))
         except (AttributeError, TypeError, RuntimeError):
@@ -385,7 +389,7 @@ class Caller:
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
         like = (groups, nseq, r.chunk, self.plan,
-                self.checkpoint and r.mode == SAVING)
+                self.checkpoint and r.mode == SAVING, r.in_parts)
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
         if (mode == SAVING and not self.checkpoint) or r.saved is not None:
@@ -475,7 +479,7 @@ class Caller:
                    for some in (shapes, moves)]
         frame = Frame([*groups[:2], ("final", [groups[-1][1][i]
                                               for i in which])],
-                      nseq, r.chunk)
+                      nseq, r.chunk, in_parts=r.in_parts)
         given = [t for t in (*r.x, *r.s0) if t is not None]
         changed = changes(door, given)
         given = [door.contiguous(t) if i in changed else t
@@ -499,6 +503,19 @@ class Caller:
         if not frame.saved.plan:
             r.saved = r.note = None
         return own + to
+
+    def seconds(self, door, r, both_ways):
+        """What such a call is predicted to take, forward or both ways; in
+        parts, with its summary. 0: that is not known."""
+        groups = [("input", describe(door, self.inputs, r.x)),
+                  ("initial", describe(door, self.states, r.s0))]
+        frame = Frame(groups, len(r.cu) - 1, r.chunk, in_parts=r.in_parts)
+        r.cu = door.ends(r.cu, r.x[0])
+        door.place(frame.call, r.x[0], r.cu)
+        with _state.lock:
+            found = lib.seconds(self.handle, both_ways, frame.call_at,
+                                frame.error_at)
+        return max(found, 0)            # what is wrong with it the call says
 
     def begin(self, door, r, groups, frame):
         """The room that the call keeps what it saves in."""

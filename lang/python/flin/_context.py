@@ -26,6 +26,7 @@ from ._torch import contiguous, run
 
 CHUNK = 64                      # tokens of a chunk: pieces are whole ones
 LEAST = 16 * CHUNK              # of a piece: assumed, not measured
+ALIKE = 1.02                    # predictions that tell nothing
 
 
 class Rows:
@@ -239,6 +240,12 @@ class Found:
         return d
 
 
+def is_alone(variant):
+    """Whether one stage is all of it."""
+    return all(stage.variant is variant for level in stages(variant)
+               for stage in level)
+
+
 class Part:
     """This rank's part of a call: what it starts from. saving: one that saves
     follows; where one stage is all of it, that one is begun by its summary."""
@@ -247,8 +254,9 @@ class Part:
         self.variant, self.line, self.rows = variant, line, rows
         self.chunk, self.levels = chunk, []
         self.start, self.begun = {}, None
-        if saving and x[0].is_cuda:
-            self.begun = Request(SAVING, x, (), rows.cu, chunk, final=True)
+        if saving and x[0].is_cuda and is_alone(variant):
+            self.begun = Request(SAVING, x, (), rows.cu, chunk, final=True,
+                                 in_parts=True)
         names = [a.name for a in variant.states]
         first = dict(zip(names, first))
         for level in stages(variant):
@@ -260,8 +268,7 @@ class Part:
         rows, known, parts = self.rows, [], []
         for stage in level:
             own, moves = stage.summary(
-                x, self.start, rows.cu, self.chunk,
-                self.begun if stage.variant is self.variant else None)
+                x, self.start, rows.cu, self.chunk, self.begun)
             begin = {}
             for n, t in own.items():
                 s = first.get(n)
@@ -277,7 +284,8 @@ class Part:
             found.inside.append(stage.slopes(own, moves, start))
 
     def forward(self, mode, x):
-        r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True)
+        r = Request(mode, x, self.s0, self.rows.cu, self.chunk, final=True,
+                    in_parts=self.begun is not None)
         if self.begun and self.begun.saved is not None:
             r.saved, r.note, r.begun = self.begun.saved, self.begun.note, True
         return r, run(self.variant, r)
@@ -298,7 +306,7 @@ class Backward:
         r = Request(
             _c.BACKWARD, self.x, p.s0, p.rows.cu, p.chunk, dy=self.dy,
             ds=[ds[n] for n in self.names], want=want, saved=self.saved,
-            note=self.note)
+            note=self.note, in_parts=p.begun is not None)
         if first is None:
             r.begins = self.saved is not None and self.x[0].is_cuda
             self.first = r
@@ -382,17 +390,18 @@ def call(variant, line, rows, chunk, first, x, pieces=None):
     anything asks for it. pieces: in how many batch entries are cut."""
     timed = [t for a, t in zip(variant.inputs, x) if a.timed]
     batch, tokens = timed[0].shape[:2]
-    if pieces is None:
-        pieces = best_pieces(variant, timed, learns([*x, *first]))
-    if rows.packed or pieces < 2 or tokens <= CHUNK or any(
+    if rows.packed or tokens <= CHUNK or any(
             t.shape[:2] != (batch, tokens) for t in timed):
+        pieces = 1
+    elif pieces is None:
+        pieces = best_pieces(variant, timed, x, learns([*x, *first]))
+    if pieces < 2:
         return called(variant, line, rows, chunk, first, x)
     rows = Pieces(rows.begun, batch, tokens, pieces)
     y, *ends = called(
         variant, line, rows, chunk,
         [None if s is None else in_front(s, rows.n) for s in first],
-        [t.reshape(1, batch * tokens, *t.shape[2:]) if a.timed else t
-         for a, t in zip(variant.inputs, x)])
+        joined(variant, x))
     return y.view(batch, tokens, *y.shape[2:]), *(
         t.unflatten(0, (batch, rows.n))[:, -1] for t in ends)
 
@@ -402,19 +411,49 @@ def learns(tensors):
         t is not None and t.requires_grad for t in tensors)
 
 
-def best_pieces(variant, timed, back):
-    """As many as have a processor for each head, or where states go through a
-    matrix, and gradients back, for each half of its columns, none of them
-    short; on a CPU one."""
+def joined(variant, x):
+    """The inputs with all batch entries one behind the other."""
+    return [t.reshape(1, t.shape[0] * t.shape[1], *t.shape[2:]) if a.timed
+            else t for a, t in zip(variant.inputs, x)]
+
+
+def predicted(variant, x, rows, back):
+    """Seconds of a part's calls; 0: that is not known."""
+    r = Request(_c.FORWARD, x, (), rows.cu, in_parts=True)
+    return run(variant, r, lambda caller, door, r:
+               caller.seconds(door, r, back))
+
+
+def best_pieces(variant, timed, x, back):
+    """As many as are predicted to take least, none of them short, with a
+    processor for each head of each; where that is not known, as many as have
+    one, or where states go through a matrix, and gradients back, two. On a CPU
+    one."""
     t = timed[0]
     if not t.is_cuda:
         return 1
     heads = max(x.shape[2] for x in timed) * t.shape[0]
     processors = torch.cuda.get_device_properties(
         t.device).multi_processor_count
-    each = 2 if back and any(stage.carry == "matrix" for level
-                             in stages(variant) for stage in level) else 1
-    return min(processors // (each * heads), t.shape[1] // LEAST)
+    most = min(processors // heads, t.shape[1] // LEAST)
+    key = back, t.device, *((t.shape, t.dtype) for t in timed)
+    known = variant.__dict__.setdefault("_pieces", {})
+    if key not in known:
+        known[key] = find_pieces(variant, x, most, back, *t.shape[:2])
+    return known[key]
+
+
+def find_pieces(variant, x, most, back, batch, tokens):
+    if is_alone(variant):
+        x = joined(variant, [t.detach() for t in x])
+        seconds = {n: predicted(variant, x, Pieces(False, batch, tokens, n),
+                                back) for n in range(1, most + 1)}
+        least = min(seconds.values(), default=0)
+        if least:
+            return max(n for n in seconds if seconds[n] <= ALIKE * least)
+    matrix = any(stage.carry == "matrix" for level in stages(variant)
+                 for stage in level)
+    return most // 2 if back and matrix else most
 
 
 def in_front(s, n):

@@ -33,7 +33,7 @@ class Stage:
         and is begun here, if it can be."""
         first = self.order({n: needs[n] for n in self.needs})
         r = begin or Request(_c.FORWARD, x, first if self.needs else (), cu,
-                             chunk, final=True)
+                             chunk, final=True, in_parts=True)
         found = run(self.variant, r, Caller.summary)
         n = len(self.states)
         names = [a.name for a in self.variant.states if a.name in self.states]

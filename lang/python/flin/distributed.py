@@ -121,6 +121,6 @@ def context_parallel(variant: Any, group: Any = None, by: str | None = None,
     assumed).
 
     pieces: in how many a part that is not packed is cut, which run side by side
-    on a rank; they are whole chunks. None: as many as occupy a GPU, on a CPU
-    one."""
+    on a rank; they are whole chunks. None: as many as are predicted to take
+    least on its GPU, on a CPU one."""
     return ContextParallel(variant, group, by, rates, pieces)

@@ -104,8 +104,10 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
-/* Vectors of tokens are fetched a chunk ahead: who walks would wait for memory
- * once a chunk. */
+/* Vectors of tokens are fetched a chunk ahead, and asked for in the cache before:
+ * who walks would wait for memory once a chunk, and a chunk takes no longer than
+ * memory does where bytes are what it takes. */
+enum { ASKED_AHEAD = 4 };
 static bool fetches_ahead(const Schedule *s)
 {
     return s->row_axis;
@@ -118,6 +120,29 @@ static const char *fetched_text(Print *p, const Node *n, const char *item)
                       p->s->g->in[n->index].ranked ? ", true" : "",
                       tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
                       item);
+}
+
+static bool is_fetched(const Schedule *s, const KInst *k, int node)
+{
+    const Node *n = &s->g->n[k->node[node]];
+    return k->op == K_VECTOR && !k->nrow && n->op == OP_input && n->timed;
+}
+
+static bool fetches_tokens(const Schedule *s, KRole role)
+{
+    bool any = false;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            any |= is_fetched(s, k, i);
+    return any;
+}
+
+static void put_asked(Print *p, const Node *n, const char *item)
+{
+    buf_printf(p->b, "ask_pair<%s%s>(a.tensor[%d], %s, lane);\n",
+               element_type(p->o->in[n->index]),
+               p->s->g->in[n->index].ranked ? ", true" : "",
+               tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]), item);
 }
 
 /* The chunk that a walk comes to at its turn `turn`; no earlier one than its
@@ -153,9 +178,9 @@ static void put_first_fetch(Print *p, KRole role)
             put_lanes_found(p, k, "n");
             any = true;
         }
-        for (int i = 0; i < k->nnodes && k->op == K_VECTOR && !k->nrow; i++) {
+        for (int i = 0; i < k->nnodes; i++) {
             const Node *n = &s->g->n[k->node[i]];
-            if (k->role != role || n->op != OP_input || !n->timed)
+            if (k->role != role || !is_fetched(s, k, i))
                 continue;
             buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
@@ -164,6 +189,16 @@ static void put_first_fetch(Print *p, KRole role)
             any = true;
         }
     }
+    if (!fetches_tokens(s, role))
+        return;
+    buf_printf(p->b, "NO_UNROLL for (int m = 1; m < %d; m++) {\n"
+               "find_chunk(a.run, %s, x);\n", ASKED_AHEAD,
+               walked_text(p, "m"));
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            if (is_fetched(s, k, i))
+                put_asked(p, &s->g->n[k->node[i]], "x");
+    buf_printf(p->b, "}\n");
 }
 
 static void put_vector_node(Print *p, Ref r)
@@ -189,6 +224,7 @@ static void put_vector_node(Print *p, Ref r)
         if (fetches_ahead(p->s)) {
             buf_printf(b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
                        fetched_text(p, n, "next"));
+            put_asked(p, n, "later");
             return;
         }
         buf_printf(b, "const Pair v%u = %s;\n", at, fetched_text(p, n, "x"));
@@ -650,6 +686,10 @@ static void put_turn_begin(Print *p, KRole role)
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)
                                   ? "min(m + 1, chunks - 1)" : "m + 1"));
+    if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
+        && fetches_tokens(s, role))
+        buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",
+                   walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
     if (takes_chunks_in_turn(s, role))
         buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
     if (has_matrices(role) && s->row_axis)

@@ -23,6 +23,16 @@ static int writer(const Schedule *s, int value)
     return NOTHING;
 }
 
+/* Whether the later instruction finds in a tile what the earlier has. */
+static bool finds_again(const Schedule *s, const KInst *a, const KInst *b)
+{
+    return a->op == K_MAP && b->op == K_MAP && a->role == b->role && !a->late
+        && !b->late && !a->nnodes && !b->nnodes && a->nin == 1 && b->nin == 1
+        && a->nout == 1 && b->nout == 1 && a->in[0] == b->in[0]
+        && s->value[a->in[0]].layout == LAY_TILE
+        && s->value[a->out[0]].layout == LAY_PACKED;
+}
+
 static const char *check_uses(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
@@ -46,7 +56,8 @@ static const char *check_uses(const Schedule *s)
             }
         }
         for (int j = 0; j < k->nout; j++)
-            if (writer(s, k->out[j]) != i)
+            if (writer(s, k->out[j]) != i
+                && !finds_again(s, &s->inst[writer(s, k->out[j])], k))
                 return wrong(s, "a value that is written twice", k->out[j]);
     }
     return NULL;

@@ -262,3 +262,39 @@ bool schedule_order(Schedule *s, KRole role)
     s->cap_insts = 2 * (int)n;
     return true;
 }
+
+/* The instruction before `at` that finds the packed value as a tile, if products
+ * end between the two; NOTHING: there is none. */
+static int found_before(const Schedule *s, int at, int value)
+{
+    bool ends = false;
+    for (int i = at - 1; i >= 0; i--) {
+        const KInst *k = &s->inst[i];
+        ends |= k->op == K_SETTLE && k->role == s->inst[at].role;
+        for (int j = 0; j < k->nout; j++)
+            if (k->out[j] == value)
+                return ends && k->op == K_MAP && !k->nnodes && !k->late
+                    && s->value[k->in[0]].layout == LAY_TILE ? i : NOTHING;
+    }
+    return NOTHING;
+}
+
+/* A factor that a program reads, too, once products have ended is found in its
+ * tile again: ptxas, which has it in a factor's registers until then, spills
+ * some 70 bytes of mamba2 otherwise. Requires an order. */
+void schedule_find_again(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_MAP || k->role != KR_MATRIX || !k->nnodes)
+            continue;
+        for (int j = 0; j < k->nin; j++) {
+            int from = s->value[k->in[j]].layout == LAY_PACKED
+                     ? found_before(s, i, k->in[j]) : NOTHING;
+            if (from == NOTHING)
+                continue;
+            inst_insert(s, i++, s->inst[from]);
+            k = &s->inst[i];
+        }
+    }
+}

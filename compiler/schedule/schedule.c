@@ -146,6 +146,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             s->why = "products that wait for what is left to the next turn";
             return s;
         }
+        if (s->row_axis)
+            schedule_find_again(s);
         s->large = true;
         if (!schedule_buffers(s))
             continue;

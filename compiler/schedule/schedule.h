@@ -404,6 +404,8 @@ bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next turn goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);
+/* What of the matrix role's factors is read again, not held. */
+void schedule_find_again(Schedule *s);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
  * multiple. */

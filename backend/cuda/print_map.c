@@ -91,7 +91,7 @@ static void put_past(Print *p, const KInst *k)
                    deals_rows(p->s, k->role) ? " - row0" : "");
 }
 
-/* Whether the angle is among sums that a scan has kept within half a turn. */
+/* Whether the angle is among sums that are kept within half a turn. */
 static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
 {
     const Graph *g = p->s->g;
@@ -101,8 +101,9 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     int v = schedule_value(p->s, r, LAY_SUMS);
     if (g->n[r].op == OP_delay)
         r = shown_node(g, g->n[r].a[0]);
-    return g->n[r].op == OP_scan && g->n[r].flags & WRAP && v != NOTHING
-        && has_value(k->in, k->nin, v);
+    return (g->n[r].op == OP_wrap
+            || (g->n[r].op == OP_scan && g->n[r].flags & WRAP))
+        && v != NOTHING && has_value(k->in, k->nin, v);
 }
 
 /* ---- x sigmoid(x), of 16 bits ---- */
@@ -595,9 +596,10 @@ static void put_parts(Print *p, const KInst *k, int regs)
         if (takes_turns(p, value_at(p, k->out[i])))
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
-    buf_printf(b, "NO_UNROLL for (int part = 0; part < %d; part++) {\n"
+    buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
-               "\n};\n", k->parts, share_of(p->s, k->role, k->ncol));
+               "\n};\n", deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
+               k->parts, share_of(p->s, k->role, k->ncol));
     put_columns(p, k, regs);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {

@@ -775,24 +775,27 @@ int registers_held(const Schedule *s, KRole role)
     return most;
 }
 
+int program_registers(const Schedule *s, const KInst *k)
+{
+    int n = 0;
+    for (int j = 0; j < k->nin + k->nout; j++) {
+        const KValue *v = &s->value[j < k->nin ? k->in[j]
+                                               : k->out[j - k->nin]];
+        int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+                 * share_of(s, k->role, k->ncol) / 2
+                 / (k->parts ? k->parts : 1);
+        bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
+        n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each : 0;
+    }
+    return n;
+}
+
 int registers_left(const Schedule *s, KRole role)
 {
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        int n = 0;
-        if (k->role != role || k->op != K_MAP)
-            continue;
-        for (int j = 0; j < k->nin + k->nout; j++) {
-            const KValue *v = &s->value[j < k->nin ? k->in[j]
-                                                   : k->out[j - k->nin]];
-            int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
-                     * share_of(s, role, k->ncol) / 2
-                     / (k->parts ? k->parts : 1);
-            bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
-            n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each
-                                                : 0;
-        }
+        int n = k->role == role && k->op == K_MAP ? program_registers(s, k) : 0;
         most = n > most ? n : most;
     }
     return most;

@@ -151,6 +151,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->large = true;
         if (!schedule_buffers(s))
             continue;
+        if (s->row_axis)
+            schedule_slim(s);
         deal_roles(s);
         schedule_together(s);
         schedule_shorten(s);

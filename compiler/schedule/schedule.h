@@ -355,6 +355,9 @@ const Plan *plan_scales_in(Ctx *c, const Plan *p);
  * is scaled twice. */
 const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 
+/* The plan in which sums of what all tokens have the same of are no scans. */
+const Plan *plan_ramps(Ctx *c, const Plan *p);
+
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
  * rows. */
@@ -413,6 +416,8 @@ enum { MOST_LENGTH = 7000, PART_COLS = 16 };
 int schedule_length(const Schedule *s);
 int inst_length(const Schedule *s, const KInst *k);
 void schedule_shorten(Schedule *s);
+/* Of a row axis: programs ahead in parts that few registers hold. */
+void schedule_slim(Schedule *s);
 void schedule_together(Schedule *s);
 /* Whether columns of a program, or of sums, may be made one part after another.
  */
@@ -437,7 +442,8 @@ const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
 int registers_held(const Schedule *s, KRole role);
-/* What a program of the role has in them that is no fragment. */
+/* What a program has in them that is no fragment; of a role's the most. */
+int program_registers(const Schedule *s, const KInst *k);
 int registers_left(const Schedule *s, KRole role);
 enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
        MOST_LEFT = 64 };                /* of those a program has, if it must */

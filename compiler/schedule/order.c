@@ -263,14 +263,15 @@ bool schedule_order(Schedule *s, KRole role)
     return true;
 }
 
-/* The instruction before `at` that finds the packed value as a tile, if products
- * end between the two; NOTHING: there is none. */
+/* The instruction before `at` that finds the packed value as a tile, if a
+ * product that takes it ends between the two; NOTHING: there is none. */
 static int found_before(const Schedule *s, int at, int value)
 {
     bool ends = false;
     for (int i = at - 1; i >= 0; i--) {
         const KInst *k = &s->inst[i];
-        ends |= k->op == K_SETTLE && k->role == s->inst[at].role;
+        for (int j = 0; j < k->nin; j++)
+            ends |= k->op == K_SETTLE && k->in[j] == value;
         for (int j = 0; j < k->nout; j++)
             if (k->out[j] == value)
                 return ends && k->op == K_MAP && !k->nnodes && !k->late

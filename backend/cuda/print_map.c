@@ -616,6 +616,16 @@ static void put_parts(Print *p, const KInst *k, int regs)
         }
 }
 
+/* Where the matrix role has products under way a program's fragments are made
+ * meanwhile, not when they are wanted. */
+static void put_kept_fragments(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout && deals_rows(p->s, k->role); i++)
+        if (value_at(p, k->out[i])->layout == LAY_FRAGMENT)
+            buf_printf(p->b, "keep(%s);\n",
+                       fragment_name(p, value_at(p, k->out[i])->node));
+}
+
 void put_map(Print *p, const KInst *k)
 {
     int regs = (map_rows(p, k) + TILE_ROWS - 1) / TILE_ROWS
@@ -643,5 +653,6 @@ void put_map(Print *p, const KInst *k)
     put_sums_end(p, k, false);
     if (!k->parts)
         put_tiles(p, k, true);
+    put_kept_fragments(p, k);
     buf_printf(p->b, "}\n");
 }

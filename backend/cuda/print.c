@@ -559,6 +559,17 @@ static void put_settled(Print *p, int settle)
     }
 }
 
+/* What the program behind the end of products makes meanwhile. */
+static void put_beside_products(Print *p, int settle)
+{
+    const Schedule *s = p->s;
+    int i = settle + 1;
+    while (i < s->ninsts && s->inst[i].role != s->inst[settle].role)
+        i++;
+    if (i < s->ninsts && s->inst[i].early)
+        put_early(p, &s->inst[i]);
+}
+
 static void put_insts(Print *p, KRole role, KOp from, KOp to)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
@@ -571,6 +582,8 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         }
         if (has_matrices(role))
             put_found_early(p, k);
+        if (k->op == K_SETTLE)
+            put_beside_products(p, i);
         put_inst(p, k);
         if (k->op == K_SETTLE && k->index == NOTHING
             && is_waited(p, FORM_PRODUCT))

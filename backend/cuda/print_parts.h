@@ -16,6 +16,7 @@ typedef struct Print {
     bool fence_due;                     /* for what is written of tiles */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
+    bool beside;                        /* while products are under way */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -168,6 +169,7 @@ void put_share(Print *p, const KInst *k);
 /* ---- print_map.c: element-wise programs ---- */
 
 void put_map(Print *p, const KInst *k);
+void put_early(Print *p, const KInst *k);
 
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 

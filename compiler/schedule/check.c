@@ -809,6 +809,9 @@ const char *registers_fault(const Schedule *s)
         int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
         int others = s->row_axis && !ahead ? ROWS_REGS
                    : s->ahead ? AHEAD : OTHERS;
+        if (ahead)
+            others = registers_early(s) ? registers_early(s) + ROWS_REGS
+                                        : others;
         if (most + others > s->regs[1 + ahead])
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);

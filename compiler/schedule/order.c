@@ -299,3 +299,52 @@ void schedule_find_again(Schedule *s)
         }
     }
 }
+
+/* ---- decays beside products ---- */
+
+/* The instruction of its role before `at`; NOTHING: there is none. */
+static int before_in_role(const Schedule *s, int at)
+{
+    int i = at - 1;
+    while (i >= 0 && s->inst[i].role != s->inst[at].role)
+        i--;
+    return i;
+}
+
+static bool has_decays(const Schedule *s, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nnodes; i++)
+        any |= s->g->n[k->node[i]].op == OP_dmask && s->g->n[k->node[i]].a[0];
+    return any;
+}
+
+/* Exponentials take as long as the products of the scores that they scale. Of
+ * inverses there are too few registers. */
+void schedule_early(Schedule *s, bool may)
+{
+    bool inverts = false;
+    for (int i = 0; i < s->ninsts; i++)
+        inverts |= s->inst[i].op == K_INVERSE;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        int settle = before_in_role(s, i);
+        int product = settle < 0 ? NOTHING : before_in_role(s, settle);
+        k->early = may && s->row_axis && k->role == KR_AHEAD && !inverts
+                && k->op == K_MAP && k->col == AX_J && k->nrow <= TILE_ROWS
+                && s->tile != F32 && !s->g->rows && has_decays(s, k)
+                && product != NOTHING && s->inst[settle].op == K_SETTLE
+                && s->inst[product].op == K_PRODUCT;
+    }
+}
+
+int registers_early(const Schedule *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        int n = k->early ? share_of(s, k->role, k->ncol) / 2 : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}

@@ -25,12 +25,14 @@ static bool carries_ahead(const Schedule *s)
  * the least it must have; all else is that role's. */
 static void deal_rows_registers(Schedule *s, int all)
 {
-    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, MOST = 232 };
+    enum { MATRIX = 28, AHEAD = 40, EARLY = 24, INVERSE = 16, MOST = 232 };
     int step = s->target->reg_step, held = registers_held(s, KR_MATRIX);
     int ahead = registers_held(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
     int left = registers_left(s, KR_AHEAD);
     left = left < MOST_LEFT ? left : MOST_LEFT;
+    int early = registers_early(s) ? ahead + registers_early(s) + EARLY : 0;
     ahead = (ahead > left ? ahead : left) + AHEAD;
+    ahead = ahead > early ? ahead : early;
     ahead = (ahead + step - 1) / step * step;
     int wide = s->turns * (s->ahead ? s->ahead : 1);
     int most = (all - wide * ahead) / s->groups / step * step;
@@ -153,7 +155,12 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             continue;
         if (s->row_axis)
             schedule_slim(s);
+        schedule_early(s, true);
         deal_roles(s);
+        if (registers_fault(s)) {
+            schedule_early(s, false);
+            deal_roles(s);
+        }
         schedule_together(s);
         schedule_shorten(s);
         schedule_mask(s);

@@ -194,6 +194,8 @@ typedef struct KInst {
                                            the loop have it, too */
     bool late;                          /* done in the turn of the loop behind
                                            its own; of the last, behind it */
+    bool early;                         /* MAP: its decays are made while the
+                                           products before it are under way */
     uint8_t lag;                        /* LOAD: by so many turns, behind those
                                            that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
@@ -409,6 +411,10 @@ bool schedule_buffers(Schedule *s);
 bool schedule_order(Schedule *s, KRole role);
 /* What of the matrix role's factors is read again, not held. */
 void schedule_find_again(Schedule *s);
+/* Of a row axis: which programs ahead make their decays early; the registers
+ * that the decays take. */
+void schedule_early(Schedule *s, bool may);
+int registers_early(const Schedule *s);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
  * multiple. */

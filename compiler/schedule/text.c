@@ -75,6 +75,8 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " parts %d", k->parts);
     if (k->late)
         buf_printf(b, " late");
+    if (k->early)
+        buf_printf(b, " early");
     if (k->lag)
         buf_printf(b, " lag %d", k->lag);
     if (k->lean)
@@ -370,6 +372,7 @@ static void read_inst(Read *x)
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
     k->late = next_is(x, "late");
+    k->early = next_is(x, "early");
     if (next_is(x, "lag"))
         k->lag = (uint8_t)number(x, 1, MOST_BUFFERS);
     k->lean = next_is(x, "lean");

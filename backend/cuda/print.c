@@ -614,15 +614,15 @@ static int added_share(const Print *p)
     return s->kind == K_TOKEN && s->slices == 1 && !made ? found : NOTHING;
 }
 
-/* name: of the number of chunks before. */
-static void put_items(Print *p, const char *name)
+/* name: of the number of chunks before; own: of those that are not lean. */
+static void put_items(Print *p, const char *name, const char *own)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     int share = added_share(p);
     p->k->adds = share != NOTHING;
     buf_printf(p->b, "u32 %s = 0;\n%s", name,
-               s->splits ? "u32 own = 0;\n" : "");
+               s->splits ? ctx_format(p->c, "u32 %s = 0;\n", own) : "");
     if (p->k->adds)
         buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
                    "const i64 item = item_of(turn, a.tensor[%d].group);\n"
@@ -644,37 +644,50 @@ static int most_lag(const Schedule *s)
     return most;
 }
 
+/* Of a turn of the loop the loads that are `lag` behind. */
+static void put_loads_behind(Print *p, int lag)
+{
+    const Schedule *s = p->s;
+    Buf *b = p->b;
+    const char *chunk = lag ? ctx_format(p->c, "c - %d", lag) : "c";
+    const char *end = s->splits ? "x.last" : "chunks";
+    end = lag ? ctx_format(p->c, "%s + %d", end, lag) : end;
+    buf_printf(b, "if (%s%s%s) {\nfind_chunk(a.run, %s, x);\n"
+               "const u32 it = before + %s;\n",
+               lag ? ctx_format(p->c, "c >= %d", lag) : "",
+               lag == most_lag(s) ? "" : lag ? " && c < " : "c < ",
+               lag == most_lag(s) ? "" : end, walked_text(p, chunk), chunk);
+    if (s->splits) {
+        buf_printf(b, "if (%s < x.first) {\n", chunk);
+        put_lean_loads(p, lag, put_inst);
+        buf_printf(b, "} else {\nconst u32 own = own_before + %s - x.first;\n"
+                   "(void)own;\n", chunk);
+    }
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_LOAD && s->inst[i].lag == lag)
+            put_inst(p, &s->inst[i]);
+    buf_printf(b, s->splits ? "}\n}\n" : "}\n");
+}
+
 /* What loads, in a walk. */
 static void put_lagging_loads(Print *p)
 {
     const Schedule *s = p->s;
     Buf *b = p->b;
     int most = most_lag(s);
-    put_items(p, "before");
-    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks + %d; c++) {\n", most);
+    put_items(p, "before", "own_before");
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < %s + %d; c++) {\n",
+               s->splits ? "x.last" : "chunks", most);
     for (int lag = 0; lag <= most; lag++) {
         bool any = false;
-        for (int i = 0; i < s->ninsts; i++) {
-            const KInst *k = &s->inst[i];
-            if (k->role != KR_LOAD || k->lag != lag)
-                continue;
-            if (!any && !lag)
-                buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, %s, x);\n"
-                           "const u32 it = before + c;\n",
-                           walked_text(p, "c"));
-            else if (!any)
-                buf_printf(b, "if (c >= %d%s) {\nfind_chunk(a.run, %s, x);"
-                           "\nconst u32 it = before + c - %d;\n", lag,
-                           lag == most ? ""
-                           : ctx_format(p->c, " && c < chunks + %d", lag),
-                           walked_text(p, ctx_format(p->c, "c - %d", lag)),
-                           lag);
-            any = true;
-            put_inst(p, k);
-        }
-        buf_printf(b, any ? "}\n" : "");
+        for (int i = 0; i < s->ninsts; i++)
+            any |= s->inst[i].role == KR_LOAD && s->inst[i].lag == lag;
+        if (any)
+            put_loads_behind(p, lag);
     }
-    buf_printf(b, "}\nbefore += chunks;\n}\n");
+    buf_printf(b, s->splits ? "}\nbefore += x.last;\n"
+                              "own_before += x.last - x.first;\n}\n"
+                            : "}\nbefore += chunks;\n}\n");
 }
 
 /* What is packed of states is so behind lean turns. */
@@ -744,7 +757,7 @@ static void put_role(Print *p, KRole role)
         put_lagging_loads(p);
         return;
     }
-    put_items(p, "it");
+    put_items(p, "it", "own");
     if (has_matrices(role)) {
         put_fragments(p, role, true);
         if (!s->row_axis)
@@ -781,7 +794,7 @@ static void put_warps(Print *p)
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     if (!walk)
-        put_items(p, "it");
+        put_items(p, "it", "own");
     for (int r = 0; r < KR_MATRIX; r++) {
         if (!s->warps[r])
             continue;

@@ -156,6 +156,8 @@ void put_late_before(Print *p, const KInst *k);
 void put_last_late(Print *p, KRole role);
 /* The role's instructions in a lean turn; whether those make the value. */
 void put_lean_insts(Print *p, KRole role, PutInst put);
+/* Of its loads those that are so far behind. */
+void put_lean_loads(Print *p, int lag, PutInst put);
 bool is_made_lean(const Print *p, int value);
 
 /* ---- print_moves.c: loads and stores ---- */

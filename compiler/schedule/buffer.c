@@ -477,18 +477,6 @@ static void deepen(Schedule *s, KBuffer *b)
     lay_out(s);
 }
 
-/* All that is loaded, each ring one deeper, if they fit: who loads them in order
- * is ahead by what the shallowest has. */
-static void deepen_loaded(Schedule *s)
-{
-    for (int more = 1;; more = -1) {
-        for (int i = 0; i < s->nbuffers; i++)
-            s->buffer[i].depth += s->buffer[i].copied ? more : 0;
-        if (lay_out(s) <= shared_room(s) || more < 0)
-            return;
-    }
-}
-
 /* What the matrix roles do while they have what is loaded, instructions. */
 static int time_held(const Schedule *s, int buffer)
 {
@@ -522,8 +510,7 @@ static int longest_held(const Schedule *s, uint32_t tried)
  * shared memory allows; first what is small, then what is loaded, in the order
  * in which it is wanted; of a walk that goes back, what it holds longest first.
  * Of a schedule with a row axis what is small has one more, or as many as take
- * turns: who is ahead is so by that many chunks. Of one whose blocks may share a
- * sequence loads do not lag: all rings of them are as deep. */
+ * turns: who is ahead is so by that many chunks. */
 static void choose_depths(Schedule *s)
 {
     uint32_t tried = 0;
@@ -536,10 +523,7 @@ static void choose_depths(Schedule *s)
     for (int i; s->kind == K_REVERSE && (i = longest_held(s, tried)) != NOTHING;
          tried |= 1u << i)
         deepen(s, &s->buffer[i]);
-    bool in_order = s->row_axis && s->may_split;    /* none lags */
-    if (in_order)
-        deepen_loaded(s);
-    for (int n = 0; (n < s->turns || n == 0) && !in_order; n++)
+    for (int n = 0; n < s->turns || n == 0; n++)
         for (int i = 0; i < s->nbuffers; i++)
             if (s->buffer[i].copied && s->kind != K_REVERSE
                 && (n == 0 || is_in_turn(s, &s->buffer[i])))
@@ -547,9 +531,7 @@ static void choose_depths(Schedule *s)
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
             deepen(s, &s->buffer[i]);
-    for (int depth = 2; depth < MOST_DEPTH && in_order; depth++)
-        deepen_loaded(s);
-    for (int depth = 2; depth < MOST_DEPTH && s->row_axis && !in_order; depth++)
+    for (int depth = 2; depth < MOST_DEPTH && s->row_axis; depth++)
         for (int i = 0; i < s->nbuffers; i++)
             if (s->buffer[i].copied && s->buffer[i].depth <= depth)
                 deepen(s, &s->buffer[i]);

@@ -295,13 +295,14 @@ static int lag_at_most(Schedule *s, int most)
  * deeper; as far as what is made ahead has room to go on without it. */
 static void lag_loads(Schedule *s)
 {
-    bool lags = s->row_axis && !s->splits;
+    bool lags = s->row_axis;
     for (int i = 0; i < s->ninsts; i++)
         lags &= s->inst[i].op != K_LOAD || filled_by(s, &s->inst[i])->uses == 1;
     if (!lags)
         return;
     int most = lag_at_most(s, UINT8_MAX);
-    while (most > 0 && schedule_stuck(s, false))
+    while (most > 0 && (schedule_stuck(s, false)
+                        || (s->splits && schedule_stuck(s, true))))
         most = lag_at_most(s, most - 1);
 }
 

@@ -104,9 +104,9 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
-/* Vectors of tokens are fetched a chunk ahead, and asked for in the cache before:
- * who walks would wait for memory once a chunk, and a chunk takes no longer than
- * memory does where bytes are what it takes. */
+/* Vectors of tokens are fetched a chunk ahead, and asked for in the cache
+ * before that: a walk's chunk takes no longer than memory does where bytes are
+ * what it takes. */
 enum { ASKED_AHEAD = 4 };
 static bool fetches_ahead(const Schedule *s)
 {

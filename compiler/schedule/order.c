@@ -311,14 +311,6 @@ static int before_in_role(const Schedule *s, int at)
     return i;
 }
 
-static bool has_decays(const Schedule *s, const KInst *k)
-{
-    bool any = false;
-    for (int i = 0; i < k->nnodes; i++)
-        any |= s->g->n[k->node[i]].op == OP_dmask && s->g->n[k->node[i]].a[0];
-    return any;
-}
-
 /* Exponentials take as long as the products of the scores that they scale. Of
  * inverses there are too few registers. */
 void schedule_early(Schedule *s, bool may)
@@ -332,7 +324,7 @@ void schedule_early(Schedule *s, bool may)
         int product = settle < 0 ? NOTHING : before_in_role(s, settle);
         k->early = may && s->row_axis && k->role == KR_AHEAD && !inverts
                 && k->op == K_MAP && k->col == AX_J && k->nrow <= TILE_ROWS
-                && s->tile != F32 && !s->g->rows && has_decays(s, k)
+                && s->tile != F32 && !s->g->rows && count_decays(s, k)
                 && product != NOTHING && s->inst[settle].op == K_SETTLE
                 && s->inst[product].op == K_PRODUCT;
     }

@@ -37,8 +37,7 @@ static double role_cycles(const Schedule *s, KRole role)
     return cycles;
 }
 
-/* Decays of the program that are exponentials of differences. */
-static int count_decays(const Schedule *s, const KInst *k)
+int count_decays(const Schedule *s, const KInst *k)
 {
     int n = 0;
 

@@ -1,34 +1,40 @@
-/* ramps.c -- sums of what all tokens have the same of, before a plan is cut: no
- * scan, but how many tokens there are so far, times it. Element by element they
- * are made where they are read.
+/* ramps.c -- angles that turn by the same for all tokens, before a plan is cut:
+ * no sums along the chunk, but how many tokens there are so far, times that.
+ * Element by element they are made where they are read.
  */
 #include "schedule.h"
+#include "../cost.h"
 
-/* Tokens of the chunk up to each; all of them. */
-static Ref count_tokens(Graph *g)
-{
-    return op1(g, OP_cumsum, num(g, 1));
-}
-
-static Ref wrapped(Graph *g, bool wraps, Ref x)
-{
-    return wraps ? op1(g, OP_wrap, x) : x;
-}
-
-/* A sum without gates, from a state on, of a vector that all tokens have. */
+/* A sum from a state on, modulo whole turns, of a vector that all tokens have.
+ */
 static bool is_ramp(const Graph *g, const Node *n)
 {
-    return n->op == OP_scan && !n->a[0] && n->a[1] && n->a[2]
-        && !(n->flags & (EXCLUSIVE | REVERSE))
-        && !(g->n[n->a[1]].axes & ~DIM_AXES) && g->n[n->a[1]].axes;
+    return op_is(n->op, RECURS) && n->flags == WRAP && !n->a[0]
+        && n->a[1] && n->a[2] && g->n[n->a[1]].axes
+        && !(g->n[n->a[1]].axes & ~DIM_AXES);
 }
 
-static Ref ramp(Graph *g, const Node *n, const Ref a[4], Ref count)
+/* The sum of which r is the last row; 0: it is none of a ramp. */
+static Ref ends_ramp(const Graph *g, const Node *n)
 {
-    bool wraps = n->flags & WRAP;
-    Ref each = wrapped(g, wraps, a[1]);
-    return wrapped(g, wraps, op2(g, OP_add, a[2],
-                                 op2(g, OP_mul, count, each)));
+    const Node *of = &g->n[n->a[0]];
+    bool ends = n->a[0] && op_info[n->op].arity == 1 && !n->over && !n->flags
+             && is_ramp(g, of) && n->axes == (of->axes & ~AXIS(AX_I));
+    return ends ? n->a[0] : 0;
+}
+
+/* The same sum of ones from zero on: how many tokens. */
+static Ref count_tokens(Graph *g, const Node *n)
+{
+    const Node count = { .op = n->op };
+    return node_copy(g, &count, (Ref[4]){ 0, num(g, 1), num(g, 0) });
+}
+
+static Ref turned_by(Graph *g, const Node *n, const Ref *image, Ref count)
+{
+    Ref each = op1(g, OP_wrap, image[n->a[1]]);
+    return op1(g, OP_wrap, op2(g, OP_add, image[n->a[2]],
+                               op2(g, OP_mul, count, each)));
 }
 
 const Plan *plan_ramps(Ctx *c, const Plan *p)
@@ -38,25 +44,21 @@ const Plan *plan_ramps(Ctx *c, const Plan *p)
     bool any = false;
     for (Ref r = 1; r < p->g->len; r++) {
         const Node n = p->g->n[r];
-        const Node of = p->g->n[n.op == OP_last ? n.a[0] : r];
-        Ref a[4];
+        Ref ends = ends_ramp(p->g, &n), a[4];
+        const Node of = p->g->n[ends ? ends : r];
         bool same = true;
         for (int i = 0; i < 4; i++) {
-            a[i] = image[of.a[i]];
-            same &= a[i] == of.a[i];
+            a[i] = image[n.a[i]];
+            same &= a[i] == n.a[i];
         }
         if (is_ramp(p->g, &of)) {
-            Ref count = count_tokens(g);
-            image[r] = ramp(g, &of, a, n.op == OP_last
-                            ? op1(g, OP_last, count) : count);
+            Ref count = count_tokens(g, &of);
+            image[r] = turned_by(g, &of, image, !ends ? count
+                                 : node_copy(g, &n, (Ref[4]){ count }));
             any = true;
-            continue;
+        } else {
+            image[r] = same ? r : node_copy(g, &n, a);
         }
-        for (int i = 0; i < 4 && n.op == OP_last; i++) {
-            a[i] = image[n.a[i]];
-            same = i ? same && a[i] == n.a[i] : a[i] == n.a[i];
-        }
-        image[r] = same ? r : node_copy(g, &n, a);
     }
     for (int i = 0; i < g->nout; i++)
         g->out[i].node = image[g->out[i].node];

@@ -224,8 +224,9 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
                          const int *readers, const Ref *image)
 {
     for (int i = 0; i < 2 && n->op == OP_dot && n->over == AXIS(AX_J); i++) {
-        Ref scores = n->a[!i], rows = old->n[n->a[i]].a[0];
-        if (old->n[n->a[i]].op != OP_col || readers[scores] != 1
+        const Node view = old->n[n->a[i]];
+        Ref scores = n->a[!i], rows = view.a[0];
+        if (shown_node(old, n->a[i]) == n->a[i] || readers[scores] != 1
             || !is_made(old, scores)
             || old->n[scores].axes != (AXIS(AX_I) | AXIS(AX_J))
             || old->n[rows].op != OP_mul
@@ -238,8 +239,8 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
                 continue;
             Node now = *n;
             now.a[!i] = op2(g, OP_mul, image[scores],
-                            op1(g, OP_col, image[by]));
-            now.a[i] = op1(g, OP_col, image[x]);
+                            node_copy(g, &view, (Ref[4]){ image[by] }));
+            now.a[i] = node_copy(g, &view, (Ref[4]){ image[x] });
             return node_share(g, &now);
         }
     }

@@ -357,7 +357,7 @@ const Plan *plan_scales_in(Ctx *c, const Plan *p);
  * is scaled twice. */
 const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 
-/* The plan in which sums of what all tokens have the same of are no scans. */
+/* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 
 /* The plan in which ranks are rows of a chunk of so many, which has so much
@@ -459,6 +459,8 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
+/* Decays of the program that are exponentials of differences. */
+int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 

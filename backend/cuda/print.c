@@ -718,6 +718,7 @@ static void put_turn_begin(Print *p, KRole role)
                    walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
     if (takes_chunks_in_turn(s, role))
         buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+    put_slots(p, role);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);
     if (role == KR_MATRIX && s->row_axis && s->ahead)
@@ -743,8 +744,10 @@ static void put_lean_loop(Print *p, KRole role)
     }
     buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
                "find_chunk(a.run, m, x);\n");
+    p->lean = true;
     put_turn_begin(p, role);
     put_lean_insts(p, role, put_inst);
+    p->slots = false;
     buf_printf(p->b, "}\n");
 }
 
@@ -782,6 +785,7 @@ static void put_role(Print *p, KRole role)
                                                           : "m");
     put_turn_begin(p, role);
     put_insts(p, role, K_LOAD, K_CARRY);
+    p->slots = false;
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_last_late(p, role);
     put_ends_of(p, role);

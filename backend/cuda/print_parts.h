@@ -17,6 +17,8 @@ typedef struct Print {
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
     bool beside;                        /* while products are under way */
+    bool slots;                         /* a turn of a loop begins with the
+                                           places of its rings' slots */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -151,6 +153,8 @@ static inline bool is_scores(const KInst *k)
 typedef void PutInst(Print *p, const KInst *k);
 /* What the role leaves to the next turn: before the loop; in it, of the turn
  * before; behind it. */
+/* Of a turn that begins, until `slots` is no more. */
+void put_slots(Print *p, KRole role);
 void put_late(Print *p, KRole role, PutInst put);
 void put_late_before(Print *p, const KInst *k);
 void put_last_late(Print *p, KRole role);

@@ -676,6 +676,7 @@ static void put_lagging_loads(Print *p)
     Buf *b = p->b;
     int most = most_lag(s);
     put_items(p, "before", "own_before");
+    put_heads(p);
     buf_printf(b, "NO_UNROLL for (int c = 0; c < %s + %d; c++) {\n",
                s->splits ? "x.last" : "chunks", most);
     for (int lag = 0; lag <= most; lag++) {
@@ -767,6 +768,8 @@ static void put_role(Print *p, KRole role)
             put_fragments(p, role, false);
         put_item_lane(p);
     }
+    if (role == KR_LOAD && walk)
+        put_heads(p);
     put_begins(p, role, false);
     put_late(p, role, put_inst);
     if (walk && fetches_ahead(s) && !has_matrices(role))

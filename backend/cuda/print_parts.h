@@ -167,6 +167,7 @@ bool is_made_lean(const Print *p, int value);
 /* ---- print_moves.c: loads and stores ---- */
 
 void put_load(Print *p, const KInst *k);
+void put_heads(Print *p);
 void put_cleared(Print *p, const KInst *k);
 void put_store(Print *p, const KInst *k);
 /* By the matrix role. */

@@ -7,7 +7,7 @@
 
 /* A sum from a state on, modulo whole turns, of a vector that all tokens have.
  */
-static bool is_ramp(const Graph *g, const Node *n)
+bool is_ramp(const Graph *g, const Node *n)
 {
     return op_is(n->op, RECURS) && n->flags == WRAP && !n->a[0]
         && n->a[1] && n->a[2] && g->n[n->a[1]].axes

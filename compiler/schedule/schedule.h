@@ -359,6 +359,8 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
+/* Whether the node is such an angle. */
+bool is_ramp(const Graph *g, const Node *n);
 
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be

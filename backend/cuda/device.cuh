@@ -193,6 +193,11 @@ INLINE void copy4(u32 to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
                  :: "r"(to), "l"(from) : "memory");
 }
+/* Brings it to the cache that all multiprocessors share. */
+INLINE void ask(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
+}
 INLINE void copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -104,8 +104,10 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
-/* Vectors of tokens are fetched a chunk ahead: who walks would wait for memory
- * once a chunk. */
+/* Vectors of tokens are fetched a chunk ahead, and asked for in the cache
+ * before that: a walk's chunk takes no longer than memory does where bytes are
+ * what it takes. */
+enum { ASKED_AHEAD = 4 };
 static bool fetches_ahead(const Schedule *s)
 {
     return s->row_axis;
@@ -118,6 +120,41 @@ static const char *fetched_text(Print *p, const Node *n, const char *item)
                       p->s->g->in[n->index].ranked ? ", true" : "",
                       tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
                       item);
+}
+
+/* Of the role, by how many that take chunks in turn. */
+static int chunks_in_turn(const Schedule *s, int role)
+{
+    return role == KR_AHEAD ? s->turns
+         : role == KR_VECTOR && s->kind != K_TOKEN ? s->vectors : 1;
+}
+
+static bool takes_chunks_in_turn(const Schedule *s, int role)
+{
+    return chunks_in_turn(s, role) > 1;
+}
+
+static bool is_fetched(const Schedule *s, const KInst *k, int node)
+{
+    const Node *n = &s->g->n[k->node[node]];
+    return k->op == K_VECTOR && !k->nrow && n->op == OP_input && n->timed;
+}
+
+static bool fetches_tokens(const Schedule *s, KRole role)
+{
+    bool any = false;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            any |= is_fetched(s, k, i);
+    return any;
+}
+
+static void put_asked(Print *p, const Node *n, const char *item)
+{
+    buf_printf(p->b, "ask_pair<%s%s>(a.tensor[%d], %s, lane);\n",
+               element_type(p->o->in[n->index]),
+               p->s->g->in[n->index].ranked ? ", true" : "",
+               tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]), item);
 }
 
 /* The chunk that a walk comes to at its turn `turn`; no earlier one than its
@@ -139,31 +176,44 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     return any;
 }
 
-/* Of a vector role, before its loop over chunks. */
+/* Of a vector role, before its loop over chunks: its first. */
 static void put_first_fetch(Print *p, KRole role)
 {
     const Schedule *s = p->s;
+    const char *from = s->splits && !has_lean(s, role) ? "x.first" : "0";
+    const char *first = walked_text(p, !takes_chunks_in_turn(s, role) ? from
+        : ctx_format(p->c, "%s + (int)(it + %s + group & 1)", from, from));
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
         if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    walked_text(p, "0")),
+                                    first),
                        (unsigned)k->node[0], lane_entries((int)k->nrow));
             put_lanes_found(p, k, "n");
             any = true;
         }
-        for (int i = 0; i < k->nnodes && k->op == K_VECTOR && !k->nrow; i++) {
+        for (int i = 0; i < k->nnodes; i++) {
             const Node *n = &s->g->n[k->node[i]];
-            if (k->role != role || n->op != OP_input || !n->timed)
+            if (k->role != role || !is_fetched(s, k, i))
                 continue;
             buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    walked_text(p, "0")), (unsigned)k->node[i],
+                                    first), (unsigned)k->node[i],
                        fetched_text(p, n, "x"));
             any = true;
         }
     }
+    if (!fetches_tokens(s, role))
+        return;
+    buf_printf(p->b, "NO_UNROLL for (int m = 1; m < %d; m++) {\n"
+               "find_chunk(a.run, %s, x);\n", ASKED_AHEAD,
+               walked_text(p, ctx_format(p->c, "%s + m", from)));
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            if (is_fetched(s, k, i))
+                put_asked(p, &s->g->n[k->node[i]], "x");
+    buf_printf(p->b, "}\n");
 }
 
 static void put_vector_node(Print *p, Ref r)
@@ -189,6 +239,7 @@ static void put_vector_node(Print *p, Ref r)
         if (fetches_ahead(p->s)) {
             buf_printf(b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
                        fetched_text(p, n, "next"));
+            put_asked(p, n, "later");
             return;
         }
         buf_printf(b, "const Pair v%u = %s;\n", at, fetched_text(p, n, "x"));
@@ -444,11 +495,6 @@ static void put_inverse(Print *p, const KInst *k)
 
 /* ---- roles ---- */
 
-static bool takes_chunks_in_turn(const Schedule *s, int role)
-{
-    return role == KR_AHEAD && s->turns > 1;
-}
-
 /* Holds what products that have ended left, and took, in its registers. */
 static void put_ended(Print *p, const KInst *k)
 {
@@ -523,6 +569,17 @@ static void put_settled(Print *p, int settle)
     }
 }
 
+/* What the program behind the end of products makes meanwhile. */
+static void put_beside_products(Print *p, int settle)
+{
+    const Schedule *s = p->s;
+    int i = settle + 1;
+    while (i < s->ninsts && s->inst[i].role != s->inst[settle].role)
+        i++;
+    if (i < s->ninsts && s->inst[i].early)
+        put_early(p, &s->inst[i]);
+}
+
 static void put_insts(Print *p, KRole role, KOp from, KOp to)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
@@ -535,6 +592,8 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         }
         if (has_matrices(role))
             put_found_early(p, k);
+        if (k->op == K_SETTLE)
+            put_beside_products(p, i);
         put_inst(p, k);
         if (k->op == K_SETTLE && k->index == NOTHING
             && is_waited(p, FORM_PRODUCT))
@@ -565,15 +624,15 @@ static int added_share(const Print *p)
     return s->kind == K_TOKEN && s->slices == 1 && !made ? found : NOTHING;
 }
 
-/* name: of the number of chunks before. */
-static void put_items(Print *p, const char *name)
+/* name: of the number of chunks before; own: of those that are not lean. */
+static void put_items(Print *p, const char *name, const char *own)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     int share = added_share(p);
     p->k->adds = share != NOTHING;
     buf_printf(p->b, "u32 %s = 0;\n%s", name,
-               s->splits ? "u32 own = 0;\n" : "");
+               s->splits ? ctx_format(p->c, "u32 %s = 0;\n", own) : "");
     if (p->k->adds)
         buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
                    "const i64 item = item_of(turn, a.tensor[%d].group);\n"
@@ -595,37 +654,51 @@ static int most_lag(const Schedule *s)
     return most;
 }
 
+/* Of a turn of the loop the loads that are `lag` behind. */
+static void put_loads_behind(Print *p, int lag)
+{
+    const Schedule *s = p->s;
+    Buf *b = p->b;
+    const char *chunk = lag ? ctx_format(p->c, "c - %d", lag) : "c";
+    const char *end = s->splits ? "x.last" : "chunks";
+    end = lag ? ctx_format(p->c, "%s + %d", end, lag) : end;
+    buf_printf(b, "if (%s%s%s) {\nfind_chunk(a.run, %s, x);\n"
+               "const u32 it = before + %s;\n",
+               lag ? ctx_format(p->c, "c >= %d", lag) : "",
+               lag == most_lag(s) ? "" : lag ? " && c < " : "c < ",
+               lag == most_lag(s) ? "" : end, walked_text(p, chunk), chunk);
+    if (s->splits) {
+        buf_printf(b, "if (%s < x.first) {\n", chunk);
+        put_lean_loads(p, lag, put_inst);
+        buf_printf(b, "} else {\nconst u32 own = own_before + %s - x.first;\n"
+                   "(void)own;\n", chunk);
+    }
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_LOAD && s->inst[i].lag == lag)
+            put_inst(p, &s->inst[i]);
+    buf_printf(b, s->splits ? "}\n}\n" : "}\n");
+}
+
 /* What loads, in a walk. */
 static void put_lagging_loads(Print *p)
 {
     const Schedule *s = p->s;
     Buf *b = p->b;
     int most = most_lag(s);
-    put_items(p, "before");
-    buf_printf(b, "NO_UNROLL for (int c = 0; c < chunks + %d; c++) {\n", most);
+    put_items(p, "before", "own_before");
+    put_heads(p);
+    buf_printf(b, "NO_UNROLL for (int c = 0; c < %s + %d; c++) {\n",
+               s->splits ? "x.last" : "chunks", most);
     for (int lag = 0; lag <= most; lag++) {
         bool any = false;
-        for (int i = 0; i < s->ninsts; i++) {
-            const KInst *k = &s->inst[i];
-            if (k->role != KR_LOAD || k->lag != lag)
-                continue;
-            if (!any && !lag)
-                buf_printf(b, "if (c < chunks) {\nfind_chunk(a.run, %s, x);\n"
-                           "const u32 it = before + c;\n",
-                           walked_text(p, "c"));
-            else if (!any)
-                buf_printf(b, "if (c >= %d%s) {\nfind_chunk(a.run, %s, x);"
-                           "\nconst u32 it = before + c - %d;\n", lag,
-                           lag == most ? ""
-                           : ctx_format(p->c, " && c < chunks + %d", lag),
-                           walked_text(p, ctx_format(p->c, "c - %d", lag)),
-                           lag);
-            any = true;
-            put_inst(p, k);
-        }
-        buf_printf(b, any ? "}\n" : "");
+        for (int i = 0; i < s->ninsts; i++)
+            any |= s->inst[i].role == KR_LOAD && s->inst[i].lag == lag;
+        if (any)
+            put_loads_behind(p, lag);
     }
-    buf_printf(b, "}\nbefore += chunks;\n}\n");
+    buf_printf(b, s->splits ? "}\nbefore += x.last;\n"
+                              "own_before += x.last - x.first;\n}\n"
+                            : "}\nbefore += chunks;\n}\n");
 }
 
 /* What is packed of states is so behind lean turns. */
@@ -646,12 +719,20 @@ static void put_turn_begin(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool vectors = role == KR_VECTOR || role == KR_VECTOR2;
+    if (takes_chunks_in_turn(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n",
+                   chunks_in_turn(s, role));
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors)
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)
-                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
-    if (takes_chunks_in_turn(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+                                  ? "min(m + 1, chunks - 1)"
+                                  : ctx_format(p->c, "m + %d",
+                                               chunks_in_turn(s, role))));
+    if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
+        && fetches_tokens(s, role))
+        buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",
+                   walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
+    put_slots(p, role);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);
     if (role == KR_MATRIX && s->row_axis && s->ahead)
@@ -677,8 +758,10 @@ static void put_lean_loop(Print *p, KRole role)
     }
     buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
                "find_chunk(a.run, m, x);\n");
+    p->lean = true;
     put_turn_begin(p, role);
     put_lean_insts(p, role, put_inst);
+    p->slots = false;
     buf_printf(p->b, "}\n");
 }
 
@@ -691,13 +774,15 @@ static void put_role(Print *p, KRole role)
         put_lagging_loads(p);
         return;
     }
-    put_items(p, "it");
+    put_items(p, "it", "own");
     if (has_matrices(role)) {
         put_fragments(p, role, true);
         if (!s->row_axis)
             put_fragments(p, role, false);
         put_item_lane(p);
     }
+    if (role == KR_LOAD && walk)
+        put_heads(p);
     put_begins(p, role, false);
     put_late(p, role, put_inst);
     if (walk && fetches_ahead(s) && !has_matrices(role))
@@ -716,6 +801,7 @@ static void put_role(Print *p, KRole role)
                                                           : "m");
     put_turn_begin(p, role);
     put_insts(p, role, K_LOAD, K_CARRY);
+    p->slots = false;
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_last_late(p, role);
     put_ends_of(p, role);
@@ -728,13 +814,17 @@ static void put_warps(Print *p)
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     if (!walk)
-        put_items(p, "it");
+        put_items(p, "it", "own");
     for (int r = 0; r < KR_MATRIX; r++) {
         if (!s->warps[r])
             continue;
-        buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
-                         ? "if (warp == 0 && lane == 0) {\n"
-                         : "if (warp == %d) {\n", r);
+        if (takes_chunks_in_turn(s, r))
+            buf_printf(p->b, "if (warp == %d || warp == %d) {\n"
+                       "const int group = warp - %d;\n", r, r + 1, r);
+        else
+            buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
+                             ? "if (warp == 0 && lane == 0) {\n"
+                             : "if (warp == %d) {\n", r);
         if (walk)
             put_role(p, (KRole)r);
         else

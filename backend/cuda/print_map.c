@@ -66,11 +66,19 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
     return ctx_format(p->c, "kept_(%s, %s)", side, y);
 }
 
+/* Whether the program has made r before the products that it scales ended. */
+static bool is_made_early(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    return k->early && n->op == OP_dmask && n->a[0];
+}
+
 static bool has_masks(const Print *p, const KInst *k)
 {
     bool any = false;
     for (int i = 0; i < k->nnodes; i++)
-        any |= p->s->g->n[k->node[i]].op == OP_dmask;
+        any |= p->s->g->n[k->node[i]].op == OP_dmask
+            && (p->beside || !is_made_early(p, k, k->node[i]));
     return any && !p->s->g->rows;
 }
 
@@ -91,7 +99,7 @@ static void put_past(Print *p, const KInst *k)
                    deals_rows(p->s, k->role) ? " - row0" : "");
 }
 
-/* Whether the angle is among sums that a scan has kept within half a turn. */
+/* Whether the angle is among sums that are kept within half a turn. */
 static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
 {
     const Graph *g = p->s->g;
@@ -101,8 +109,9 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     int v = schedule_value(p->s, r, LAY_SUMS);
     if (g->n[r].op == OP_delay)
         r = shown_node(g, g->n[r].a[0]);
-    return g->n[r].op == OP_scan && g->n[r].flags & WRAP && v != NOTHING
-        && has_value(k->in, k->nin, v);
+    return (g->n[r].op == OP_wrap
+            || (g->n[r].op == OP_scan && g->n[r].flags & WRAP))
+        && v != NOTHING && has_value(k->in, k->nin, v);
 }
 
 /* ---- x sigmoid(x), of 16 bits ---- */
@@ -231,19 +240,37 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
                                          : "const float x%u = ", (unsigned)r);
     if (masked)
         buf_printf(p->b, "kept_(%s, ", masked);
-    put_node_text(p, k, r);
+    if (is_made_early(p, k, r))
+        buf_printf(p->b, "m%u[e]", (unsigned)r);
+    else
+        put_node_text(p, k, r);
     buf_printf(p->b, masked ? ");\n" : ";\n");
 }
 
+/* Which of a program's operands are found: those of its decays, or the others.
+ */
+typedef enum Found { FOUND_ALL, FOUND_OF_DECAYS, FOUND_OTHERS } Found;
+
+static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
+{
+    bool any = false;
+    if (how == FOUND_OTHERS && v->layout == LAY_VECTOR)
+        return !is_of_decays(p, k, v->node);
+    for (int i = 0; i < k->nnodes && how == FOUND_OF_DECAYS; i++)
+        for (int j = 0; j < 2 && is_made_early(p, k, k->node[i]); j++)
+            any |= shown_node(p->s->g, p->s->g->n[k->node[i]].a[j]) == v->node;
+    return any || how != FOUND_OF_DECAYS;
+}
+
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
-static void put_operands(Print *p, const KInst *k, int regs)
+static void put_operands(Print *p, const KInst *k, int regs, Found how)
 {
     Buf *b = p->b;
     int share = map_share(p, k);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;
-        if (is_found_by_steps(p, k, v)) {
+        if (is_found_by_steps(p, k, v) || !is_found(p, k, v, how)) {
             continue;
         } else if (v->layout == LAY_TILE) {
             buf_printf(b, "%s t%u[%d];\n", two_type(p), u, regs / 2);
@@ -488,6 +515,18 @@ static void put_what_is_left(Print *p, const KInst *k)
         put_left(p, k, value_at(p, k->out[i]));
 }
 
+/* The head of the loop over a program's registers. */
+static void put_each(Print *p, const KInst *k, const char *from, const char *to)
+{
+    int share = map_share(p, k), each = share / 2;
+    buf_printf(p->b, "UNROLL for (int e = %s; e < %s; e++) {\n"
+               "const int h = e / 2 %% 2, row = %sl.row + 8 * h + e / %d *"
+               " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
+               " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n", from, to,
+               row0_text(p, k), each, share, each);
+    put_past(p, k);
+}
+
 /* Two neighbours, for both rows of a lane. */
 static void put_found_columns(Print *p, const KInst *k, const KValue *v)
 {
@@ -502,7 +541,7 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
 static void put_program(Print *p, const KInst *k, int regs)
 {
     Buf *b = p->b;
-    int share = map_share(p, k), each = share / 2, last = 0;
+    int last = 0;
     bool pairs = goes_by_pairs(p, k);
     for (int i = 0; i < k->nnodes && pairs; i++)
         last = pair_phase(p, k, k->node[i]) > last
@@ -511,16 +550,12 @@ static void put_program(Print *p, const KInst *k, int regs)
     if (pairs)
         put_pairs_begin(p, k, regs);
     for (int phase = 0; phase <= last; phase++) {
-        buf_printf(b, "UNROLL for (int e = %s; e < %s; e++) {\n"
-                   "const int h = e / 2 %% 2, row = %sl.row + 8 * h + e / %d *"
-                   " 64;\nconst int col = col0(%d) + e %% %d / 4 * 8 + l.col +"
-                   " e %% 2;\n(void)h;\n(void)row;\n(void)col;\n",
-                   pairs ? "m" : "0", pairs ? "m + 2"
-                   : ctx_format(p->c, "%d", regs), row0_text(p, k), each,
-                   share, each);
-        put_past(p, k);
+        put_each(p, k, pairs ? "m" : "0", pairs ? "m + 2"
+                 : ctx_format(p->c, "%d", regs));
         for (int i = 0; i < k->nin; i++)
-            if (is_found_by_columns(p, k, value_at(p, k->in[i])))
+            if (is_found_by_columns(p, k, value_at(p, k->in[i]))
+                && is_found(p, k, value_at(p, k->in[i]), k->early
+                            ? FOUND_OTHERS : FOUND_ALL))
                 put_found_columns(p, k, value_at(p, k->in[i]));
         if (phase == 0) {
             put_found_sums(p, k);
@@ -567,7 +602,7 @@ static void put_arrays(Print *p, const KInst *k, int regs)
 /* What the program finds, its loop, sums of columns. */
 static void put_columns(Print *p, const KInst *k, int regs)
 {
-    put_operands(p, k, regs);
+    put_operands(p, k, regs, k->early ? FOUND_OTHERS : FOUND_ALL);
     put_found_matrices(p, k, regs);
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
@@ -595,9 +630,10 @@ static void put_parts(Print *p, const KInst *k, int regs)
         if (takes_turns(p, value_at(p, k->out[i])))
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
-    buf_printf(b, "NO_UNROLL for (int part = 0; part < %d; part++) {\n"
+    buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
-               "\n};\n", k->parts, share_of(p->s, k->role, k->ncol));
+               "\n};\n", deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
+               k->parts, share_of(p->s, k->role, k->ncol));
     put_columns(p, k, regs);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {
@@ -612,6 +648,16 @@ static void put_parts(Print *p, const KInst *k, int regs)
             put_post(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, false);
         }
+}
+
+/* Where the matrix role has products under way a program's fragments are made
+ * meanwhile, not when they are wanted. */
+static void put_kept_fragments(Print *p, const KInst *k)
+{
+    for (int i = 0; i < k->nout && deals_rows(p->s, k->role); i++)
+        if (value_at(p, k->out[i])->layout == LAY_FRAGMENT)
+            buf_printf(p->b, "keep(%s);\n",
+                       fragment_name(p, value_at(p, k->out[i])->node));
 }
 
 void put_map(Print *p, const KInst *k)
@@ -641,5 +687,33 @@ void put_map(Print *p, const KInst *k)
     put_sums_end(p, k, false);
     if (!k->parts)
         put_tiles(p, k, true);
+    put_kept_fragments(p, k);
     buf_printf(p->b, "}\n");
+}
+
+/* The decays of a program, while products are under way that it scales. */
+void put_early(Print *p, const KInst *k)
+{
+    int regs = map_share(p, k) / 2;
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_made_early(p, k, k->node[i]))
+            buf_printf(p->b, "float m%u[%d];\n", (unsigned)k->node[i], regs);
+    p->beside = true;
+    buf_printf(p->b, "{\n");
+    put_operands(p, k, regs, FOUND_OF_DECAYS);
+    put_over(p, k);
+    put_each(p, k, "0", ctx_format(p->c, "%d", regs));
+    for (int i = 0; i < k->nin; i++)
+        if (is_found_by_columns(p, k, value_at(p, k->in[i]))
+            && is_found(p, k, value_at(p, k->in[i]), FOUND_OF_DECAYS))
+            put_found_columns(p, k, value_at(p, k->in[i]));
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_made_early(p, k, k->node[i]))
+            buf_printf(p->b, "m%u[e] = %s;\n", (unsigned)k->node[i],
+                       mask_text(p, k, &p->s->g->n[k->node[i]]));
+    buf_printf(p->b, "}\n}\n");
+    p->beside = false;
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_made_early(p, k, k->node[i]))
+            buf_printf(p->b, "keep(m%u);\n", (unsigned)k->node[i]);
 }

@@ -113,6 +113,36 @@ static int slot_bytes(const Print *p, const KInst *k, bool *first)
     return bytes;
 }
 
+/* Of an input that the copy engine loads; 0: it loads none. */
+static const Node *engine_input(const Print *p, const KInst *k)
+{
+    bool loads = k->op == K_LOAD && is_waited(p, FORM_COPY);
+    Ref r = loads ? loaded_node(p->s->g, value_at(p, k->out[0])->node) : 0;
+    return r && p->s->g->n[r].op == OP_input ? &p->s->g->n[r] : NULL;
+}
+
+static const char *head_name(Print *p, const Node *n)
+{
+    return ctx_format(p->c, "head%d", tensor_for(p, ARG_INPUT, n->index,
+                                                 p->o->in[n->index]));
+}
+
+/* Of a walk, before its loop over chunks: a quotient there would come between a
+ * slot that is free and what is loaded into it. */
+void put_heads(Print *p)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const Node *n = engine_input(p, &p->s->inst[i]);
+        bool before = false;
+        for (int j = 0; j < i && n; j++)
+            before |= engine_input(p, &p->s->inst[j]) == n;
+        if (n && !before)
+            buf_printf(p->b, "const int %s = x.head / a.tensor[%d].group;\n",
+                       head_name(p, n), tensor_for(p, ARG_INPUT, n->index,
+                                                   p->o->in[n->index]));
+    }
+}
+
 void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -137,7 +167,9 @@ void put_load(Print *p, const KInst *k)
                barrier(p, v->buffer, v->turn, false), place(p, v));
     if (first)                          /* of all that lies in the slot */
         buf_printf(p->b, "arrive_expecting(full, %d);\n", bytes);
-    if (input)
+    const char *head = !input ? NULL : p->s->kind != K_TOKEN
+                     ? head_name(p, n) : "head";
+    if (input && p->s->kind == K_TOKEN)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
     for (int c = 0; c < v->ncol; c += piece_cols(v))
@@ -145,9 +177,9 @@ void put_load(Print *p, const KInst *k)
             int at = c / piece_cols(v) * rows * 128 + r * 128;
             if (input)
                 buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
-                           " x.row%s, head, x.where.b);\n",
+                           " x.row%s, %s, x.where.b);\n",
                            ranks ? "load_ranks" : "load_tile", at, map,
-                           sliced_index(p, v->col, c), off);
+                           sliced_index(p, v->col, c), off, head);
             else
                 buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
                            " %s%s, 0, (int)x.at);\n", at, map,

@@ -158,9 +158,14 @@ const char *fragment_name(Print *p, Ref r)
 }
 
 /* Chunks so far; of those that were not lean turns. */
+static bool is_counted_apart(const Print *p, int buffer)
+{
+    return p->s->splits && !(lean_buffers(p->s) >> buffer & 1);
+}
+
 const char *count_name(const Print *p, int buffer)
 {
-    return p->s->splits && !(lean_buffers(p->s) >> buffer & 1) ? "own" : "it";
+    return is_counted_apart(p, buffer) ? "own" : "it";
 }
 
 /* Which use of its ring this is. */
@@ -178,11 +183,34 @@ static const char *slot_text(Print *p, const KBuffer *b, int turn)
                                             (int)b->depth);
 }
 
+/* Whether the turn of the loop has begun with the slot's place. */
+static bool has_slot(const Print *p, int buffer)
+{
+    const KBuffer *b = &p->s->buffer[buffer];
+    return p->slots && b->depth > 1 && b->uses == 1
+        && !(p->lean && is_counted_apart(p, buffer));
+}
+
+void put_slots(Print *p, KRole role)
+{
+    p->slots = p->s->row_axis && has_matrices(role);
+    for (int i = 0; i < p->s->nbuffers; i++) {
+        const KBuffer *b = &p->s->buffer[i];
+        if (has_slot(p, i)
+            && (b->writer == (int)role || b->readers >> role & 1))
+            buf_printf(p->b, "const u32 slot%d = base + %d + %s * %d;\n"
+                       "(void)slot%d;\n", i, (int)b->at, slot_text(p, b, 0),
+                       (int)b->bytes, i);
+    }
+}
+
 const char *place(Print *p, const KValue *v)
 {
     const KBuffer *b = buffer_of(p, v);
     if (b->depth == 1)
         return ctx_format(p->c, "base + %d", (int)(b->at + v->at));
+    if (has_slot(p, v->buffer))
+        return ctx_format(p->c, "slot%d + %d", v->buffer, (int)v->at);
     return ctx_format(p->c, "base + %d + %s * %d", (int)(b->at + v->at),
                       slot_text(p, b, v->turn), (int)b->bytes);
 }

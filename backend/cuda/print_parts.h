@@ -16,6 +16,9 @@ typedef struct Print {
     bool fence_due;                     /* for what is written of tiles */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
+    bool beside;                        /* while products are under way */
+    bool slots;                         /* a turn of a loop begins with the
+                                           places of its rings' slots */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -151,16 +154,21 @@ static inline bool is_scores(const KInst *k)
 typedef void PutInst(Print *p, const KInst *k);
 /* What the role leaves to the next turn: before the loop; in it, of the turn
  * before; behind it. */
+/* Of a turn that begins, until `slots` is no more. */
+void put_slots(Print *p, KRole role);
 void put_late(Print *p, KRole role, PutInst put);
 void put_late_before(Print *p, const KInst *k);
 void put_last_late(Print *p, KRole role);
 /* The role's instructions in a lean turn; whether those make the value. */
 void put_lean_insts(Print *p, KRole role, PutInst put);
+/* Of its loads those that are so far behind. */
+void put_lean_loads(Print *p, int lag, PutInst put);
 bool is_made_lean(const Print *p, int value);
 
 /* ---- print_moves.c: loads and stores ---- */
 
 void put_load(Print *p, const KInst *k);
+void put_heads(Print *p);
 void put_cleared(Print *p, const KInst *k);
 void put_store(Print *p, const KInst *k);
 /* By the matrix role. */
@@ -169,6 +177,7 @@ void put_share(Print *p, const KInst *k);
 /* ---- print_map.c: element-wise programs ---- */
 
 void put_map(Print *p, const KInst *k);
+void put_early(Print *p, const KInst *k);
 
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 

@@ -98,6 +98,20 @@ static void put_lean(Print *p, const KInst *k, PutInst put)
     put_release(p, k);
 }
 
+void put_lean_loads(Print *p, int lag, PutInst put)
+{
+    const Schedule *whole = p->s;
+    p->s = lean_schedule(p);
+    p->lean = true;
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->role == KR_LOAD && k->op == K_LOAD && k->lag == lag)
+            put_lean(p, k, put);
+    }
+    p->lean = false;
+    p->s = whole;
+}
+
 /* Holds what products of lean turns leave. */
 static void put_lean_settled(Print *p, int settle)
 {

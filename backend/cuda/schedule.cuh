@@ -383,6 +383,17 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
              lane + 32 < x.n ? element(p + row_place<RANKED>(t, lane + 32))
                              : 0.f };
 }
+/* Asks for the same in the cache. */
+template<class T, bool RANKED = false>
+INLINE void ask_pair(const Tensor &t, const Item &x, int lane)
+{
+    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+               + (i64)x.row * t.st;
+    if (lane < x.n)
+        ask(p + row_place<RANKED>(t, lane));
+    if (lane + 32 < x.n)
+        ask(p + row_place<RANKED>(t, lane + 32));
+}
 template<class T, bool RANKED = false>
 INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
 {

@@ -893,7 +893,7 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     const Plan *printed = plan_as_printed(c, plan);
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
     if (o->scheduled && !plan_is_joint(whole))  /* gradients want the terms */
-        whole = plan_scales_joined(c, whole);
+        whole = plan_ramps(c, plan_scales_joined(c, whole));
     if (o->scheduled && o->tile == F16 && leaves_float16(whole))
         whole = plan_softmax(c, whole);
     Prepared y = prepare_all(c, whole, o), own = y;

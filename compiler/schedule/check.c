@@ -23,6 +23,16 @@ static int writer(const Schedule *s, int value)
     return NOTHING;
 }
 
+/* Whether the later instruction finds in a tile what the earlier has. */
+static bool finds_again(const Schedule *s, const KInst *a, const KInst *b)
+{
+    return a->op == K_MAP && b->op == K_MAP && a->role == b->role && !a->late
+        && !b->late && !a->nnodes && !b->nnodes && a->nin == 1 && b->nin == 1
+        && a->nout == 1 && b->nout == 1 && a->in[0] == b->in[0]
+        && s->value[a->in[0]].layout == LAY_TILE
+        && s->value[a->out[0]].layout == LAY_PACKED;
+}
+
 static const char *check_uses(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
@@ -46,7 +56,8 @@ static const char *check_uses(const Schedule *s)
             }
         }
         for (int j = 0; j < k->nout; j++)
-            if (writer(s, k->out[j]) != i)
+            if (writer(s, k->out[j]) != i
+                && !finds_again(s, &s->inst[writer(s, k->out[j])], k))
                 return wrong(s, "a value that is written twice", k->out[j]);
     }
     return NULL;
@@ -611,10 +622,11 @@ static const char *check_hands(const Schedule *s)
 /* A slot is always the same one's: it sees all that happens to it. */
 static const char *check_copies(const Schedule *s)
 {
-    for (int i = 0; i < s->nbuffers && s->turns > 1; i++) {
+    for (int i = 0; i < s->nbuffers; i++) {
         const KBuffer *b = &s->buffer[i];
-        bool own = b->writer == KR_AHEAD || b->readers >> KR_AHEAD & 1;
-        if (own && b->depth % s->turns)
+        if (s->vectors > 1 && b->readers >> KR_VECTOR & 1)
+            return wrong(s, "read by warps that take chunks in turn", i);
+        if (b->depth % slots_dealt(s, b))
             return wrong(s, "slots that are not dealt to those in turn", i);
     }
     return NULL;
@@ -769,19 +781,7 @@ int registers_left(const Schedule *s, KRole role)
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        int n = 0;
-        if (k->role != role || k->op != K_MAP)
-            continue;
-        for (int j = 0; j < k->nin + k->nout; j++) {
-            const KValue *v = &s->value[j < k->nin ? k->in[j]
-                                                   : k->out[j - k->nin]];
-            int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
-                     * share_of(s, role, k->ncol) / 2
-                     / (k->parts ? k->parts : 1);
-            bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
-            n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each
-                                                : 0;
-        }
+        int n = k->role == role && k->op == K_MAP ? program_registers(s, k) : 0;
         most = n > most ? n : most;
     }
     return most;
@@ -795,6 +795,9 @@ const char *registers_fault(const Schedule *s)
         int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
         int others = s->row_axis && !ahead ? ROWS_REGS
                    : s->ahead ? AHEAD : OTHERS;
+        if (ahead)
+            others = registers_early(s) ? registers_early(s) + ROWS_REGS
+                                        : others;
         if (most + others > s->regs[1 + ahead])
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);

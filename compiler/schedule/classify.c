@@ -86,6 +86,18 @@ static bool is_matrix_of_pairs(const Select *x, const Node *n)
     return n->op == OP_rot90 && dims;
 }
 
+/* Angles, of which pairs of columns have one each: they find it among sums. */
+static bool is_for_pairs(const Select *x, Ref r)
+{
+    const Graph *g = x->g;
+    bool any = false;
+    for (Ref u = r + 1; u < g->len; u++)
+        any |= g->n[u].op == OP_dup && shown_node(g, g->n[u].a[0]) == r;
+    return any && g->n[r].axes & AXIS(AX_I) && g->n[r].axes & DIM_AXES
+        && count_axes(g->n[r].axes) == 2
+        && op_info[g->n[r].op].traits & ELEMENTWISE;
+}
+
 static bool is_vector_op(const Node *n)
 {
     switch (n->op) {
@@ -206,8 +218,9 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
-    else if (n->op == OP_pairsum && n->axes & AXIS(AX_I) && is_matrix(x, r)
-             && is_whole(x, n))
+    else if (is_for_pairs(x, r)
+             || (n->op == OP_pairsum && n->axes & AXIS(AX_I)
+                 && is_matrix(x, r) && is_whole(x, n)))
         x->kind[r] = PAIRED;
     else if (is_scan(x, r) || is_delayed_scan(x, r))
         x->kind[r] = SCANNED;

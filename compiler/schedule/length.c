@@ -201,3 +201,22 @@ void schedule_shorten(Schedule *s)
     if (schedule_length(s) > FAR)
         shorten(s, true);
 }
+
+/* Requires buffers. Where two warpgroups ahead have few registers, what they
+ * make of tiles, in tiles, is made of as many columns at a time as do with
+ * these. */
+void schedule_slim(Schedule *s)
+{
+    enum { FEW = 24 };
+
+    for (int i = 0; i < s->ninsts && s->ahead > 1; i++) {
+        KInst *k = &s->inst[i];
+        int all = share_of(s, KR_AHEAD, k->ncol) / PART_COLS;
+        if (k->role != KR_AHEAD || k->op != K_MAP || k->row != AX_I
+            || !may_be_in_parts(s, k))
+            continue;
+        for (int parts = 2; parts <= all && program_registers(s, k) > FEW;
+             parts++)
+            k->parts = (uint8_t)(all % parts ? k->parts : parts);
+    }
+}

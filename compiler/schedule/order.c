@@ -262,3 +262,81 @@ bool schedule_order(Schedule *s, KRole role)
     s->cap_insts = 2 * (int)n;
     return true;
 }
+
+/* The instruction before `at` that finds the packed value as a tile, if a
+ * product that takes it ends between the two; NOTHING: there is none. */
+static int found_before(const Schedule *s, int at, int value)
+{
+    bool ends = false;
+    for (int i = at - 1; i >= 0; i--) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin; j++)
+            ends |= k->op == K_SETTLE && k->in[j] == value;
+        for (int j = 0; j < k->nout; j++)
+            if (k->out[j] == value)
+                return ends && k->op == K_MAP && !k->nnodes && !k->late
+                    && s->value[k->in[0]].layout == LAY_TILE ? i : NOTHING;
+    }
+    return NOTHING;
+}
+
+/* A factor that a program reads, too, once products have ended is found in its
+ * tile again: ptxas, which has it in a factor's registers until then, spills
+ * some 70 bytes of mamba2 otherwise. Requires an order. */
+void schedule_find_again(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_MAP || k->role != KR_MATRIX || !k->nnodes)
+            continue;
+        for (int j = 0; j < k->nin; j++) {
+            int from = s->value[k->in[j]].layout == LAY_PACKED
+                     ? found_before(s, i, k->in[j]) : NOTHING;
+            if (from == NOTHING)
+                continue;
+            inst_insert(s, i++, s->inst[from]);
+            k = &s->inst[i];
+        }
+    }
+}
+
+/* ---- decays beside products ---- */
+
+/* The instruction of its role before `at`; NOTHING: there is none. */
+static int before_in_role(const Schedule *s, int at)
+{
+    int i = at - 1;
+    while (i >= 0 && s->inst[i].role != s->inst[at].role)
+        i--;
+    return i;
+}
+
+/* Exponentials take as long as the products of the scores that they scale. Of
+ * inverses there are too few registers. */
+void schedule_early(Schedule *s, bool may)
+{
+    bool inverts = false;
+    for (int i = 0; i < s->ninsts; i++)
+        inverts |= s->inst[i].op == K_INVERSE;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        int settle = before_in_role(s, i);
+        int product = settle < 0 ? NOTHING : before_in_role(s, settle);
+        k->early = may && s->row_axis && k->role == KR_AHEAD && !inverts
+                && k->op == K_MAP && k->col == AX_J && k->nrow <= TILE_ROWS
+                && s->tile != F32 && !s->g->rows && count_decays(s, k)
+                && product != NOTHING && s->inst[settle].op == K_SETTLE
+                && s->inst[product].op == K_PRODUCT;
+    }
+}
+
+int registers_early(const Schedule *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        int n = k->early ? share_of(s, k->role, k->ncol) / 2 : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}

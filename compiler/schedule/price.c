@@ -37,8 +37,7 @@ static double role_cycles(const Schedule *s, KRole role)
     return cycles;
 }
 
-/* Decays of the program that are exponentials of differences. */
-static int count_decays(const Schedule *s, const KInst *k)
+int count_decays(const Schedule *s, const KInst *k)
 {
     int n = 0;
 
@@ -229,12 +228,17 @@ double schedule_cycles(const Schedule *s)
 /* Of an element of a node, and of a token of it. */
 typedef struct Cycles { double each, token; } Cycles;
 
-static Cycles cycles_of(const Node *n)
+static Cycles cycles_of(const Graph *g, const Node *n)
 {
     const double hard = 0.102, scanned = 0.32;
 
+    if (is_ramp(g, n))
+        return (Cycles){ SIMPLE, 0 };
     if (op_is(n->op, RECURS))
         return (Cycles){ scanned, 7.5 };
+    if ((n->op == OP_sin || n->op == OP_cos)    /* neighbours have one angle */
+        && is_ramp(g, &g->n[g->n[n->a[0]].a[0]]))
+        return (Cycles){ hard / 2, 0 };
     switch (n->op) {
     case OP_gdot:
         return (Cycles){ 0, 22.5 };
@@ -257,7 +261,7 @@ double nodes_cycles(const Graph *g, const Kernel *k)
 
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &g->n[k->node[i]];
-        Cycles c = cycles_of(n);
+        Cycles c = cycles_of(g, n);
         all += c.token * tokens
              + c.each * (double)axes_size(g, n->axes | n->over);
     }

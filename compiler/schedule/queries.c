@@ -122,3 +122,18 @@ int32_t value_bytes(const KValue *v)
     default:          return 0;
     }
 }
+
+int program_registers(const Schedule *s, const KInst *k)
+{
+    int n = 0;
+    for (int j = 0; j < k->nin + k->nout; j++) {
+        const KValue *v = &s->value[j < k->nin ? k->in[j]
+                                               : k->out[j - k->nin]];
+        int each = (k->nrow + TILE_ROWS - 1) / TILE_ROWS
+                 * share_of(s, k->role, k->ncol) / 2
+                 / (k->parts ? k->parts : 1);
+        bool other = schedule_value(s, v->node, LAY_FRAGMENT) == NOTHING;
+        n += v->layout == LAY_TILE && other ? j < k->nin ? each / 2 : each : 0;
+    }
+    return n;
+}

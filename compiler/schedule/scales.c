@@ -4,7 +4,7 @@
  * scales products scales factors that are computed instead: what is added to
  * the products is then added as they are made, in the same registers. What
  * scales both terms of a sum scales the sum; what is scaled twice is scaled by
- * the product.
+ * the product. What scales the tokens of a factor of scores scales these.
  */
 #include "schedule.h"
 #include "../cost.h"
@@ -48,17 +48,18 @@ static Ref scaled_product(Graph *g, const Node *n, const Ref a[4])
     return scale ? op2(g, OP_mul, scale, dot(g, x, y, n->over)) : 0;
 }
 
-/* How often it is read, results and next states included. */
+/* How often it is read, results and next states included, by what these are
+ * made of. */
 static int *count_readers(Ctx *c, const Graph *g)
 {
     int *n = ctx_alloc(c, g->len * sizeof *n);
-    for (Ref r = 1; r < g->len; r++)
-        for (int i = 0; i < 4; i++)
-            n[g->n[r].a[i]]++;
     for (int i = 0; i < g->nout; i++)
         n[g->out[i].node]++;
     for (int i = 0; i < g->nst; i++)
         n[g->st[i].next]++;
+    for (Ref r = g->len; r-- > 1;)
+        for (int i = 0; i < 4 && n[r]; i++)
+            n[g->n[r].a[i]]++;
     return n;
 }
 
@@ -198,7 +199,56 @@ static Ref scaled_once(Graph *g, const Graph *old, const Node *n,
     return 0;
 }
 
-typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_OF_SUMS, SCALES_ONCE } Way;
+/* Whether r is never wanted as it is, but by `but`: others scale it. */
+static bool is_scaled_always(const Graph *g, Ref r, Ref but)
+{
+    bool scaled = true;
+    for (int i = 0; i < g->nout; i++)
+        scaled &= g->out[i].node != r;
+    for (int i = 0; i < g->nst; i++)
+        scaled &= g->st[i].next != r;
+    for (Ref u = 1; u < g->len; u++) {
+        const Node *n = &g->n[u];
+        for (int i = 0; i < 4 && u != but; i++)
+            scaled &= n->a[i] != r
+                   || (n->op == OP_mul && i < 2 && is_scale(g, n->a[!i])
+                       && g->n[n->a[!i]].axes);
+    }
+    return scaled;
+}
+
+/* Scores that are computed, times rows that are loaded and scaled by what their
+ * tokens have, written as scaled scores times rows as they are; 0: it is none.
+ */
+static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
+                         const int *readers, const Ref *image)
+{
+    for (int i = 0; i < 2 && n->op == OP_dot && n->over == AXIS(AX_J); i++) {
+        const Node view = old->n[n->a[i]];
+        Ref scores = n->a[!i], rows = view.a[0];
+        if (shown_node(old, n->a[i]) == n->a[i] || readers[scores] != 1
+            || !is_made(old, scores)
+            || old->n[scores].axes != (AXIS(AX_I) | AXIS(AX_J))
+            || old->n[rows].op != OP_mul
+            || !is_scaled_always(old, rows, n->a[i]))
+            continue;
+        for (int j = 0; j < 2; j++) {
+            Ref by = old->n[rows].a[j], x = old->n[rows].a[!j];
+            if (old->n[by].axes != AXIS(AX_I) || !is_matrix(old, x)
+                || is_made(old, x))
+                continue;
+            Node now = *n;
+            now.a[!i] = op2(g, OP_mul, image[scores],
+                            node_copy(g, &view, (Ref[4]){ image[by] }));
+            now.a[i] = node_copy(g, &view, (Ref[4]){ image[x] });
+            return node_share(g, &now);
+        }
+    }
+    return 0;
+}
+
+typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_OF_SUMS, SCALES_OF_SCORES,
+                   SCALES_ONCE } Way;
 
 static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
 {
@@ -218,6 +268,8 @@ static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
                 : way == SCALES_IN ? scaled_factors(g, &n, readers, image)
                 : way == SCALES_OF_SUMS
                 ? scaled_sum(g, p->g, &n, readers, image)
+                : way == SCALES_OF_SCORES
+                ? scaled_scores(g, p->g, &n, readers, image)
                 : scaled_once(g, p->g, &n, readers, image);
         any |= now != 0;
         image[r] = now ? now : same ? r : node_copy(g, &n, a);
@@ -241,5 +293,6 @@ const Plan *plan_scales_in(Ctx *c, const Plan *p)
 
 const Plan *plan_scales_joined(Ctx *c, const Plan *p)
 {
-    return rescaled(c, rescaled(c, p, SCALES_OF_SUMS), SCALES_ONCE);
+    p = rescaled(c, p, SCALES_OF_SUMS);
+    return rescaled(c, rescaled(c, p, SCALES_OF_SCORES), SCALES_ONCE);
 }

@@ -25,12 +25,14 @@ static bool carries_ahead(const Schedule *s)
  * the least it must have; all else is that role's. */
 static void deal_rows_registers(Schedule *s, int all)
 {
-    enum { MATRIX = 28, AHEAD = 40, INVERSE = 16, MOST = 232 };
+    enum { MATRIX = 28, AHEAD = 40, EARLY = 24, INVERSE = 16, MOST = 232 };
     int step = s->target->reg_step, held = registers_held(s, KR_MATRIX);
     int ahead = registers_held(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
     int left = registers_left(s, KR_AHEAD);
     left = left < MOST_LEFT ? left : MOST_LEFT;
+    int early = registers_early(s) ? ahead + registers_early(s) + EARLY : 0;
     ahead = (ahead > left ? ahead : left) + AHEAD;
+    ahead = ahead > early ? ahead : early;
     ahead = (ahead + step - 1) / step * step;
     int wide = s->turns * (s->ahead ? s->ahead : 1);
     int most = (all - wide * ahead) / s->groups / step * step;
@@ -105,6 +107,22 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
+/* What a vector role does for a chunk is one chain of numbers that wait for one
+ * another, as long as a short chunk's products: two warps have every other
+ * chunk, if the role carries nothing and there is a warp left. */
+static int deal_vectors(const Schedule *s)
+{
+    bool may = s->row_axis, any = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        may &= k->role != KR_VECTOR2
+            && (k->role != KR_VECTOR || (k->op == K_VECTOR && !k->nrow
+                                         && !k->nin));
+        any |= k->role == KR_VECTOR;
+    }
+    return may && any ? 2 : 1;
+}
+
 /* Each turn takes less shared memory, and then fewer registers; where two are
  * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
@@ -146,10 +164,20 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             s->why = "products that wait for what is left to the next turn";
             return s;
         }
+        if (s->row_axis)
+            schedule_find_again(s);
+        s->vectors = deal_vectors(s);
         s->large = true;
         if (!schedule_buffers(s))
             continue;
+        if (s->row_axis)
+            schedule_slim(s);
+        schedule_early(s, true);
         deal_roles(s);
+        if (registers_fault(s)) {
+            schedule_early(s, false);
+            deal_roles(s);
+        }
         schedule_together(s);
         schedule_shorten(s);
         schedule_mask(s);
@@ -220,10 +248,13 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
- * registers then, which some spill. */
+ * registers then, which some spill; but without a row axis they take more than
+ * by their price (retnet: .70 ns a token and head, by price .54, and .49 with
+ * two ahead of a row axis). */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
+    bool alike = !s->row_axis == !than->row_axis;
+    double least = s->ahead > than->ahead && s->ahead > 1 && alike ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }

@@ -194,6 +194,8 @@ typedef struct KInst {
                                            the loop have it, too */
     bool late;                          /* done in the turn of the loop behind
                                            its own; of the last, behind it */
+    bool early;                         /* MAP: its decays are made while the
+                                           products before it are under way */
     uint8_t lag;                        /* LOAD: by so many turns, behind those
                                            that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
@@ -270,6 +272,8 @@ typedef struct Schedule {
                                            or MOST_WARPGROUPS; of the one ahead
                                            of it, none, 1 or 2, and how many
                                            such take chunks in turn */
+    int vectors;                        /* warps of the first vector role, which
+                                           take chunks in turn */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -355,6 +359,11 @@ const Plan *plan_scales_in(Ctx *c, const Plan *p);
  * is scaled twice. */
 const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 
+/* The plan in which angles that turn by the same for all tokens are no sums. */
+const Plan *plan_ramps(Ctx *c, const Plan *p);
+/* Whether the node is such an angle. */
+bool is_ramp(const Graph *g, const Node *n);
+
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
  * rows. */
@@ -401,9 +410,17 @@ void schedule_fetch_vectors(Schedule *s);
 /* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
+/* Among how many that take chunks in turn its slots are dealt out; 1: none. */
+int slots_dealt(const Schedule *s, const KBuffer *b);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next turn goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);
+/* What of the matrix role's factors is read again, not held. */
+void schedule_find_again(Schedule *s);
+/* Of a row axis: which programs ahead make their decays early; the registers
+ * that the decays take. */
+void schedule_early(Schedule *s, bool may);
+int registers_early(const Schedule *s);
 /* Instructions of the machine, as estimated: within a fifth. A multiprocessor
  * has MOST_LENGTH at hand. Parts of programs are of PART_COLS columns, or a
  * multiple. */
@@ -411,6 +428,8 @@ enum { MOST_LENGTH = 7000, PART_COLS = 16 };
 int schedule_length(const Schedule *s);
 int inst_length(const Schedule *s, const KInst *k);
 void schedule_shorten(Schedule *s);
+/* Of a row axis: programs ahead in parts that few registers hold. */
+void schedule_slim(Schedule *s);
 void schedule_together(Schedule *s);
 /* Whether columns of a program, or of sums, may be made one part after another.
  */
@@ -435,7 +454,8 @@ const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
 int registers_held(const Schedule *s, KRole role);
-/* What a program of the role has in them that is no fragment. */
+/* What a program has in them that is no fragment; of a role's the most. */
+int program_registers(const Schedule *s, const KInst *k);
 int registers_left(const Schedule *s, KRole role);
 enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
        MOST_LEFT = 64 };                /* of those a program has, if it must */
@@ -445,6 +465,8 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
+/* Decays of the program that are exponentials of differences. */
+int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 

@@ -230,6 +230,31 @@ static void chain_waits(Schedule *s)
     }
 }
 
+/* ---- decays beside products ---- */
+
+/* What a program finds to make decays of is waited for before the products
+ * beside which it does, not between. */
+static void wait_early(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (!k->early)
+            continue;
+        int first = i;
+        for (int j = i - 1, ends = 0; j >= 0 && ends < 2; j--) {
+            if (s->inst[j].role != k->role)
+                continue;
+            ends += s->inst[j].op != K_PRODUCT;
+            first = s->inst[j].op == K_PRODUCT ? j : first;
+        }
+        for (int b = 0; b < s->nbuffers; b++)
+            if (k->wait_full >> b & 1 && !s->buffer[b].tile) {
+                k->wait_full &= ~(1u << b);
+                s->inst[first].wait_full |= 1u << b;
+            }
+    }
+}
+
 /* ---- loads that lag ---- */
 
 /* How many chunks before the matrix role wants it a slot may be filled: what
@@ -270,13 +295,14 @@ static int lag_at_most(Schedule *s, int most)
  * deeper; as far as what is made ahead has room to go on without it. */
 static void lag_loads(Schedule *s)
 {
-    bool lags = s->row_axis && !s->splits;
+    bool lags = s->row_axis;
     for (int i = 0; i < s->ninsts; i++)
         lags &= s->inst[i].op != K_LOAD || filled_by(s, &s->inst[i])->uses == 1;
     if (!lags)
         return;
     int most = lag_at_most(s, UINT8_MAX);
-    while (most > 0 && schedule_stuck(s, false))
+    while (most > 0 && (schedule_stuck(s, false)
+                        || (s->splits && schedule_stuck(s, true))))
         most = lag_at_most(s, most - 1);
 }
 
@@ -296,6 +322,7 @@ void schedule_sync(Schedule *s)
                 else if (s->buffer[b].readers & 1u << role)
                     hand_over(s, b, role, turn, false);
     }
+    wait_early(s);
     schedule_lean(s);
     for (int i = 0; i < s->ninsts; i++)
         s->inst[i].lean_full = s->splits ? s->inst[i].wait_full

@@ -88,6 +88,16 @@ local more <const> = {
       return { S = S }, y * flin.rsqrt(flin.sum(y * y, "v") + 1)
     end,
   },
+  -- a number of the token that its state has no need for
+  scaled_result = flin.variant {
+    name  = "scaled_result",
+    input = { q = "t k", k = "t k", v = "t v", b = "t" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local S = s.S + flin.outer(x.k, x.v)
+      return { S = S }, flin.sigmoid(x.b) * flin.dot(x.q, S)
+    end,
+  },
 }
 
 -- What each head has by itself, a rank each: a number or a vector, in what is
@@ -393,7 +403,7 @@ end
 -- tokens.
 local function check_forward(text, T)
   local name = text:match "^[%w_]+"
-  local v = flin.stdlib[name]
+  local v = more[name] or flin.stdlib[name]
   local at = { B = 1, T = T, H = 2, K = 64, V = 64, seed = 3,
                dtype = "bfloat16" }
   for key, n in text:gmatch ",(%u+)=(%d+)" do
@@ -504,7 +514,8 @@ end
 
 -- Kernels that are printed so have lean turns, and these are taken: the second
 -- part of the sequence begins behind them.
-local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla" }
+local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla",
+                         "scaled_result,K=128,V=128" }
 local parts <const> = ... == "parts"
 
 local are_long <const> = ... == "long"

@@ -65,7 +65,6 @@ class Request:
                  inplace=False, dy=None, ds=(), want=(), saved=None,
                  note=None, validate=0, into=(), over=(), index=None,
                  begun=False, beside=False, in_parts=False):
-        self.beside = beside
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
@@ -73,7 +72,7 @@ class Request:
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over, self.index = into, over, index
         self.begun, self.begins, self.place, self.room = begun, False, 0, None
-        self.in_parts = in_parts
+        self.beside, self.in_parts = beside, in_parts
 
 
 class Kernel:

@@ -507,16 +507,29 @@ typedef struct Counting {
     int most, found;
 } Counting;
 
+/* Of the time as it is, what segments are to save. Such GPUs differ in what
+ * they move in a second; KDA's and the delta rules' calls of 32 heads and 16384
+ * tokens, by a tenth on either side, are told apart (an H100: 0.91 of the time
+ * in segments, 1.12). Few blocks of cuda_emit's take 0.69 to 0.77 of their
+ * price there: of segments that says 0.74 for the delta rule, which took 1.1.
+ */
+static double least_saved(Ctx *c, const Counting *k)
+{
+    const double priced = 0.1, emitted = 0.3;
+    Modelled m;
+    if (plan_is_joint(k->all->plan)
+        || !build_modelled(c, k->all, k->call, &m))
+        return priced;
+    for (int i = 0; i < m.forward->nkernels; i++)
+        if (m.forward->kernel[i].walk == CUDA_HOPPER)
+            return emitted;
+    return priced;
+}
+
 static void count_by_price(Ctx *c, void *ud)
 {
-    /* such GPUs differ in what they move in a second; KDA's and the delta
-     * rules' calls of 32 heads and 16384 tokens, by a tenth on either side,
-     * are told apart (an H100: 0.91 of the time in segments, 1.12). Forward
-     * alone few blocks of cuda_emit's take 0.69 to 0.77 of their price there:
-     * of segments it says 0.74 for the delta rule, which took 1.1. */
-    const double saved = plan_is_joint(((Counting *)ud)->all->plan) ? 0.1 : 0.3;
     Counting *k = ud;
-    double least = INFINITY;
+    double least = INFINITY, saved = least_saved(c, k);
     k->found = 1;
     for (int n = 1; n <= k->most; n++) {
         Segments s = segments_in(c, k->all->plan, k->cut, k->call, n);

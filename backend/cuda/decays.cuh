@@ -289,24 +289,22 @@ INLINE void pairs_of_scores(float *d, u32 a, u32 b, u32 ga, u32 gb, int strict,
                 d[8 * s + e] = sum[e];
 }
 /* Of each of SUMS: d[i][j] = sum over k of a[i][k] b[j][k] exp(ga[i][k] -
- * gb[j][k]) where j counts for i, else 0: 2 N columns from `col` on. A warp has
- * 16 rows, decayed from the sum before them; what they meet is decayed to
- * there. The block on the diagonal is in tf32, a lane's two columns next to
- * each other: a step's are taken as 0 2 4 6 1 3 5 7; those below it are in
- * bfloat16, where elements are.
+ * gb[j][k]) where j counts for i, else 0: 2 N columns, blocks of 16 from
+ * `first` on. A warp has 16 rows, decayed from the sum before them; what they
+ * meet is decayed to there. The block on the diagonal is in tf32, a lane's two
+ * columns next to each other: a step's are taken as 0 2 4 6 1 3 5 7; those
+ * below it are in bfloat16, where elements are. Of the warp's blocks the first
+ * BELOW are such, and the next, if there is one, is on the diagonal: where
+ * nothing branches between them, one's exponentials are made while another's
+ * products are.
  */
-template<int K, int N, int SUMS>
-INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
-                           const u32 (&b)[SUMS], const u32 (&ga)[SUMS],
-                           const int (&strict)[SUMS], u32 gb, int col,
-                           const Lane &l)
+template<int K, int N, int BELOW, int SUMS>
+INLINE void scores_of_warp(float *const (&d)[SUMS], const u32 (&a)[SUMS],
+                           const u32 (&b)[SUMS], const u32 (&ga)[SUMS], u32 gb,
+                           int first, const Lane &l)
 {
-    const int first = col / 16, row = l.row & 15;
-    UNROLL for (int i = 0; i < SUMS; i++)
-        UNROLL for (int e = 0; e < N; e++)
-            d[i][e] = 0;
-    if (first > l.warp || l.warp >= CHUNK_WARPS)
-        return;
+    constexpr int BLOCKS = BELOW < N / 8 ? BELOW + 1 : BELOW;
+    const int row = l.row & 15;
     const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         Two u[SUMS][4];
@@ -328,13 +326,11 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
                 x[i][n] = { low(u[i][n]) * f.x, high(u[i][n]) * f.y };
             }
         }
-        UNROLL for (int s = 0; s < N / 8; s++) {
+        UNROLL for (int s = 0; s < BLOCKS; s++) {
             const int block = first + s;
-            const bool exact = ALL_TF32 || block == l.warp;
+            const bool exact = ALL_TF32 || s == BELOW;
             const float up = exact ? CUT_TWICE : 0.f;
             float2 to[4], y[4];
-            if (block > l.warp)
-                continue;
             UNROLL for (int n = 0; n < 4; n++)
                 to[n] = decay_to({ from[n / 2].x + up, from[n / 2].y + up },
                     load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
@@ -381,6 +377,35 @@ INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
             }
         }
     }
+}
+template<int K, int N, int BELOW, int SUMS>
+INLINE void scores_of_warps(int below, float *const (&d)[SUMS],
+                            const u32 (&a)[SUMS], const u32 (&b)[SUMS],
+                            const u32 (&ga)[SUMS], u32 gb, int first,
+                            const Lane &l)
+{
+    if (below >= BELOW)
+        scores_of_warp<K, N, BELOW>(d, a, b, ga, gb, first, l);
+    else if constexpr (BELOW > 0)
+        scores_of_warps<K, N, BELOW - 1>(below, d, a, b, ga, gb, first, l);
+}
+/* The same from column `col` on, as many blocks below the diagonal as the warp
+ * has; one that has none at all is done. */
+template<int K, int N, int SUMS>
+INLINE void decayed_scores(float *const (&d)[SUMS], const u32 (&a)[SUMS],
+                           const u32 (&b)[SUMS], const u32 (&ga)[SUMS],
+                           const int (&strict)[SUMS], u32 gb, int col,
+                           const Lane &l)
+{
+    constexpr int MOST = N / 8 < CHUNK_WARPS ? N / 8 : CHUNK_WARPS - 1;
+    const int first = col / 16;
+    UNROLL for (int i = 0; i < SUMS; i++)
+        UNROLL for (int e = 0; e < N; e++)
+            d[i][e] = 0;
+    if (first > l.warp || l.warp >= CHUNK_WARPS)
+        return;
+    scores_of_warps<K, N, MOST>(uniform(l.warp - first), d, a, b, ga, gb, first,
+                                l);
     UNROLL for (int i = 0; i < SUMS; i++)
         UNROLL for (int e = 0; e < N; e++)
             if (token(l.row + e / 2 % 2 * 8)

@@ -347,6 +347,12 @@ INLINE Lane lane_of(int thread)
     return l;
 }
 INLINE Lane lane_here() { return lane_of(threadIdx.x); }
+/* The second of two warpgroups behind the first 128 threads has its rows the
+ * other way round: warps of one scheduler are few rows' and many rows'. */
+INLINE Lane opposed_lane_of(int thread)
+{
+    return lane_of(thread ^ 96 * (thread >> 8));
+}
 /* The same in one of two warpgroups at one chunk, worked out anew: registers
  * are few. The second's warps have rows the other way round; threads below 128
  * are half of each. */

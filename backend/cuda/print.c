@@ -876,8 +876,9 @@ static void put_matrix_role(Print *p, KRole role, int regs)
                    regs > launched ? "more" : "fewer", regs);
     bool turns = takes_chunks_in_turn(s, role);
     int first = 32 * first_warp(s, role);
-    buf_printf(p->b, "const Lane l = lane_here();\nconst int thread ="
-               " (int)threadIdx.x - %d%s, group = %s;\n", first,
+    buf_printf(p->b, "const Lane l = %s;\nconst int thread ="
+               " (int)threadIdx.x - %d%s, group = %s;\n",
+               lane_text(p, false), first,
                turns ? " & 127" : "", turns
                ? ctx_format(p->c, "uniform((int)threadIdx.x - %d >> 7)", first)
                : warpgroups_of(s, role) > 1 ? "uniform(thread >> 7)" : "0");

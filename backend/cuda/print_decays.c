@@ -201,9 +201,31 @@ static const char *here(Print *p, const KValue *v, const char *col)
                       (int)sums_pitch(v), col);
 }
 
+/* Scores are of rows behind the first columns that two warpgroups share out:
+ * where nothing else says which rows a warp has, those with the most and those
+ * with the fewest take turns on a scheduler. */
+static bool opposes_rows(const Schedule *s)
+{
+    bool scores = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        if (s->inst[i].op == K_PRODUCT)
+            return false;
+        scores |= s->inst[i].op == K_DECAYED && s->inst[i].col == AX_J;
+    }
+    return scores && s->groups == 2 && !s->ahead;
+}
+
+const char *lane_text(const Print *p, bool fresh)
+{
+    const char *thread = fresh ? "fresh((int)threadIdx.x)"
+                               : "(int)threadIdx.x";
+    return opposes_rows(p->s) ? ctx_format(p->c, "opposed_lane_of(%s)", thread)
+         : fresh ? ctx_format(p->c, "lane_of(%s)", thread) : "lane_here()";
+}
+
 static void put_fresh_lane(Print *p)
 {
-    buf_printf(p->b, "const Lane l = lane_of(fresh((int)threadIdx.x));\n");
+    buf_printf(p->b, "const Lane l = %s;\n", lane_text(p, true));
 }
 
 /* Addresses that are worked out anew take no registers from item to item, or

@@ -207,6 +207,8 @@ void put_kept_vector(Print *p, const KInst *k);
 
 void put_scan(Print *p, const KInst *k);
 void put_decayed(Print *p, const KInst *k);
+/* Where a thread stands; `fresh`: worked out anew. */
+const char *lane_text(const Print *p, bool fresh);
 /* What a program finds in memory, or among sums: before its loop, at the head
  * of a turn of it. */
 void put_item_lane(Print *p);

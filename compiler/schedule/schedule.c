@@ -123,13 +123,15 @@ static int deal_vectors(const Schedule *s)
     return may && any ? 2 : 1;
 }
 
-/* Each turn takes less shared memory, and then fewer registers; where two are
- * to be on a multiprocessor there is but one. */
+/* Each turn takes less shared memory, and then fewer registers; where two
+ * walks, or slices, are to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
-    for (int i = 0; i < (like->resident > 1 ? 1 : 2 * TURNS); i++) {
+    int turns = like->resident < 2 ? 2 * TURNS
+              : like->kind == K_TOKEN && like->slices == 1 ? TURNS : 1;
+    for (int i = 0; i < turns; i++) {
         int less = i % TURNS;
         *s = *like;
         s->share = less > 0;

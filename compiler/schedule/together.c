@@ -33,8 +33,21 @@ static int ready_at(const Schedule *s, int value, int end)
     return at;
 }
 
-/* Whether the value is there at `from`, or is a tile that may be loaded before:
- * it has a buffer of its own. */
+/* Whether tiles that go through a ring before this one are read no more. */
+static bool is_next_of_ring(const Schedule *s, int value, int from)
+{
+    const KValue *v = &s->value[value];
+    for (int i = from; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++) {
+            const KValue *u = &s->value[s->inst[i].in[j]];
+            if (u->buffer == v->buffer && u->turn < v->turn)
+                return false;
+        }
+    return true;
+}
+
+/* Whether the value is there at `from`, or is a tile that may be loaded before.
+ */
 static bool may_be_ready(const Schedule *s, int value, int from, int end)
 {
     const KValue *v = &s->value[value];
@@ -45,7 +58,8 @@ static bool may_be_ready(const Schedule *s, int value, int from, int end)
         if (has_value(s->inst[i].out, s->inst[i].nout, value)
             && s->inst[i].op != K_LOAD)
             return false;
-    return v->layout == LAY_TILE && b->copied && b->uses == 1;
+    return v->layout == LAY_TILE && b->copied
+        && is_next_of_ring(s, value, from);
 }
 
 static bool are_ready(const Schedule *s, const KInst *k, int from, int end)

@@ -220,7 +220,8 @@ if names[1] == "far" then
   check = check_far
   table.remove(names, 1)
   cases = { { B = 1, T = 200, H = 2, K = 64, V = 64,
-              ends = { 0, 0, 65, 66, 200 } } }
+              ends = { 0, 0, 65, 66, 200 } },
+            scheduled and { B = 1, T = 150, H = 1, K = 128, V = 64 } or nil }
 end
 if names[1] == "angles" then
   table.remove(names, 1)

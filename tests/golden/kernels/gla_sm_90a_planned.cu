@@ -223,109 +223,71 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
 // forward (token), 229376 bytes a chunk and head predicted: %1 %2 %3 %4
 // %8 %9 %10 %19 %20 %21 %22 %23 %24 %25 %26 %27
 namespace in_k1_token {
-struct Args { TensorMap map[6]; Tensor tensor[5]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_constant__ Args a)
+struct Args { TensorMap map[4]; Tensor tensor[5]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217088 + 8 * i, 1);
-            barrier_init(base + 217104 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217120 + 8 * i, 1);
-            barrier_init(base + 217136 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 217152 + 8 * i, 1);
-            barrier_init(base + 217168 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 102400 + 8 * i, 1);
+            barrier_init(base + 102408 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 217184 + 8 * i, 1);
-            barrier_init(base + 217192 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 217200 + 8 * i, 1);
-            barrier_init(base + 217208 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 217216 + 8 * i, 256);
-            barrier_init(base + 217224 + 8 * i, 32);
+            barrier_init(base + 102416 + 8 * i, 1);
+            barrier_init(base + 102424 + 8 * i, 256);
         }
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<56>();
+        fewer_registers<48>();
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 217104 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 102408, parity((it * 2 + 0), 1) ^ 1);
                 {
-                    const u32 full = base + 217088 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 102400, to = base + 0;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 217136 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 102424, parity((it * 2 + 0), 1) ^ 1);
                 {
-                    const u32 full = base + 217120 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 102416, to = base + 32768;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 217168 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 102408, parity((it * 2 + 1), 1) ^ 1);
                 {
-                    const u32 full = base + 217152 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                    const u32 full = base + 102400, to = base + 0;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 102424, parity((it * 2 + 1), 1) ^ 1);
+                {
+                    const u32 full = base + 102416, to = base + 32768;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 217192, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 217184, to = base + 98304;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[3], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[3], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[3], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 217208, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 217200, to = base + 131072;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
-                    load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 217216, parity(it, 1));
-                if (a.tensor[4].p) {
-                    const u32 from = base + 147456;
-                    const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 2; i++)
-                        store_chunk(a.map[5], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
-                    bulk_commit();
-                    bulk_wait_read();
-                }
-                arrive(base + 217224);
             }
             it++;
         }
-        if (warp == 1)
-            bulk_wait();
     }
     else {
-        more_registers<224>();
+        more_registers<96>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         auto col0 = [&](int share) { return group * share; };
@@ -337,16 +299,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
             float f24[16];
             float f21[32];
             const Lane l = lane_of(fresh((int)threadIdx.x));
-            wait(base + 217088 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
+            u32 q4_1[16];
+            find_matrix<0>(q4_1, a.tensor[3], x, 0 + col0(64), l);
             matrix_sync<2>();
             {
-                u32 t4[16];
-                read_columns<4>(t4 + 0, base + 0 + it % 2 * 16384 + 0, 64, col0(64), l);
+                const u32 (&q4)[16] = q4_1;
                 float z9 = 0;
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -354,19 +311,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x9 = max_((e & 1 ? high(t4[e / 2]) : low(t4[e / 2])), bits(0xc2d00000));
+                    const float x9 = max_((e & 1 ? high(q4[e / 2]) : low(q4[e / 2])), bits(0xc2d00000));
                     if (e % 2)
-                        store2(base + 164384 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                        store2(base + 49696 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
                     else
                     z9 = row < x.n ? x9 : 0.f;
                 }
             }
-            arrive(base + 217104 + it % 2 * 8);
             matrix_sync<2>();
-            scan_rows<128, 64, 0>(base + 164384, 0u, col0(64), l);
-            wait(base + 217120 + it % 2 * 8, parity(it, 2));
+            scan_rows<128, 64, 0>(base + 49696, 0u, col0(64), l);
+            wait(base + 102400, parity((it * 2 + 0), 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
@@ -383,9 +339,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                     (void)row;
                     (void)col;
                     if (e % 8 == 0)
-                        read_columns<1>(t1, base + 32768 + it % 2 * 16384, 64, col0(64) + 2 * e, l);
+                        read_columns<1>(t1, base + 0, 64, col0(64) + 2 * e, l);
                     if (e % 2 == 0)
-                        y10 = load2(base + 164384 + row * 544 + 4 * col);
+                        y10 = load2(base + 49696 + row * 544 + 4 * col);
                     const float x19 = exp_((e & 1 ? y10.y : y10.x));
                     const float x20 = (e & 1 ? high(t1[e / 2 % 4]) : low(t1[e / 2 % 4])) * x19;
                     f20[e] = x20;
@@ -393,62 +349,53 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_token(const __grid_const
                 {
                     u32 p[16];
                     pack_rows(p, f20 + 0, l, x.n);
-                    write_columns<4>(base + 200704 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 86016 + 0, p, 64, col0(64), l);
                 }
             }
-            wait(base + 217152 + it % 2 * 8, parity(it, 2));
+            wait(base + 102416, parity((it * 2 + 0), 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
+                clear_tail<256>(base + 32768, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             {
                 float *const sum[] = { f24 };
-                const u32 row[] = { base + 32768 + it % 2 * 16384 }, col[] = { base + 65536 + it % 2 * 16384 };
-                const u32 decays[] = { base + 164384 };
+                const u32 row[] = { base + 0 }, col[] = { base + 32768 };
+                const u32 decays[] = { base + 49696 };
                 const int strict[] = { 0 };
-                decayed_scores<128, 16>(sum, row, col, decays, strict, base + 164384, col0(32), l);
+                decayed_scores<128, 16>(sum, row, col, decays, strict, base + 49696, col0(32), l);
             }
-            arrive(base + 217136 + it % 2 * 8);
-            arrive(base + 217168 + it % 2 * 8);
+            arrive(base + 102408);
+            arrive(base + 102424);
             fence_async();
             matrix_sync<2>();
             {
                 {
                     u32 p[8];
                     pack_rows(p, f24 + 0, l, x.n);
-                    write_columns<2>(base + 163840 + 0, p, 64, col0(32), l);
+                    write_columns<2>(base + 49152 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 217200, parity(it, 1));
+            wait(base + 102416, parity((it * 2 + 1), 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 131072, 2, x.n, thread);
+                clear_tail<256>(base + 32768, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 217184, parity(it, 1));
+            wait(base + 102400, parity((it * 2 + 1), 1));
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 200704, 64, 0, base + 98304, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 86016, 64, 0, base + 0, 128, col0(64) + 0);
             fence_async();
             matrix_sync<2>();
             keep(f21);
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 1, 0>(f21, base + 163840, 64, 0, base + 131072, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 1, 0>(f21, base + 49152, 64, 0, base + 32768, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 217192);
-            arrive(base + 217208);
+            arrive(base + 102408);
+            arrive(base + 102424);
             keep(f21);
-            {
-                wait(base + 217224, parity(it, 1) ^ 1);
-                {
-                    u32 p[16];
-                    pack_rows(p, f21 + 0, l, x.n);
-                    write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
-                }
-            }
-            fence_async();
-            arrive(base + 217216);
+            store_matrix<unsigned short>(a.tensor[4], f21, x, 0 + col0(64), l);
             it++;
         }
     }

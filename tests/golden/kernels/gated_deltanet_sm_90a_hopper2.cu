@@ -156,6 +156,7 @@ k0_forward(const __grid_constant__ Args a)
                     clear_rows(stage + TILE_2 + 8192 + 0, rows, 64, lane);
                     fence_async();
                 }
+                fence_async();
                 arrive(ready + 8 * pos.stage);
             }
         } else if (warp == 2) {
@@ -362,6 +363,7 @@ k0_forward(const __grid_constant__ Args a)
             keep(scaled13);
             pack(s0_packed, s0);
             keep(s0_packed);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
             pack(y0, f33);
             keep(y0);

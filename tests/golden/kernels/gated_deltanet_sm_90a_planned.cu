@@ -49,23 +49,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 209008 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 208992 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     wait(base + 209040 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 209024 + it % 2 * 8, to = base + 98304 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
                 }
             }
@@ -208,6 +208,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
                     }
                 }
+                fence_async();
                 arrive(base + 209040 + it % 2 * 8);
                 wgmma_fence();
                 multiply_tiles<0, 0, 8, 0, 0>(f21, base + 65536 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
@@ -304,6 +305,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 163840, 64, 64, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 209008 + it % 2 * 8);
                 keep(f7);
             }
@@ -444,6 +446,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 107600 + it % 2 * 8);
             keep(f37);
             matrix_sync<2>();
@@ -489,6 +492,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
@@ -682,6 +686,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 101424 + it % 2 * 8);
             arrive(base + 101488 + it % 2 * 8);
             keep(f37);
@@ -731,21 +736,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 3; i++) {
-            barrier_init(base + 231728 + 8 * i, 32);
-            barrier_init(base + 231752 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 4; i++) {
+            barrier_init(base + 216128 + 8 * i, 32);
+            barrier_init(base + 216160 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231776 + 8 * i, 256);
-            barrier_init(base + 231792 + 8 * i, 32);
+            barrier_init(base + 216192 + 8 * i, 256);
+            barrier_init(base + 216208 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231808 + 8 * i, 1);
-            barrier_init(base + 231824 + 8 * i, 256);
+            barrier_init(base + 216224 + 8 * i, 1);
+            barrier_init(base + 216240 + 8 * i, 256);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231840 + 8 * i, 256);
-            barrier_init(base + 231856 + 8 * i, 32);
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 216256 + 8 * i, 256);
+            barrier_init(base + 216264 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -758,35 +763,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 216240 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 231808 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
+                        const u32 full = base + 216224 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
                         arrive_expecting(full, 65536);
                         load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                     }
                     {
-                        const u32 full = base + 231808 + it % 2 * 8, to = base + 73728 + it % 2 * 65536;
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        const u32 full = base + 216224 + it % 2 * 8, to = base + 73728 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 231808 + it % 2 * 8, to = base + 90112 + it % 2 * 65536;
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                        const u32 full = base + 216224 + it % 2 * 8, to = base + 90112 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head1, x.where.b);
                     }
                     {
-                        const u32 full = base + 231808 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
+                        const u32 full = base + 216224 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     }
                     {
-                        const u32 full = base + 231808 + it % 2 * 8, to = base + 114688 + it % 2 * 65536;
-                        const int head = x.head / a.tensor[2].group;
-                        load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
+                        const u32 full = base + 216224 + it % 2 * 8, to = base + 114688 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head2, x.where.b);
                     }
                 }
             }
@@ -798,7 +803,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 231776 + it % 2 * 8, parity(it, 2));
+                    wait(base + 216192 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 0 + it % 2 * 32768;
                         store_tile(&a.map[5], from + 0, 0, 0, 0, (int)x.at);
@@ -808,35 +813,47 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 231792 + it % 2 * 8);
-                    wait(base + 231840 + it % 2 * 8, parity(it, 2));
+                    arrive(base + 216208 + it % 2 * 8);
+                    wait(base + 216256, parity(it, 1));
                     if (lane == 0) {
-                        const u32 from = base + 196608 + it % 2 * 16384;
+                        const u32 from = base + 196608;
                         store_tile(&a.map[6], from + 0, 0, 0, 0, (int)x.at);
                         store_tile(&a.map[6], from + 8192, 64, 0, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 231856 + it % 2 * 8);
+                    arrive(base + 216264);
                 }
             }
         }
-        if (warp == 2) {
+        if (warp == 2 || warp == 3) {
+            const int group = warp - 2;
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, max(chunks - 1 - (0), 0), x);
+                find_chunk(a.run, max(chunks - 1 - (0 + (int)(it + 0 + group & 1)), 0), x);
                 Pair n4 = input_pair<float>(a.tensor[3], x, lane);
                 Pair n5 = input_pair<float>(a.tensor[4], x, lane);
+                NO_UNROLL for (int m = 1; m < 4; m++) {
+                    find_chunk(a.run, max(chunks - 1 - (0 + m), 0), x);
+                    ask_pair<float>(a.tensor[3], x, lane);
+                    ask_pair<float>(a.tensor[4], x, lane);
+                }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
+                    if (it % 2 != group)
+                        continue;
                     Item next = x;
-                    find_chunk(a.run, max(chunks - 1 - (m + 1), 0), next);
+                    find_chunk(a.run, max(chunks - 1 - (m + 2), 0), next);
+                    Item later = x;
+                    find_chunk(a.run, max(chunks - 1 - (m + 4), 0), later);
                     const Pair v4 = n4;
                     n4 = input_pair<float>(a.tensor[3], next, lane);
+                    ask_pair<float>(a.tensor[3], later, lane);
                     const Pair v5 = n5;
                     n5 = input_pair<float>(a.tensor[4], next, lane);
+                    ask_pair<float>(a.tensor[4], later, lane);
                     const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                     Pair v11 = running_sum(v10, lane, x.n);
                     const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
@@ -844,13 +861,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
                     const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                     const float v29 = (float)(exp_(v26));
-                    wait(base + 231752 + it % 3 * 8, parity(it, 3) ^ 1);
-                    store_pair(base + 229376 + it % 3 * 784, v4, lane);
-                    store_pair(base + 229632 + it % 3 * 784, v13, lane);
-                    store_pair(base + 229888 + it % 3 * 784, v28, lane);
+                    wait(base + 216160 + it % 4 * 8, parity(it, 4) ^ 1);
+                    store_pair(base + 212992 + it % 4 * 784, v4, lane);
+                    store_pair(base + 213248 + it % 4 * 784, v13, lane);
+                    store_pair(base + 213504 + it % 4 * 784, v28, lane);
                     if (lane == 0)
-                        store1(base + 230144 + it % 3 * 784, v29);
-                    arrive(base + 231728 + it % 3 * 8);
+                        store1(base + 213760 + it % 4 * 784, v29);
+                    arrive(base + 216128 + it % 4 * 8);
                 }
             }
         }
@@ -871,6 +888,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
             begin_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
+                const u32 slot0 = base + 212992 + it % 4 * 784;
+                (void)slot0;
+                const u32 slot1 = base + 0 + it % 2 * 32768;
+                (void)slot1;
+                const u32 slot2 = base + 65536 + it % 2 * 65536;
+                (void)slot2;
                 u32 p8[32];
                 u32 p6[16];
                 float f45[32];
@@ -884,29 +907,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     keep(p8);
                 }
                 {
-                    wait(base + 231792 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 216208 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f8 + 0);
-                        write_fragment(base + 0 + it % 2 * 32768 + row0 * 128, p, l);
+                        write_fragment(slot1 + 0 + row0 * 128, p, l);
                     }
                     {
                         u32 p[16];
                         pack_all(p, f8 + 32);
-                        write_fragment(base + 0 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
+                        write_fragment(slot1 + 0 + row0 * 128 + 16384, p, l);
                     }
                 }
                 fence_async();
-                arrive(base + 231776 + it % 2 * 8);
-                wait(base + 231808 + it % 2 * 8, parity(it, 2));
+                arrive(base + 216192 + it % 2 * 8);
+                wait(base + 216224 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 106496 + it % 2 * 65536, 1, x.n, thread);
+                    clear_tail<256>(slot2 + 40960, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 231728 + it % 3 * 8, parity(it, 3));
+                wait(base + 216128 + it % 4 * 8, parity(it, 4));
                 {
-                    const float s29 = parts_sum<1>(base + 230144 + it % 3 * 784, 1, 0);
+                    const float s29 = parts_sum<1>(slot0 + 768, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
                         const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
@@ -916,13 +939,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         const float x65 = f8[e] * s29;
                         f8[e] = x65;
                     }
+                    keep(f8);
                 }
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 73728 + it % 2 * 65536, 2, x.n, thread);
+                    clear_tail<256>(slot2 + 8192, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                read_transposed(p6, base + 73728 + it % 2 * 65536 + row0 * 128, l);
+                read_transposed(p6, slot2 + 8192 + row0 * 128, l);
                 keep(p6);
                 {
                     float2 d13 = { 0.f, 0.f };
@@ -934,7 +958,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d13 = load2(base + 229632 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x55 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
                         if (e & 1)
                             p55[e / 2] = pack(w55, x55);
@@ -946,29 +970,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     keep(p55);
                 }
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 65536 + it % 2 * 65536, 1, x.n, thread);
+                    clear_tail<256>(slot2 + 0, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wgmma_fence();
-                multiply_packed<1, 4, 0, 0>(f45, p6, base + 65536 + it % 2 * 65536, 64, 0);
+                multiply_packed<1, 4, 0, 0>(f45, p6, slot2 + 0, 64, 0);
                 wgmma_commit();
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 90112 + it % 2 * 65536, 2, x.n, thread);
+                    clear_tail<256>(slot2 + 24576, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f61, p8, base + 90112 + it % 2 * 65536, 64, 0);
+                multiply_packed<0, 8, 0, 0>(f61, p8, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 114688 + it % 2 * 65536, 2, x.n, thread);
+                    clear_tail<256>(slot2 + 49152, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p55, base + 114688 + it % 2 * 65536, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p55, slot2 + 49152, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
                 keep(p6);
@@ -985,7 +1009,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d28 = load2(base + 229888 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d28 = load2(slot0 + 512 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x62 = (e & 1 ? d28.y : d28.x) * f61[e];
                         const float x63 = f45[e] + x62;
                         if (e & 1)
@@ -998,7 +1022,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     keep(p63);
                 }
                 wgmma_fence();
-                multiply_packed<1, 4, 0, 0>(f75, p63, base + 106496 + it % 2 * 65536, 64, 0);
+                multiply_packed<1, 4, 0, 0>(f75, p63, slot2 + 40960, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 keep(p63);
@@ -1016,9 +1040,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d13 = load2(base + 229632 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
-                            d4 = load2(base + 229376 + it % 3 * 784 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d4 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x102 = (e & 1 ? d13.y : d13.x) * f75[e];
                         const float x105 = (e & 1 ? d4.y : d4.x) * x102;
                         if (e & 1)
@@ -1030,27 +1054,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         clear_columns(p105, x.n, l);
                     keep(p105);
                 }
-                arrive(base + 231752 + it % 3 * 8);
+                arrive(base + 216160 + it % 4 * 8);
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 1>(f8, p105, base + 90112 + it % 2 * 65536, 64, 0);
+                multiply_packed<1, 4, 1, 1>(f8, p105, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 {
-                    wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 216264, parity(it, 1) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f75);
                         if (x.n < 64)
                             clear_columns(p, x.n, l);
-                        write_transposed(base + 196608 + it % 2 * 16384 + row0 * 128, p, l);
+                        write_transposed(base + 196608 + row0 * 128, p, l);
                     }
                 }
                 fence_async();
-                arrive(base + 231840 + it % 2 * 8);
+                arrive(base + 216256);
                 wgmma_wait<0>();
                 keep(p105);
                 keep(f8);
-                arrive(base + 231824 + it % 2 * 8);
+                fence_async();
+                arrive(base + 216240 + it % 2 * 8);
             }
             end_state<float, 64, 128>(f8, a.tensor[6], x, row0 + 0, 0 + col0(128), l);
         }
@@ -1426,6 +1451,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 227608);
             keep(f25);
             matrix_sync<2>();
@@ -1593,6 +1619,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 227624);
             keep(f53);
             keep(f49);
@@ -1640,6 +1667,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f98, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 227672);
             keep(f98);
             keep(f50);
@@ -1691,6 +1719,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
                 arrive(base + 227584);
             }
+            fence_async();
             arrive(base + 227440 + it % 2 * 8);
             arrive(base + 227528);
             {
@@ -1712,6 +1741,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 }
                 put_sum(base + 221216 + it % 2 * 5664, warp - 4, s67, l);
             }
+            fence_async();
             arrive(base + 227544);
             arrive(base + 227688);
             {
@@ -1732,6 +1762,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 put_row_sums<64>(base + 221248 + it % 2 * 5664, group, s114, l);
             }
             arrive(base + 227632 + it % 2 * 8);
+            fence_async();
             arrive(base + 227560);
             arrive(base + 227576);
             it++;

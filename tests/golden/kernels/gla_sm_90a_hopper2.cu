@@ -135,6 +135,7 @@ k0_forward(const __grid_constant__ Args a)
                     clear_rows(stage + TILE_2 + 8192 + 0, rows, 64, lane);
                     fence_async();
                 }
+                fence_async();
                 arrive(ready + 8 * pos.stage);
             }
         } else if (warp == 2) {
@@ -374,6 +375,7 @@ k0_forward(const __grid_constant__ Args a)
             wgmma_wait<0>();
             keep(s0);
             keep(t3);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
         }
         pack(s0_packed, s0);
@@ -415,6 +417,7 @@ k0_forward(const __grid_constant__ Args a)
             keep(t3);
             pack(s0_packed, s0);
             keep(s0_packed);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
             pack(y0, f20);
             keep(y0);

@@ -44,29 +44,29 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<2>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 109840 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109824 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
                         arrive_expecting(full, 8192);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head0, x.where.b);
                     }
                     wait(base + 109872 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109856 + it % 2 * 8, to = base + 16384 + it % 2 * 8192;
                         arrive_expecting(full, 8192);
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head1, x.where.b);
                     }
                     wait(base + 109920 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109904 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[2].group;
-                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head2, x.where.b);
                     }
                 }
             }
@@ -130,6 +130,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         z9 = row < x.n ? x9 : 0.f;
                     }
                 }
+                fence_async();
                 arrive(base + 109840 + it % 2 * 8);
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
@@ -169,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
                 }
+                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -211,6 +213,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 109920 + it % 2 * 8);
                 keep(f6);
             }
@@ -365,6 +368,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                 const int strict[] = { 0 };
                 decayed_scores<128, 16>(sum, row, col, decays, strict, base + 49696, col0(32), l);
             }
+            fence_async();
             arrive(base + 102408);
             arrive(base + 102424);
             fence_async();
@@ -392,6 +396,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 1, 0>(f21, base + 49152, 64, 0, base + 32768, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 102408);
             arrive(base + 102424);
             keep(f21);
@@ -438,29 +443,29 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<2>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 109840 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109824 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
                         arrive_expecting(full, 8192);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, x.slice * 64 + 0, x.row, head0, x.where.b);
                     }
                     wait(base + 109872 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109856 + it % 2 * 8, to = base + 16384 + it % 2 * 8192;
                         arrive_expecting(full, 8192);
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head1, x.where.b);
                     }
                     wait(base + 109920 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 109904 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[2].group;
-                        load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head2, x.where.b);
                     }
                 }
             }
@@ -524,6 +529,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         z9 = row < x.n ? x9 : 0.f;
                     }
                 }
+                fence_async();
                 arrive(base + 109840 + it % 2 * 8);
                 matrix_sync<2>();
                 scan_rows<64, 32, 0>(base + 82208, base + 109568, col0(32), l);
@@ -559,6 +565,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                         write_columns<2>(base + 101376 + 0, p, 64, col0(32), l);
                     }
                 }
+                fence_async();
                 arrive(base + 109872 + it % 2 * 8);
                 {
                     wait(base + 109896, parity(it, 1) ^ 1);
@@ -601,6 +608,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 109920 + it % 2 * 8);
                 keep(f7);
             }
@@ -906,6 +914,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f43, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 218152);
             keep(f43);
             keep(f37);
@@ -969,6 +978,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 fence_async();
                 arrive(base + 218240);
             }
+            fence_async();
             arrive(base + 218184);
             arrive(base + 218200);
             {
@@ -990,6 +1000,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
                 put_column_sums(base + 186368, 128, col0(64), s49, l);
             }
+            fence_async();
             arrive(base + 218216);
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f31, base + 208896, 64, 0, base + 16384, 64, col0(64) + 0);
@@ -998,6 +1009,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 0, 8, 1, 0>(f31, base + 192512, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 218168);
             arrive(base + 218232);
             keep(f31);

@@ -162,6 +162,7 @@ k0_forward(const __grid_constant__ Args a)
                     clear_rows(stage + TILE_2 + 8192 + 0, rows, 64, lane);
                     fence_async();
                 }
+                fence_async();
                 arrive(ready + 8 * pos.stage);
             }
         } else if (warp == 2) {
@@ -195,6 +196,7 @@ k0_forward(const __grid_constant__ Args a)
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
             const int rows = rows_of(where, c);
             wait(ready + 8 * pos.stage, pos.phase);
+            fence_async();
             arrive(made + 8 * pos.stage);
         }
         NO_UNROLL for (; c < last; c += 1, pos.next()) {
@@ -285,6 +287,7 @@ k0_forward(const __grid_constant__ Args a)
             wgmma_wait<0>();
             keep(s0);
             keep(scaled4);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
         }
         pack(s0_packed, s0);
@@ -349,6 +352,7 @@ k0_forward(const __grid_constant__ Args a)
                 f25[4 * n + 2] = f25[4 * n + 2] + v35_2;
                 f25[4 * n + 3] = f25[4 * n + 3] + v35_3;
             }
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
             pack(y0, f25);
             keep(y0);

@@ -17,17 +17,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 3; i++) {
-            barrier_init(base + 198192 + 8 * i, 32);
-            barrier_init(base + 198216 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 4; i++) {
+            barrier_init(base + 198720 + 8 * i, 32);
+            barrier_init(base + 198752 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 198240 + 8 * i, 1);
-            barrier_init(base + 198272 + 8 * i, 256);
+            barrier_init(base + 198784 + 8 * i, 1);
+            barrier_init(base + 198816 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 198304 + 8 * i, 256);
-            barrier_init(base + 198320 + 8 * i, 32);
+            barrier_init(base + 198848 + 8 * i, 256);
+            barrier_init(base + 198864 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -40,21 +40,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 198272 + it % 4 * 8, parity(it, 4) ^ 1);
+                    wait(base + 198816 + it % 4 * 8, parity(it, 4) ^ 1);
                     {
-                        const u32 full = base + 198240 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
+                        const u32 full = base + 198784 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
                         arrive_expecting(full, 32768);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 198240 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        const u32 full = base + 198784 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
                 }
             }
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 198304 + it % 2 * 8, parity(it, 2));
+                    wait(base + 198848 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 32768;
                         store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
@@ -76,24 +76,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 198320 + it % 2 * 8);
+                    arrive(base + 198864 + it % 2 * 8);
                 }
             }
         }
-        if (warp == 2) {
+        if (warp == 2 || warp == 3) {
+            const int group = warp - 2;
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0, x);
+                find_chunk(a.run, 0 + (int)(it + 0 + group & 1), x);
                 Pair n5 = input_pair<float>(a.tensor[2], x, lane);
+                NO_UNROLL for (int m = 1; m < 4; m++) {
+                    find_chunk(a.run, 0 + m, x);
+                    ask_pair<float>(a.tensor[2], x, lane);
+                }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
+                    if (it % 2 != group)
+                        continue;
                     Item next = x;
-                    find_chunk(a.run, m + 1, next);
+                    find_chunk(a.run, m + 2, next);
+                    Item later = x;
+                    find_chunk(a.run, m + 4, later);
                     const float v1 = constant<4>(a.tensor[3], x.head);
                     const Pair v5 = n5;
                     n5 = input_pair<float>(a.tensor[2], next, lane);
+                    ask_pair<float>(a.tensor[2], later, lane);
                     const float v12 = (float)(exp_(v1));
                     const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
                     const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
@@ -103,12 +113,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     const Pair v20 = { (float)(v19 - v17.a), (float)(v19 - v17.b) };
                     const Pair v21 = { (float)(exp_(v20.a)), (float)(exp_(v20.b)) };
                     const float v22 = (float)(exp_(v19));
-                    wait(base + 198216 + it % 3 * 8, parity(it, 3) ^ 1);
-                    store_pair(base + 196608 + it % 3 * 528, v5, lane);
-                    store_pair(base + 196864 + it % 3 * 528, v21, lane);
+                    wait(base + 198752 + it % 4 * 8, parity(it, 4) ^ 1);
+                    store_pair(base + 196608 + it % 4 * 528, v5, lane);
+                    store_pair(base + 196864 + it % 4 * 528, v21, lane);
                     if (lane == 0)
-                        store1(base + 197120 + it % 3 * 528, v22);
-                    arrive(base + 198192 + it % 3 * 8);
+                        store1(base + 197120 + it % 4 * 528, v22);
+                    arrive(base + 198720 + it % 4 * 8);
                 }
             }
         }
@@ -129,22 +139,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             begin_state<float, 64, 128>(f8, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
+                const u32 slot0 = base + 196608 + it % 4 * 528;
+                (void)slot0;
+                const u32 slot1 = base + 0 + it % 4 * 32768;
+                (void)slot1;
+                const u32 slot2 = base + 131072 + it % 2 * 32768;
+                (void)slot2;
                 u32 p6[16];
                 u32 p24[16];
-                wait(base + 198192 + it % 3 * 8, parity(it, 3));
+                wait(base + 198720 + it % 4 * 8, parity(it, 4));
                 {
-                    wait(base + 198320 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 198864 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f8 + 0);
-                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128, p, l);
+                        write_fragment(slot2 + 0 + row0 * 128, p, l);
                     }
                     {
                         u32 p[16];
                         pack_all(p, f8 + 32);
-                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
+                        write_fragment(slot2 + 0 + row0 * 128 + 16384, p, l);
                     }
-                    const float s22 = parts_sum<1>(base + 197120 + it % 3 * 528, 1, 0);
+                    const float s22 = parts_sum<1>(slot0 + 512, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
                         const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
@@ -154,16 +170,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         const float x23 = f8[e] * s22;
                         f8[e] = x23;
                     }
+                    keep(f8);
                 }
                 fence_async();
-                arrive(base + 198304 + it % 2 * 8);
-                wait(base + 198240 + it % 4 * 8, parity(it, 4));
+                arrive(base + 198848 + it % 2 * 8);
+                wait(base + 198784 + it % 4 * 8, parity(it, 4));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 0 + it % 4 * 32768, 2, x.n, thread);
+                    clear_tail<256>(slot1 + 0, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                read_transposed(p6, base + 0 + it % 4 * 32768 + row0 * 128, l);
+                read_transposed(p6, slot1 + 0 + row0 * 128, l);
                 keep(p6);
                 {
                     float2 d5 = { 0.f, 0.f };
@@ -176,9 +193,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d5 = load2(base + 196608 + it % 3 * 528 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d5 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
-                            d21 = load2(base + 196864 + it % 3 * 528 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d21 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x18 = (e & 1 ? d5.y : d5.x) * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
                         const float x24 = x18 * (e & 1 ? d21.y : d21.x);
                         if (e & 1)
@@ -190,20 +207,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         clear_columns(p24, x.n, l);
                     keep(p24);
                 }
-                arrive(base + 198216 + it % 3 * 8);
+                arrive(base + 198752 + it % 4 * 8);
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 16384 + it % 4 * 32768, 2, x.n, thread);
+                    clear_tail<256>(slot1 + 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p24, base + 16384 + it % 4 * 32768, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p24, slot1 + 16384, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 keep(p24);
                 keep(f8);
-                arrive(base + 198272 + it % 4 * 8);
+                fence_async();
+                arrive(base + 198816 + it % 4 * 8);
             }
             end_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
         }
@@ -382,6 +400,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 16384 + it % 2 * 16384, 64, 0, base + 49152, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 108168);
             keep(f33);
             {
@@ -419,6 +438,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 98304, 64, 0, base + 90112, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 108144 + it % 2 * 8);
             arrive(base + 108184);
             keep(f36);
@@ -451,6 +471,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             }
             fence_async();
             arrive(base + 108192);
+            fence_async();
             arrive(base + 108080 + it % 2 * 8);
             arrive(base + 108112 + it % 2 * 8);
             it++;
@@ -523,23 +544,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
+                const int head3 = x.head / a.tensor[3].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 230832 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 230816 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     wait(base + 230800 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 230784 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
                     wait(base + 230728, parity(it, 1) ^ 1);
                     {
@@ -554,17 +577,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         const u32 full = base + 230848, to = base + 114688;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[2].group;
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
                     wait(base + 230776, parity(it, 1) ^ 1);
                     {
                         const u32 full = base + 230768, to = base + 32768;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[3].group;
-                        load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
                     }
                 }
             }
@@ -967,6 +988,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f57, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 230728);
                 arrive(base + 230856);
                 keep(f57);
@@ -1007,6 +1029,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f65, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 230776);
                 keep(f65);
                 keep(f50);
@@ -1045,6 +1068,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 230864);
                 }
                 arrive(base + 230736 + it % 2 * 8);
+                fence_async();
                 arrive(base + 230832 + it % 2 * 8);
                 {
                     const float s22 = parts_sum<1>(base + 222240 + it % 2 * 784, 1, 0);
@@ -1065,6 +1089,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 204800, 64, 64, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 230800 + it % 2 * 8);
                 keep(f9);
             }

@@ -150,6 +150,7 @@ k0_forward(const __grid_constant__ Args a)
                     clear_rows(stage + TILE_2 + 8192 + 0, rows, 64, lane);
                     fence_async();
                 }
+                fence_async();
                 arrive(ready + 8 * pos.stage);
             }
         } else if (warp == 2) {
@@ -183,6 +184,7 @@ k0_forward(const __grid_constant__ Args a)
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
             const int rows = rows_of(where, c);
             wait(ready + 8 * pos.stage, pos.phase);
+            fence_async();
             arrive(made + 8 * pos.stage);
         }
         NO_UNROLL for (; c < last; c += 1, pos.next()) {
@@ -272,6 +274,7 @@ k0_forward(const __grid_constant__ Args a)
             wgmma_wait<0>();
             keep(s0);
             keep(scaled4);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
         }
         pack(s0_packed, s0);
@@ -324,6 +327,7 @@ k0_forward(const __grid_constant__ Args a)
             wgmma_wait<0>();
             keep(f19);
             keep(t3);
+            fence_async();
             release<PAIRED>(empty + 8 * pos.stage);
             pack(y0, f19);
             keep(y0);

@@ -17,17 +17,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 3; i++) {
-            barrier_init(base + 197424 + 8 * i, 32);
-            barrier_init(base + 197448 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 4; i++) {
+            barrier_init(base + 197696 + 8 * i, 32);
+            barrier_init(base + 197728 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 197472 + 8 * i, 1);
-            barrier_init(base + 197504 + 8 * i, 256);
+            barrier_init(base + 197760 + 8 * i, 1);
+            barrier_init(base + 197792 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 197536 + 8 * i, 256);
-            barrier_init(base + 197552 + 8 * i, 32);
+            barrier_init(base + 197824 + 8 * i, 256);
+            barrier_init(base + 197840 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -40,21 +40,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 197504 + it % 4 * 8, parity(it, 4) ^ 1);
+                    wait(base + 197792 + it % 4 * 8, parity(it, 4) ^ 1);
                     {
-                        const u32 full = base + 197472 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
+                        const u32 full = base + 197760 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
                         arrive_expecting(full, 32768);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 197472 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        const u32 full = base + 197760 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
                 }
             }
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 197536 + it % 2 * 8, parity(it, 2));
+                    wait(base + 197824 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 32768;
                         store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
@@ -76,34 +76,44 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 197552 + it % 2 * 8);
+                    arrive(base + 197840 + it % 2 * 8);
                 }
             }
         }
-        if (warp == 2) {
+        if (warp == 2 || warp == 3) {
+            const int group = warp - 2;
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0, x);
+                find_chunk(a.run, 0 + (int)(it + 0 + group & 1), x);
                 Pair n4 = input_pair<float>(a.tensor[2], x, lane);
+                NO_UNROLL for (int m = 1; m < 4; m++) {
+                    find_chunk(a.run, 0 + m, x);
+                    ask_pair<float>(a.tensor[2], x, lane);
+                }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
+                    if (it % 2 != group)
+                        continue;
                     Item next = x;
-                    find_chunk(a.run, m + 1, next);
+                    find_chunk(a.run, m + 2, next);
+                    Item later = x;
+                    find_chunk(a.run, m + 4, later);
                     const Pair v4 = n4;
                     n4 = input_pair<float>(a.tensor[2], next, lane);
+                    ask_pair<float>(a.tensor[2], later, lane);
                     const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
                     Pair v10 = running_sum(v9, lane, x.n);
                     const float v11 = last_row(v10, x.n);
                     const Pair v12 = { (float)(v11 - v10.a), (float)(v11 - v10.b) };
                     const Pair v13 = { (float)(exp_(v12.a)), (float)(exp_(v12.b)) };
                     const float v14 = (float)(exp_(v11));
-                    wait(base + 197448 + it % 3 * 8, parity(it, 3) ^ 1);
-                    store_pair(base + 196608 + it % 3 * 272, v13, lane);
+                    wait(base + 197728 + it % 4 * 8, parity(it, 4) ^ 1);
+                    store_pair(base + 196608 + it % 4 * 272, v13, lane);
                     if (lane == 0)
-                        store1(base + 196864 + it % 3 * 272, v14);
-                    arrive(base + 197424 + it % 3 * 8);
+                        store1(base + 196864 + it % 4 * 272, v14);
+                    arrive(base + 197696 + it % 4 * 8);
                 }
             }
         }
@@ -124,22 +134,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             begin_state<float, 64, 128>(f6, a.tensor[3], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
+                const u32 slot0 = base + 196608 + it % 4 * 272;
+                (void)slot0;
+                const u32 slot1 = base + 0 + it % 4 * 32768;
+                (void)slot1;
+                const u32 slot2 = base + 131072 + it % 2 * 32768;
+                (void)slot2;
                 u32 p3[16];
                 u32 p16[16];
-                wait(base + 197424 + it % 3 * 8, parity(it, 3));
+                wait(base + 197696 + it % 4 * 8, parity(it, 4));
                 {
-                    wait(base + 197552 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 197840 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f6 + 0);
-                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128, p, l);
+                        write_fragment(slot2 + 0 + row0 * 128, p, l);
                     }
                     {
                         u32 p[16];
                         pack_all(p, f6 + 32);
-                        write_fragment(base + 131072 + it % 2 * 32768 + row0 * 128 + 16384, p, l);
+                        write_fragment(slot2 + 0 + row0 * 128 + 16384, p, l);
                     }
-                    const float s14 = parts_sum<1>(base + 196864 + it % 3 * 272, 1, 0);
+                    const float s14 = parts_sum<1>(slot0 + 256, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
                         const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
@@ -149,16 +165,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         const float x15 = f6[e] * s14;
                         f6[e] = x15;
                     }
+                    keep(f6);
                 }
                 fence_async();
-                arrive(base + 197536 + it % 2 * 8);
-                wait(base + 197472 + it % 4 * 8, parity(it, 4));
+                arrive(base + 197824 + it % 2 * 8);
+                wait(base + 197760 + it % 4 * 8, parity(it, 4));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 0 + it % 4 * 32768, 2, x.n, thread);
+                    clear_tail<256>(slot1 + 0, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                read_transposed(p3, base + 0 + it % 4 * 32768 + row0 * 128, l);
+                read_transposed(p3, slot1 + 0 + row0 * 128, l);
                 keep(p3);
                 {
                     float2 d13 = { 0.f, 0.f };
@@ -170,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d13 = load2(base + 196608 + it % 3 * 272 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d13 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x16 = (e & 1 ? high(p3[e / 2]) : low(p3[e / 2])) * (e & 1 ? d13.y : d13.x);
                         if (e & 1)
                             p16[e / 2] = pack(w16, x16);
@@ -181,20 +198,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         clear_columns(p16, x.n, l);
                     keep(p16);
                 }
-                arrive(base + 197448 + it % 3 * 8);
+                arrive(base + 197728 + it % 4 * 8);
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 16384 + it % 4 * 32768, 2, x.n, thread);
+                    clear_tail<256>(slot1 + 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 keep(f6);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f6, p16, base + 16384 + it % 4 * 32768, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f6, p16, slot1 + 16384, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 keep(p16);
                 keep(f6);
-                arrive(base + 197504 + it % 4 * 8);
+                fence_async();
+                arrive(base + 197792 + it % 4 * 8);
             }
             end_state<float, 64, 128>(f6, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
         }
@@ -334,6 +352,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f25, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 107600 + it % 2 * 8);
             keep(f25);
             matrix_sync<2>();
@@ -379,6 +398,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            fence_async();
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
@@ -477,23 +497,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
+                const int head3 = x.head / a.tensor[3].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 220960 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 220944 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[0].group;
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     wait(base + 220928 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         const u32 full = base + 220912 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[1].group;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
                     wait(base + 220872, parity(it, 1) ^ 1);
                     {
@@ -508,17 +530,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         const u32 full = base + 220992, to = base + 114688;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[2].group;
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
                     wait(base + 220984, parity(it, 1) ^ 1);
                     {
                         const u32 full = base + 220976, to = base + 98304;
                         arrive_expecting(full, 16384);
-                        const int head = x.head / a.tensor[3].group;
-                        load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
-                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
                     }
                 }
             }
@@ -829,6 +849,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f45, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 220872);
                 arrive(base + 221000);
                 keep(f45);
@@ -869,6 +890,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f53, base + 98304, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 220984);
                 keep(f53);
                 keep(f38);
@@ -903,6 +925,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 221008);
                 }
                 arrive(base + 220880 + it % 2 * 8);
+                fence_async();
                 arrive(base + 220960 + it % 2 * 8);
                 {
                     const float s14 = parts_sum<1>(base + 213760 + it % 2 * 528, 1, 0);
@@ -923,6 +946,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 196608, 64, 64, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                fence_async();
                 arrive(base + 220928 + it % 2 * 8);
                 keep(f7);
             }

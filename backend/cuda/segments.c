@@ -487,8 +487,8 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
     const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
     const CudaModule *back = m.ends ? m.ends : m.back;
     bool all_of = s->n == 1;
-    sum += walks_seconds(c, s, own, state, d, all_of ? OF_ALL : OF_OWN)
-         + walks_seconds(c, s, back, s->cut->adjoint, d,
+    sum += walks_seconds(c, s, own, state, d, all_of ? OF_ALL : OF_OWN);
+    sum += walks_seconds(c, s, back, s->cut->adjoint, d,
                          all_of ? OF_ALL : OF_BACK);
     if (s->call.ends > 1)
         sum += others + walks_seconds(c, s, own, state, d,
@@ -507,12 +507,9 @@ typedef struct Counting {
     int most, found;
 } Counting;
 
-/* Of the time as it is, what segments are to save. Such GPUs differ in what
- * they move in a second; KDA's and the delta rules' calls of 32 heads and 16384
- * tokens, by a tenth on either side, are told apart (an H100: 0.91 of the time
- * in segments, 1.12). Few blocks of cuda_emit's take 0.69 to 0.77 of their
- * price there: of segments that says 0.74 for the delta rule, which took 1.1.
- */
+/* Of the time, what segments are to save. A tenth tells KDA's calls of 32 heads
+ * and 16384 tokens from the delta rules' (an H100: .91 of the time, 1.12). Few
+ * blocks of cuda_emit's take .69 to .77 of their price: 1.1, priced .74. */
 static double least_saved(Ctx *c, const Counting *k)
 {
     const double priced = 0.1, emitted = 0.3;
@@ -597,7 +594,7 @@ static bool bind_sums(Segments *s)
     return true;
 }
 
-/* As it is; of one in parts its summary walks for ends and for transitions. */
+/* As it is; in parts its summary walks for ends, and for transitions. */
 static Segments whole_of(const Plan *p, Cutting *cut, const Call *call)
 {
     Segments s = { .cut = cut, .p = p, .whole = call, .n = 1, .call = *call };

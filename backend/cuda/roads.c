@@ -69,15 +69,29 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
                             (double)all * call->heads);
 }
 
+/* Whether it is a way forward alone, of kernels over all chunks and a walk. */
+static bool is_cut_forward(const Plan *p, const CudaModule *m)
+{
+    bool any = false;
+
+    for (int i = 0; i < m->nkernels; i++)
+        any |= m->kernel[i].walk == CUDA_SCHEDULED;
+    return any && !plan_is_joint(p);
+}
+
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
                         const Machine *machine, int units, const Call *call)
 {
+    /* more than its price is what a cut way takes of few heads: kda .255 ms of
+     * 4 x 2,048 tokens and 16 heads, 1.28 of 2 x 16,384, 2.03 of 32,768, by
+     * price .200, .98 and 1.21 */
+    const double few = 1.26;
     double all = 0;
 
     for (int i = 0; i < m->nkernels; i++)
         if (goes_forward(p, &m->kernel[i]) != back)
             all += cuda_kernel_seconds(&m->kernel[i], machine, units, call);
-    return all;
+    return !back && !call->ends && is_cut_forward(p, m) ? few * all : all;
 }
 
 /* The call with sequences of the mean length, as it is known of them wherever
@@ -129,25 +143,12 @@ static double forward_seconds(const Plan *p, const CudaModule *m,
          + ends_seconds(p, m, ends, machine, units, call);
 }
 
-/* Whether it is a way forward alone, of kernels over all chunks and a walk. A
- * quarter more than their prices is what such take of few heads: kda .255 ms of
- * 4 x 2,048 tokens and 16 heads, 1.28 of 2 x 16,384, by price .200 and .98. */
-static bool is_cut_forward(const Plan *p, const CudaModule *tiles)
-{
-    bool any = false;
-
-    for (int i = 0; tiles && i < tiles->nkernels; i++)
-        any |= tiles->kernel[i].walk == CUDA_SCHEDULED;
-    return any && !plan_is_joint(p);
-}
-
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
                           const CudaModule *ends, const CudaModule *hopper,
                           const CudaModule *rest, const Machine *m, int units,
                           const Call *call)
 {
-    /* 0.97: what prices tell apart */
-    const double worth = is_cut_forward(p, tiles) ? 0.77 : 0.97;
+    const double worth = 0.97;          /* what prices tell apart */
     CudaRoad asked = cuda_road_asked();
     Call even = rest ? evenly(call) : *call;
     double less = 0;

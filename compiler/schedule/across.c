@@ -23,17 +23,24 @@ static bool is_of_pairs(const Select *x, Ref r)
     return op_is(x->g->n[r].op, PAIRS);
 }
 
+static bool goes_into(const Select *x, Ref r, Ref u)
+{
+    for (int i = 0; i < 4; i++)
+        if (shown_node(x->g, x->g->n[u].a[i]) == r)
+            return true;
+    return false;
+}
+
 /* Whether programs of matrices go on from r. */
 static bool is_read_by_matrices(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
-        for (int i = 0; i < 4; i++)
-            if (shown_node(x->g, x->g->n[u].a[i]) == r
-                && schedule_computes(x->s, u)
-                && (in_matrix_role(x, u)
-                    || (x->kind[u] == ACROSS && !is_of_pairs(x, u)
-                        && is_read_by_matrices(x, u))))
-                return true;
+    for (int i = 0; i < x->s->k->nnodes; i++) {
+        Ref u = x->s->k->node[i];
+        bool across = x->kind[u] == ACROSS && !is_of_pairs(x, u);
+        if (u > r && (across || in_matrix_role(x, u)) && goes_into(x, r, u)
+            && (in_matrix_role(x, u) || is_read_by_matrices(x, u)))
+            return true;
+    }
     return false;
 }
 
@@ -41,13 +48,13 @@ static bool is_read_by_matrices(const Select *x, Ref r)
  * columns of these, which others have, too. */
 static bool is_of_columns(const Select *x, Ref r)
 {
-    bool any = false;
-    for (Ref u = r + 1; u < x->g->len && x->s->row_axis; u++)
-        for (int i = 0; i < 4; i++)
-            any |= shown_node(x->g, x->g->n[u].a[i]) == r
-                && schedule_computes(x->s, u) && in_matrix_role(x, u)
-                && x->g->n[u].axes & AXIS(x->s->row_axis);
-    return any;
+    for (int i = 0; i < x->s->k->nnodes && x->s->row_axis; i++) {
+        Ref u = x->s->k->node[i];
+        if (u > r && x->g->n[u].axes & AXIS(x->s->row_axis)
+            && in_matrix_role(x, u) && goes_into(x, r, u))
+            return true;
+    }
+    return false;
 }
 
 bool is_handed_across(const Select *x, Ref r)

@@ -733,46 +733,54 @@ static bool lies_in_registers(const KValue *v)
     return v->layout == LAY_FRAGMENT || v->layout == LAY_PACKED;
 }
 
-/* Whether a fragment, or one that is written over it, is there before, or
- * behind, an instruction. */
-static bool lives_at(const Schedule *s, int v, int at, bool behind)
+/* When a fragment, or one that is written over it, is there: from behind one
+ * instruction to another; where that is before the first, it is carried. */
+typedef struct Life { int first, last; } Life;
+
+static Life life_of(const Schedule *s, int v)
 {
-    int first = writer(s, v), last = NOTHING;
+    Life life = { writer(s, v), NOTHING };
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
             if (lies_in_registers(&s->value[s->inst[i].in[j]])
                 && fragment_root(s, s->inst[i].in[j]) == v) {
                 if (packs_carried(s, &s->inst[i]) && s->inst[i].in[1] == v)
-                    first = i;          /* written again for the next turn */
+                    life.first = i;     /* written again for the next turn */
                 else
-                    last = i;
+                    life.last = i;
             }
-    bool from = behind ? first <= at : first < at;
-    bool to = behind ? at < last : at <= last;
-    return last < first ? from || to : from && to;
+    return life;
+}
+
+static bool lives_at(Life life, int at, bool behind)
+{
+    bool from = behind ? life.first <= at : life.first < at;
+    bool to = behind ? at < life.last : at <= life.last;
+    return life.last < life.first ? from || to : from && to;
 }
 
 /* A program gives up an element of what it reads when it leaves one of what it
  * writes; products have both. */
+static void add_life(const Schedule *s, Life life, int regs, int (*held)[2])
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int behind = 0; behind < 2; behind++)
+            if (lives_at(life, i, behind)
+                || (s->inst[i].op != K_MAP && lives_at(life, i, !behind)))
+                held[i][behind] += regs;
+}
+
 int registers_held(const Schedule *s, KRole role)
 {
+    int (*held)[2] = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *held);
     int most = 0;
-    for (int i = 0; i < s->ninsts; i++) {
-        int live[2] = { 0, 0 };
-        for (int v = 0; v < s->nvalues; v++)
-            for (int behind = 0; behind < 2; behind++)
-                if (lies_in_registers(&s->value[v])
-                    && s->value[v].ahead == (role == KR_AHEAD)
-                    && s->value[v].alias == NOTHING
-                    && (lives_at(s, v, i, behind)
-                        || (s->inst[i].op != K_MAP
-                            && lives_at(s, v, i, !behind))))
-                    live[behind] += fragment_regs(s, &s->value[v]);
-        if (s->inst[i].role != role)
-            continue;
-        most = live[0] > most ? live[0] : most;
-        most = live[1] > most ? live[1] : most;
-    }
+    for (int v = 0; v < s->nvalues; v++)
+        if (lies_in_registers(&s->value[v]) && s->value[v].alias == NOTHING
+            && s->value[v].ahead == (role == KR_AHEAD))
+            add_life(s, life_of(s, v), fragment_regs(s, &s->value[v]), held);
+    for (int i = 0; i < s->ninsts; i++)
+        for (int behind = 0; behind < 2 && s->inst[i].role == role; behind++)
+            most = held[i][behind] > most ? held[i][behind] : most;
     return most;
 }
 

@@ -124,15 +124,16 @@ static int deal_vectors(const Schedule *s)
 }
 
 /* Each turn takes less shared memory, and then fewer registers; where two
- * walks, or slices, are to be on a multiprocessor there is but one. */
+ * walks, or slices, are to be on a multiprocessor there is but one. Of two of
+ * other kernels the least is tried first: mostly there is no room for it. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     int turns = like->resident < 2 ? 2 * TURNS
               : like->kind == K_TOKEN && like->slices == 1 ? TURNS : 1;
-    for (int i = 0; i < turns; i++) {
-        int less = i % TURNS;
+    for (int i = turns == TURNS ? -1 : 0; i < turns; i++) {
+        int less = i < 0 ? TURNS - 1 : i % TURNS;
         *s = *like;
         s->share = less > 0;
         s->rings = less > 1;
@@ -170,7 +171,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             schedule_find_again(s);
         s->vectors = deal_vectors(s);
         s->large = true;
-        if (!schedule_buffers(s))
+        bool fits = schedule_buffers(s);
+        if (i < 0 && !fits)
+            return s;
+        if (i < 0 || !fits)
             continue;
         if (s->row_axis)
             schedule_slim(s);

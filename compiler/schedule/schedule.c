@@ -107,22 +107,6 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
-/* What a vector role does for a chunk is one chain of numbers that wait for one
- * another, as long as a short chunk's products: two warps have every other
- * chunk, if the role carries nothing and there is a warp left. */
-static int deal_vectors(const Schedule *s)
-{
-    bool may = s->row_axis, any = false;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        may &= k->role != KR_VECTOR2
-            && (k->role != KR_VECTOR || (k->op == K_VECTOR && !k->nrow
-                                         && !k->nin));
-        any |= k->role == KR_VECTOR;
-    }
-    return may && any ? 2 : 1;
-}
-
 /* Each turn takes less shared memory, and then fewer registers; where two are
  * to be on a multiprocessor there is but one. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
@@ -166,7 +150,6 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         }
         if (s->row_axis)
             schedule_find_again(s);
-        s->vectors = deal_vectors(s);
         s->large = true;
         if (!schedule_buffers(s))
             continue;

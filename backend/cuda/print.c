@@ -168,12 +168,14 @@ static bool fetches_lanes(const Schedule *s, KRole role)
 static void put_first_fetch(Print *p, KRole role)
 {
     const Schedule *s = p->s;
+    const char *from = s->splits && !has_lean(s, role) ? "x.first" : "0";
+    const char *first = walked_text(p, from);
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
         if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    walked_text(p, "0")),
+                                    first),
                        (unsigned)k->node[0], lane_entries((int)k->nrow));
             put_lanes_found(p, k, "n");
             any = true;
@@ -184,7 +186,7 @@ static void put_first_fetch(Print *p, KRole role)
                 continue;
             buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    walked_text(p, "0")), (unsigned)k->node[i],
+                                    first), (unsigned)k->node[i],
                        fetched_text(p, n, "x"));
             any = true;
         }
@@ -193,7 +195,7 @@ static void put_first_fetch(Print *p, KRole role)
         return;
     buf_printf(p->b, "NO_UNROLL for (int m = 1; m < %d; m++) {\n"
                "find_chunk(a.run, %s, x);\n", ASKED_AHEAD,
-               walked_text(p, "m"));
+               walked_text(p, ctx_format(p->c, "%s + m", from)));
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
         for (int i = 0; i < k->nnodes && k->role == role; i++)
             if (is_fetched(s, k, i))

@@ -231,13 +231,10 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
- * registers then, which some spill; but without a row axis they take more than
- * by their price (retnet: .70 ns a token and head, by price .54, and .49 with
- * two ahead of a row axis). */
+ * registers then, which some spill. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    bool alike = !s->row_axis == !than->row_axis;
-    double least = s->ahead > than->ahead && s->ahead > 1 && alike ? 1.2 : 1;
+    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }

@@ -276,6 +276,14 @@ local function check_differences(v, options)
   local good = r.worst <= 1e-4
   say(("  %-12s %29s %9.1e %-16s %s"):format("differences", "", r.worst, "",
                                              good and "ok" or "FAILED"))
+  local jumping = {}
+  for _, row in ipairs(r.rows) do
+    jumping[#jumping + 1] = row.jumps and row.name
+  end
+  if #jumping > 0 then
+    say("    the step jumps along " .. table.concat(jumping, ", ")
+        .. ": nothing to compare with")
+  end
   if not good then
     local sizes = with({ B = 1, H = 1, size = 8 }, o)
     sizes.chunk = nil

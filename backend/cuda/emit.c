@@ -349,8 +349,7 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 static void put_skip(Emit *e, Buf *b)
 {
     put(b, &e->skip);
-    buf_printf(b, "%sarrive(made + 8 * pos.stage);\n", e->made_scan
-               ? "fence_async();\n" : "");
+    buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n");
 }
 
 /* Its chunks: those of a mere scan in a loop of their own, if both kinds have

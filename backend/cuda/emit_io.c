@@ -42,10 +42,11 @@ static void load_matrix(Emit *e, Buf *b, const Tile *tile)
 /* Every lane for itself. One for all, behind __syncwarp, would be right, too,
  * but compilers leave that out of a warp that is together, and who looks for
  * races in what is left sees no order between the others' reads and the next
- * to write there. */
+ * to write there. A read that is still under way would be overtaken by the copy
+ * engine, unless it is fenced. */
 void leave_stage(Buf *b)
 {
-    buf_printf(b, "release<PAIRED>(empty + 8 * pos.stage);\n");
+    buf_printf(b, "fence_async();\nrelease<PAIRED>(empty + 8 * pos.stage);\n");
 }
 
 void emit_loads(Emit *e)

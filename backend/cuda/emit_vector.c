@@ -306,7 +306,7 @@ void emit_vectors(Emit *e)
                steady ? "}\n" : "");
     clear_tail(e, b);
     emit_first_rows(e, b);
-    buf_printf(b, "arrive(ready + 8 * pos.stage);\n");
+    buf_printf(b, "fence_async();\narrive(ready + 8 * pos.stage);\n");
     advance_scalars(e, b);
     buf_printf(b, "}\n");
     end_scalars(e, b);

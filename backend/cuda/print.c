@@ -317,7 +317,7 @@ static void put_vectors(Print *p, const KInst *k)
             buf_printf(b, "const float v%u = parts_sum<%d>(%s, 1, 0);\n",
                        (unsigned)v->node, v->parts, place(p, v));
     }
-    each_bit(p, k, k->post_empty, true, put_post);
+    put_release(p, k);
     for (int i = 0; i < k->nin; i++)
         if (finds_first(p, k, value_at(p, k->in[i])->node))
             put_kept(p, value_at(p, k->in[i])->node);
@@ -541,7 +541,7 @@ static void put_inst(Print *p, const KInst *k)
         if (k->post_full)
             put_fence(p);
         each_bit(p, k, k->post_full, false, put_post);
-        each_bit(p, k, k->post_empty, true, put_post);
+        put_release(p, k);
     }
 }
 

@@ -257,6 +257,19 @@ static int turn_read(const Print *p, const KInst *k, int buffer)
     return 0;
 }
 
+/* Whether a role's lanes read from the buffer, and not its products alone. */
+static bool lanes_read(const Print *p, int role, int buffer)
+{
+    for (int i = 0; i < p->s->ninsts; i++) {
+        const KInst *k = &p->s->inst[i];
+        for (int u = 0; u < k->nin && k->role == role; u++)
+            if (k->op != K_PRODUCT && k->in[u] >= 0
+                && value_at(p, k->in[u])->buffer == buffer)
+                return true;
+    }
+    return false;
+}
+
 /* Results that take turns are waited for, and told of, one by one. */
 void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
               void put(Print *, int, int, bool))
@@ -525,4 +538,17 @@ void put_sync(Print *p, KRole role)
     int n = warpgroups_of(p->s, role);
     buf_printf(p->b, "matrix_sync<%d%s>();\n", n,
                role == KR_AHEAD && n > 1 ? ", true" : "");
+}
+
+/* Slots go back. A lane's read may still be under way then, and what the copy
+ * engine writes there next overtakes it, unless it is fenced: seen on a card. */
+void put_release(Print *p, const KInst *k)
+{
+    bool read = false;
+    for (int b = 0; b < p->s->nbuffers; b++)
+        read |= (k->post_empty >> b & 1) && p->s->buffer[b].copied
+             && lanes_read(p, k->role, b);
+    if (read)
+        buf_printf(p->b, "fence_async();\n");
+    each_bit(p, k, k->post_empty, true, put_post);
 }

@@ -124,6 +124,7 @@ const char *count_name(const Print *p, int buffer);
 const char *barrier(Print *p, int buffer, int turn, bool empty);
 void put_wait(Print *p, int buffer, int turn, bool empty);
 void put_post(Print *p, int buffer, int turn, bool empty);
+void put_release(Print *p, const KInst *k);
 /* What is written of tiles so far is there for products and the copy engine of
  * whoever is told of it next. */
 void put_fence(Print *p);

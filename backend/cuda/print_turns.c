@@ -95,7 +95,7 @@ static void put_lean(Print *p, const KInst *k, PutInst put)
     if (k->post_full)
         put_fence(p);
     each_bit(p, k, k->post_full, false, put_post);
-    each_bit(p, k, k->post_empty, true, put_post);
+    put_release(p, k);
 }
 
 void put_lean_loads(Print *p, int lag, PutInst put)

@@ -178,7 +178,9 @@ central differences of v:reference, beside v:backward's and
 v:reference_backward's. Options: B, T, H, sizes of axes, size = of axes not
 named, chunk, backend, seed, directions. Numbers are relative errors; `worst`
 is the greatest, less what cancellation explains: where float64 itself loses
-more than 1e-9, v:backward may lose as many times more, 1000 at most.]])
+more than 1e-9, v:backward may lose as many times more, 1000 at most. Where the
+step jumps (along a count that it compares with numbers) there is no derivative:
+such a row has `jumps` and is not part of it.]])
 row("v:bench", "options?: table -> bench",
     "times: chunk form, token loop, decoding, and the machine's floor", [[
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =

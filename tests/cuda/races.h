@@ -4,7 +4,8 @@
  * on. Who writes must know that all before are through; who reads, that the
  * last to write is. What a warp has written, products and copies see once it
  * has fenced: they go by a way of their own (the async proxy), and so do
- * copies that write there again.
+ * copies that write there again. These may also overtake a read that is under
+ * way when its warp tells the copy engine of it, unless it has fenced.
  */
 #include "host.h"
 
@@ -45,7 +46,7 @@ static void take(const Handed *h)
 {
     learn(&clocks[my_warp()], h->known);
 }
-/* Of what it wrote until now. */
+/* Of what it read and wrote until now. */
 void fence_async()
 {
     const int w = my_warp();
@@ -116,7 +117,7 @@ static void reads_as(unsigned party, unsigned when, unsigned at, unsigned bytes)
         read_at[here][party][i] = when;
     }
 }
-static void meets_readers(int block, const Word *w, unsigned i)
+static void meets_readers(int block, unsigned party, const Word *w, unsigned i)
 {
     const Clock &c = clocks[my_warp()];
     for (unsigned half = 0; half < 2; half++)
@@ -124,6 +125,9 @@ static void meets_readers(int block, const Word *w, unsigned i)
             const unsigned p = 64 * half + (unsigned)__builtin_ctzll(left);
             if (read_at[block][p][i] > c.at[p])
                 race("written while it is read", 4 * i, p);
+            else if (party == ENGINE && p < WARPS
+                     && read_at[block][p][i] > c.at[FENCED + p])
+                race("copied to, but not fenced when read", 4 * i, p);
         }
 }
 static void writes_as(int block, unsigned party, unsigned when, unsigned at,
@@ -138,7 +142,7 @@ static void writes_as(int block, unsigned party, unsigned when, unsigned at,
             race("written twice", 4 * i, w->party);
         else if (is_hidden(party, w))
             race("copied to, but not fenced when written", 4 * i, w->party);
-        meets_readers(block, w, i);
+        meets_readers(block, party, w, i);
         w->party = party;
         w->written = when;
     }

@@ -88,6 +88,25 @@ do
   check("a wrong one", r.d_k > 5e-4 and r.d_q < 1e-5, tostring(r))
 end
 
+-- A window counts its tokens: along the count the step jumps, and is not
+-- compared; all else is.
+do
+  local window = flin.variant { name = "window", mask = function (i, j, p)
+    if i < j or i - j >= 9 then return 0 end
+    return p.b[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end }
+  local r = window:gradcheck { T = 12, K = 3, V = 3 }
+  local jumps = {}
+  for _, row in ipairs(r.rows) do
+    jumps[row.name] = row.jumps
+  end
+  check("a count jumps", jumps.d_initial_position or jumps.d_initial_band_age,
+        tostring(r))
+  check("but nothing else", not (jumps.d_b or jumps.d_g or jumps.d_q
+        or jumps.d_initial_band_k), tostring(r))
+  check("the rest is compared", r.worst < 1e-5 and r.d_b < 1e-5, tostring(r))
+end
+
 -- ---- v:initial ----
 
 do

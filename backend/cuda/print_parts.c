@@ -541,7 +541,8 @@ void put_sync(Print *p, KRole role)
 }
 
 /* Slots go back. A lane's read may still be under way then, and what the copy
- * engine writes there next overtakes it, unless it is fenced: seen on a card. */
+ * engine writes there next overtakes it, unless it is fenced: seen on a card.
+ */
 void put_release(Print *p, const KInst *k)
 {
     bool read = false;

@@ -122,18 +122,6 @@ static const char *fetched_text(Print *p, const Node *n, const char *item)
                       item);
 }
 
-/* Of the role, by how many that take chunks in turn. */
-static int chunks_in_turn(const Schedule *s, int role)
-{
-    return role == KR_AHEAD ? s->turns
-         : role == KR_VECTOR && s->kind != K_TOKEN ? s->vectors : 1;
-}
-
-static bool takes_chunks_in_turn(const Schedule *s, int role)
-{
-    return chunks_in_turn(s, role) > 1;
-}
-
 static bool is_fetched(const Schedule *s, const KInst *k, int node)
 {
     const Node *n = &s->g->n[k->node[node]];
@@ -176,13 +164,12 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     return any;
 }
 
-/* Of a vector role, before its loop over chunks: its first. */
+/* Of a vector role, before its loop over chunks. */
 static void put_first_fetch(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     const char *from = s->splits && !has_lean(s, role) ? "x.first" : "0";
-    const char *first = walked_text(p, !takes_chunks_in_turn(s, role) ? from
-        : ctx_format(p->c, "%s + (int)(it + %s + group & 1)", from, from));
+    const char *first = walked_text(p, from);
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
         if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
@@ -495,6 +482,11 @@ static void put_inverse(Print *p, const KInst *k)
 
 /* ---- roles ---- */
 
+static bool takes_chunks_in_turn(const Schedule *s, int role)
+{
+    return role == KR_AHEAD && s->turns > 1;
+}
+
 /* Holds what products that have ended left, and took, in its registers. */
 static void put_ended(Print *p, const KInst *k)
 {
@@ -719,19 +711,16 @@ static void put_turn_begin(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool vectors = role == KR_VECTOR || role == KR_VECTOR2;
-    if (takes_chunks_in_turn(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n",
-                   chunks_in_turn(s, role));
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors)
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)
-                                  ? "min(m + 1, chunks - 1)"
-                                  : ctx_format(p->c, "m + %d",
-                                               chunks_in_turn(s, role))));
+                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
         && fetches_tokens(s, role))
         buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",
                    walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
+    if (takes_chunks_in_turn(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
     put_slots(p, role);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);
@@ -818,13 +807,9 @@ static void put_warps(Print *p)
     for (int r = 0; r < KR_MATRIX; r++) {
         if (!s->warps[r])
             continue;
-        if (takes_chunks_in_turn(s, r))
-            buf_printf(p->b, "if (warp == %d || warp == %d) {\n"
-                       "const int group = warp - %d;\n", r, r + 1, r);
-        else
-            buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
-                             ? "if (warp == 0 && lane == 0) {\n"
-                             : "if (warp == %d) {\n", r);
+        buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
+                         ? "if (warp == 0 && lane == 0) {\n"
+                         : "if (warp == %d) {\n", r);
         if (walk)
             put_role(p, (KRole)r);
         else

@@ -460,23 +460,17 @@ static int32_t lay_out(Schedule *s)
     return s->shared = barrier_at(s, s->nbuffers);
 }
 
-int slots_dealt(const Schedule *s, const KBuffer *b)
-{
-    bool ahead = b->writer == KR_AHEAD || b->readers >> KR_AHEAD & 1;
-    bool vectors = b->writer == KR_VECTOR;
-    return s->turns > 1 && ahead ? s->turns
-         : s->vectors > 1 && vectors ? s->vectors : 1;
-}
-
+/* Whether warpgroups that take chunks in turn write or read it. */
 static bool is_in_turn(const Schedule *s, const KBuffer *b)
 {
-    return slots_dealt(s, b) > 1;
+    return s->turns > 1 && (b->writer == KR_AHEAD
+                            || b->readers >> KR_AHEAD & 1);
 }
 
 /* A ring one deeper, or as many as take turns, if it fits. */
 static void deepen(Schedule *s, KBuffer *b)
 {
-    int dealt = slots_dealt(s, b), more = b->depth >= dealt ? dealt : 1;
+    int more = is_in_turn(s, b) && b->depth >= s->turns ? s->turns : 1;
     b->depth += more;
     if (lay_out(s) > shared_room(s))
         b->depth -= more;
@@ -552,7 +546,7 @@ static bool place_values(Schedule *s, bool waits)
             return false;
     for (int i = 0; i < s->nbuffers; i++)
         if (is_internal(&s->buffer[i]) && is_in_turn(s, &s->buffer[i]))
-            s->buffer[i].depth = slots_dealt(s, &s->buffer[i]);
+            s->buffer[i].depth = s->turns;
     for (int i = 1; i < s->nbuffers && s->sink && lay_out(s) > shared_room(s);
          i++)
         s->first_placed = i;
@@ -584,9 +578,5 @@ bool schedule_buffers(Schedule *s)
     }
     s->why = NULL;
     choose_depths(s);
-    for (int i = 0; i < s->nbuffers; i++)
-        if (s->buffer[i].writer == KR_VECTOR
-            && s->buffer[i].depth % slots_dealt(s, &s->buffer[i]))
-            s->vectors = 1;
     return true;
 }

@@ -622,11 +622,10 @@ static const char *check_hands(const Schedule *s)
 /* A slot is always the same one's: it sees all that happens to it. */
 static const char *check_copies(const Schedule *s)
 {
-    for (int i = 0; i < s->nbuffers; i++) {
+    for (int i = 0; i < s->nbuffers && s->turns > 1; i++) {
         const KBuffer *b = &s->buffer[i];
-        if (s->vectors > 1 && b->readers >> KR_VECTOR & 1)
-            return wrong(s, "read by warps that take chunks in turn", i);
-        if (b->depth % slots_dealt(s, b))
+        bool own = b->writer == KR_AHEAD || b->readers >> KR_AHEAD & 1;
+        if (own && b->depth % s->turns)
             return wrong(s, "slots that are not dealt to those in turn", i);
     }
     return NULL;

@@ -107,22 +107,6 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
-/* What a vector role does for a chunk is one chain of numbers that wait for one
- * another, as long as a short chunk's products: two warps have every other
- * chunk, if the role carries nothing and there is a warp left. */
-static int deal_vectors(const Schedule *s)
-{
-    bool may = s->row_axis, any = false;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        may &= k->role != KR_VECTOR2
-            && (k->role != KR_VECTOR || (k->op == K_VECTOR && !k->nrow
-                                         && !k->nin));
-        any |= k->role == KR_VECTOR;
-    }
-    return may && any ? 2 : 1;
-}
-
 /* Each turn takes less shared memory, and then fewer registers; where two
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. */
@@ -169,7 +153,6 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         }
         if (s->row_axis)
             schedule_find_again(s);
-        s->vectors = deal_vectors(s);
         s->large = true;
         bool fits = schedule_buffers(s);
         if (i < 0 && !fits)
@@ -254,13 +237,10 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
- * registers then, which some spill; but without a row axis they take more than
- * by their price (retnet: .70 ns a token and head, by price .54, and .49 with
- * two ahead of a row axis). */
+ * registers then, which some spill. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    bool alike = !s->row_axis == !than->row_axis;
-    double least = s->ahead > than->ahead && s->ahead > 1 && alike ? 1.2 : 1;
+    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }

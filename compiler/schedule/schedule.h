@@ -272,8 +272,6 @@ typedef struct Schedule {
                                            or MOST_WARPGROUPS; of the one ahead
                                            of it, none, 1 or 2, and how many
                                            such take chunks in turn */
-    int vectors;                        /* warps of the first vector role, which
-                                           take chunks in turn */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -410,8 +408,6 @@ void schedule_fetch_vectors(Schedule *s);
 /* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
-/* Among how many that take chunks in turn its slots are dealt out; 1: none. */
-int slots_dealt(const Schedule *s, const KBuffer *b);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next turn goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);

@@ -123,15 +123,13 @@ static const char *padded_text(const Schedule *s)
 static void print_whole(const Schedule *s, Buf *out)
 {
     buf_printf(out, "schedule %d %s slices %d of %d%s resident %d%s groups %d"
-               "%s%s regs %d %d%s shared %d%s\n", (int)(s->k - s->p->kernel),
+               "%s regs %d %d%s shared %d%s\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
                s->resident, padded_text(s), s->groups,
                !s->ahead ? "" : s->turns > 1
                ? ctx_format(s->c, " ahead %d turns %d", s->ahead, s->turns)
                : ctx_format(s->c, " ahead %d", s->ahead),
-               s->vectors > 1 ? ctx_format(s->c, " vectors %d", s->vectors)
-               : "",
                s->regs[0], s->regs[1],
                s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
                (int)s->shared, tokens_text(s));
@@ -266,7 +264,6 @@ static void read_head(Read *x)
     if (next_is(x, "ahead"))
         s->ahead = number(x, 1, 2);
     s->turns = next_is(x, "turns") ? number(x, 1, 2) : 1;
-    s->vectors = next_is(x, "vectors") ? number(x, 1, 2) : 1;
     must(x, "regs");
     for (int i = 0; i < 2 + (s->ahead > 0); i++)
         s->regs[i] = number(x, 8, 255);

@@ -736,21 +736,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 216128 + 8 * i, 32);
-            barrier_init(base + 216160 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 231728 + 8 * i, 32);
+            barrier_init(base + 231752 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 216192 + 8 * i, 256);
-            barrier_init(base + 216208 + 8 * i, 32);
+            barrier_init(base + 231776 + 8 * i, 256);
+            barrier_init(base + 231792 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 216224 + 8 * i, 1);
-            barrier_init(base + 216240 + 8 * i, 256);
+            barrier_init(base + 231808 + 8 * i, 1);
+            barrier_init(base + 231824 + 8 * i, 256);
         }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 216256 + 8 * i, 256);
-            barrier_init(base + 216264 + 8 * i, 32);
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231840 + 8 * i, 256);
+            barrier_init(base + 231856 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -768,28 +768,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 const int head2 = x.head / a.tensor[2].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 216240 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 216224 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
                         arrive_expecting(full, 65536);
                         load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                     }
                     {
-                        const u32 full = base + 216224 + it % 2 * 8, to = base + 73728 + it % 2 * 65536;
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 73728 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head0, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 216224 + it % 2 * 8, to = base + 90112 + it % 2 * 65536;
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 90112 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[2], full, 0, x.row, head1, x.where.b);
                         load_tile(to + 8192, &a.map[2], full, 64, x.row, head1, x.where.b);
                     }
                     {
-                        const u32 full = base + 216224 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[3], full, 0, 0, 0, (int)x.at);
                     }
                     {
-                        const u32 full = base + 216224 + it % 2 * 8, to = base + 114688 + it % 2 * 65536;
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 114688 + it % 2 * 65536;
                         load_tile(to + 0, &a.map[4], full, 0, x.row, head2, x.where.b);
                         load_tile(to + 8192, &a.map[4], full, 64, x.row, head2, x.where.b);
                     }
@@ -803,7 +803,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 216192 + it % 2 * 8, parity(it, 2));
+                    wait(base + 231776 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 0 + it % 2 * 32768;
                         store_tile(&a.map[5], from + 0, 0, 0, 0, (int)x.at);
@@ -813,26 +813,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 216208 + it % 2 * 8);
-                    wait(base + 216256, parity(it, 1));
+                    arrive(base + 231792 + it % 2 * 8);
+                    wait(base + 231840 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 196608;
+                        const u32 from = base + 196608 + it % 2 * 16384;
                         store_tile(&a.map[6], from + 0, 0, 0, 0, (int)x.at);
                         store_tile(&a.map[6], from + 8192, 64, 0, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 216264);
+                    arrive(base + 231856 + it % 2 * 8);
                 }
             }
         }
-        if (warp == 2 || warp == 3) {
-            const int group = warp - 2;
+        if (warp == 2) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, max(chunks - 1 - (0 + (int)(it + 0 + group & 1)), 0), x);
+                find_chunk(a.run, max(chunks - 1 - (0), 0), x);
                 Pair n4 = input_pair<float>(a.tensor[3], x, lane);
                 Pair n5 = input_pair<float>(a.tensor[4], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
@@ -842,10 +841,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    if (it % 2 != group)
-                        continue;
                     Item next = x;
-                    find_chunk(a.run, max(chunks - 1 - (m + 2), 0), next);
+                    find_chunk(a.run, max(chunks - 1 - (m + 1), 0), next);
                     Item later = x;
                     find_chunk(a.run, max(chunks - 1 - (m + 4), 0), later);
                     const Pair v4 = n4;
@@ -861,13 +858,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
                     const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                     const float v29 = (float)(exp_(v26));
-                    wait(base + 216160 + it % 4 * 8, parity(it, 4) ^ 1);
-                    store_pair(base + 212992 + it % 4 * 784, v4, lane);
-                    store_pair(base + 213248 + it % 4 * 784, v13, lane);
-                    store_pair(base + 213504 + it % 4 * 784, v28, lane);
+                    wait(base + 231752 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 229376 + it % 3 * 784, v4, lane);
+                    store_pair(base + 229632 + it % 3 * 784, v13, lane);
+                    store_pair(base + 229888 + it % 3 * 784, v28, lane);
                     if (lane == 0)
-                        store1(base + 213760 + it % 4 * 784, v29);
-                    arrive(base + 216128 + it % 4 * 8);
+                        store1(base + 230144 + it % 3 * 784, v29);
+                    arrive(base + 231728 + it % 3 * 8);
                 }
             }
         }
@@ -888,12 +885,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
             begin_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
-                const u32 slot0 = base + 212992 + it % 4 * 784;
+                const u32 slot0 = base + 229376 + it % 3 * 784;
                 (void)slot0;
                 const u32 slot1 = base + 0 + it % 2 * 32768;
                 (void)slot1;
                 const u32 slot2 = base + 65536 + it % 2 * 65536;
                 (void)slot2;
+                const u32 slot3 = base + 196608 + it % 2 * 16384;
+                (void)slot3;
                 u32 p8[32];
                 u32 p6[16];
                 float f45[32];
@@ -907,7 +906,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     keep(p8);
                 }
                 {
-                    wait(base + 216208 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 231792 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f8 + 0);
@@ -920,14 +919,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     }
                 }
                 fence_async();
-                arrive(base + 216192 + it % 2 * 8);
-                wait(base + 216224 + it % 2 * 8, parity(it, 2));
+                arrive(base + 231776 + it % 2 * 8);
+                wait(base + 231808 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot2 + 40960, 1, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 216128 + it % 4 * 8, parity(it, 4));
+                wait(base + 231728 + it % 3 * 8, parity(it, 3));
                 {
                     const float s29 = parts_sum<1>(slot0 + 768, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
@@ -1054,28 +1053,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         clear_columns(p105, x.n, l);
                     keep(p105);
                 }
-                arrive(base + 216160 + it % 4 * 8);
+                arrive(base + 231752 + it % 3 * 8);
                 keep(f8);
                 wgmma_fence();
                 multiply_packed<1, 4, 1, 1>(f8, p105, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 {
-                    wait(base + 216264, parity(it, 1) ^ 1);
+                    wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f75);
                         if (x.n < 64)
                             clear_columns(p, x.n, l);
-                        write_transposed(base + 196608 + row0 * 128, p, l);
+                        write_transposed(slot3 + 0 + row0 * 128, p, l);
                     }
                 }
                 fence_async();
-                arrive(base + 216256);
+                arrive(base + 231840 + it % 2 * 8);
                 wgmma_wait<0>();
                 keep(p105);
                 keep(f8);
                 fence_async();
-                arrive(base + 216240 + it % 2 * 8);
+                arrive(base + 231824 + it % 2 * 8);
             }
             end_state<float, 64, 128>(f8, a.tensor[6], x, row0 + 0, 0 + col0(128), l);
         }

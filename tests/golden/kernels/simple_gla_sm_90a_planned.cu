@@ -17,17 +17,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 197696 + 8 * i, 32);
-            barrier_init(base + 197728 + 8 * i, 256);
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 197424 + 8 * i, 32);
+            barrier_init(base + 197448 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 197760 + 8 * i, 1);
-            barrier_init(base + 197792 + 8 * i, 256);
+            barrier_init(base + 197472 + 8 * i, 1);
+            barrier_init(base + 197504 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 197824 + 8 * i, 256);
-            barrier_init(base + 197840 + 8 * i, 32);
+            barrier_init(base + 197536 + 8 * i, 256);
+            barrier_init(base + 197552 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -44,15 +44,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int head1 = x.head / a.tensor[1].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 197792 + it % 4 * 8, parity(it, 4) ^ 1);
+                    wait(base + 197504 + it % 4 * 8, parity(it, 4) ^ 1);
                     {
-                        const u32 full = base + 197760 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
+                        const u32 full = base + 197472 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
                         arrive_expecting(full, 32768);
                         load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
                         load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 197760 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
+                        const u32 full = base + 197472 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 197824 + it % 2 * 8, parity(it, 2));
+                    wait(base + 197536 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 131072 + it % 2 * 32768;
                         store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
@@ -76,17 +76,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 197840 + it % 2 * 8);
+                    arrive(base + 197552 + it % 2 * 8);
                 }
             }
         }
-        if (warp == 2 || warp == 3) {
-            const int group = warp - 2;
+        if (warp == 2) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0 + (int)(it + 0 + group & 1), x);
+                find_chunk(a.run, 0, x);
                 Pair n4 = input_pair<float>(a.tensor[2], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
@@ -94,10 +93,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    if (it % 2 != group)
-                        continue;
                     Item next = x;
-                    find_chunk(a.run, m + 2, next);
+                    find_chunk(a.run, m + 1, next);
                     Item later = x;
                     find_chunk(a.run, m + 4, later);
                     const Pair v4 = n4;
@@ -109,11 +106,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     const Pair v12 = { (float)(v11 - v10.a), (float)(v11 - v10.b) };
                     const Pair v13 = { (float)(exp_(v12.a)), (float)(exp_(v12.b)) };
                     const float v14 = (float)(exp_(v11));
-                    wait(base + 197728 + it % 4 * 8, parity(it, 4) ^ 1);
-                    store_pair(base + 196608 + it % 4 * 272, v13, lane);
+                    wait(base + 197448 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 196608 + it % 3 * 272, v13, lane);
                     if (lane == 0)
-                        store1(base + 196864 + it % 4 * 272, v14);
-                    arrive(base + 197696 + it % 4 * 8);
+                        store1(base + 196864 + it % 3 * 272, v14);
+                    arrive(base + 197424 + it % 3 * 8);
                 }
             }
         }
@@ -134,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             begin_state<float, 64, 128>(f6, a.tensor[3], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
-                const u32 slot0 = base + 196608 + it % 4 * 272;
+                const u32 slot0 = base + 196608 + it % 3 * 272;
                 (void)slot0;
                 const u32 slot1 = base + 0 + it % 4 * 32768;
                 (void)slot1;
@@ -142,9 +139,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 (void)slot2;
                 u32 p3[16];
                 u32 p16[16];
-                wait(base + 197696 + it % 4 * 8, parity(it, 4));
+                wait(base + 197424 + it % 3 * 8, parity(it, 3));
                 {
-                    wait(base + 197840 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 197552 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f6 + 0);
@@ -168,8 +165,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     keep(f6);
                 }
                 fence_async();
-                arrive(base + 197824 + it % 2 * 8);
-                wait(base + 197760 + it % 4 * 8, parity(it, 4));
+                arrive(base + 197536 + it % 2 * 8);
+                wait(base + 197472 + it % 4 * 8, parity(it, 4));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot1 + 0, 2, x.n, thread);
                     fence_async();
@@ -198,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         clear_columns(p16, x.n, l);
                     keep(p16);
                 }
-                arrive(base + 197728 + it % 4 * 8);
+                arrive(base + 197448 + it % 3 * 8);
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot1 + 16384, 2, x.n, thread);
                     fence_async();
@@ -212,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 keep(p16);
                 keep(f6);
                 fence_async();
-                arrive(base + 197792 + it % 4 * 8);
+                arrive(base + 197504 + it % 4 * 8);
             }
             end_state<float, 64, 128>(f6, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
         }

@@ -14,9 +14,10 @@ local function refused(what, f, ...)
 end
 
 local v = flin.stdlib.simple_gla
-local function inputs(T, device)
-  local x = { q = flin.randn(1, T, 2, 16), k = flin.randn(1, T, 2, 16),
-              v = flin.randn(1, T, 2, 16),
+local function inputs(T, device, D)
+  D = D or 16
+  local x = { q = flin.randn(1, T, 2, D), k = flin.randn(1, T, 2, D),
+              v = flin.randn(1, T, 2, D),
               g = flin.randn(1, T, 2):map(function (u) return -u * u end) }
   for name, t in pairs(x) do x[name] = t:to(device or "cpu") end
   return x
@@ -42,6 +43,15 @@ function acts.forgetful()
     x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
   end
   refused("gets y wrong", v.forward, v, x)
+end
+
+-- Slots go back without a fence here: the copy engine may overtake reads.
+function acts.unfenced()
+  local x = inputs(600, "cpu", 64)
+  for name, t in pairs(x) do
+    x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
+  end
+  pcall(v.forward, v, x)                -- what is said is looked at
 end
 
 -- Hopper's kernels do nothing here: those for any GPU run instead.
@@ -164,11 +174,16 @@ end
 local folder = os.tmpname()
 os.remove(folder)
 
-local function run(act, env)
+local function said(act, env)
   local pipe = io.popen(("env %s '%s' '%s' %s 2>&1"):format(env, program,
                                                           arg[0], act))
   local text = pipe:read "a"
   pipe:close()
+  return text
+end
+
+local function run(act, env)
+  local text = said(act, env)
   local p, f = text:match "(%d+) passed, (%d+) failed\n$"
   expect(f == "0" and p ~= "0", "%s: %s", act, text)
   return text
@@ -183,6 +198,13 @@ end
 
 run("wrong", "FLIN_CACHE=off FAKE_IDLE=0")
 run("forgetful", "FLIN_CACHE=off 'FAKE_SPOILT=a * LOG2E=>a * 1.6f'")
+for road, released in pairs { back = "            release<PAIRED>(",
+                              forward = "                arrive(" } do
+  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=9 FLIN_SCHEDULE=%s "
+                                 .. "'FAKE_SPOILT=fence_async();\n%s=>%s'")
+                                :format(road, released, released))
+  expect(text:find("not fenced when read", 1, true), "%s: %s", road, text)
+end
 run("broken", "FLIN_CACHE=" .. folder .. " FAKE_BROKEN=3")
 run("full", "FLIN_CACHE=" .. folder .. " FAKE_MEMORY=4000000")
 run("absent", "-u LD_PRELOAD")

@@ -4,21 +4,31 @@ steps, eager and by torch.compile. Milliseconds of the way forward, and of both
 ways, as CUDA graphs; bytes as planned; how far each is from float64.
 
     python3 tests/bench/fused.py [B=1,4,16 T=512,2048,4096 d=256 v=64
-                                  both=1 state=scan compiled=1]
+                                  both=1 state=scan warm=0 only=NAMES]
+    python3 tests/bench/fused.py traffic=1 [the same]
+    python3 tests/bench/fused.py layer=gla,gated_deltanet,mamba2 [B T d k v]
 
 state=scan: a number for each of v, s = exp(g) s + k v; state=matrix: one of k
 by v with r for queries (simple_gla of one head, k=64). PyTorch also goes by
-chunks. Each row is one line; the first calls compile."""
+chunks. Each row is one line: separate, fused, whole, chosen, eager, compiled, or
+those of these names. The first calls compile, and with warm=1 these are all.
+traffic: bytes that go through the GPU's memory, as ncu counts them, of
+which each kernel begins with empty caches; it wants the GPU's counters (root).
+layer: whole layers of one head, in the same plans, with traffic=1, too."""
+import functools
 import sys
 
 import torch
 import torch.nn.functional as F
 
+import traffic
 from timing import recorded
 
 import flin
 
-PLANS = "separate", "fused", "whole", None
+CHOSEN = "chosen"
+PLANS = {"separate": "separate", "fused": "fused", "whole": "whole",
+         CHOSEN: None}
 SCAN = """
 local flin = require "flin"
 local scan = flin.variant {
@@ -101,70 +111,187 @@ def apart(a, b):
     return float((a.double() - b).norm() / b.norm())
 
 
-def number(ms):
-    return f"{ms:8.4f}" if isinstance(ms, float) else f"{ms:>8}"
+class Case:
+    """Functions to be timed, by names, of one size; what each has gradients
+    of; what is right, where it is known; how the names' plans read."""
+
+    def __init__(self, what, calls, leaves, dy, planned, exact=None):
+        self.what, self.calls, self.leaves = what, calls, leaves
+        self.dy, self.planned, self.exact = dy, planned, exact
+
+    def ways(self, name, both):
+        f = self.calls[name]
+
+        def forward():
+            with torch.no_grad():
+                return f()
+        yield "forward", forward
+        if both:
+            yield "both ways", both_ways(f, self.leaves[name], self.dy)
+
+    def time(self, name, both):
+        """A row; of a refusal its first line."""
+        row = f"{self.what} {name:10}:"
+        try:
+            for way, f in self.ways(name, both):
+                row += f" {way} {recorded(f):.4f} ms,"
+            if self.exact is not None:
+                with torch.no_grad():
+                    y = self.calls[name]()
+                row += f" {apart(y, self.exact):.1e} off,"
+            row = row.rstrip(",") + self.planned(name)
+        except (flin.Error, RuntimeError) as e:
+            row += " refused: " + str(e).splitlines()[0]
+        print(row, flush=True)
+
+    def runs(self, name, f):
+        """Twice; or it says why not."""
+        try:
+            f()
+            f()
+            torch.cuda.synchronize()
+        except (flin.Error, RuntimeError) as e:
+            print(f"{self.what} {name}: {str(e).splitlines()[0]}", flush=True)
+            return False
+        return True
+
+    def show_to_profiler(self, name, both):
+        """The third call of each way, behind a mark."""
+        cuda = torch.cuda.cudart()
+        for _, f in self.ways(name, both):
+            runs = self.runs(name, f)
+            cuda.cudaProfilerStart()
+            torch.cuda._sleep(100)
+            if runs:
+                f()
+            torch.cuda.synchronize()
+            cuda.cudaProfilerStop()
 
 
-def measured(f, tensors, dy, both):
-    """Forward and, where asked for, both ways; a refusal's first line instead.
-    """
-    try:
-        with torch.no_grad():
-            forward = recorded(f)
-        y = f().detach()
-        return forward, recorded(both_ways(f, tensors, dy)) if both else "", y
-    except (flin.Error, RuntimeError) as e:
-        return "refused", str(e).splitlines()[0], None
+def as_planned(layer, b, t, both, **sizes):
+    """Of a plan's name: how many parts it has, and what it predicts, forward
+    and both ways."""
+    def text(name):
+        if name not in PLANS:
+            return ""
+        words = ""
+        for back in (False, True) if both else (False,):
+            found = layer.plan(B=b, T=t, machine="h200", backward=back,
+                               **sizes, **({"plan": name} if PLANS[name]
+                                           else {}))
+            words += (f"; {len(found['parts'])} parts, "
+                      f"{found['bytes'] / 1e6:.2f} MB, predicted "
+                      f"{found['predicted'] * 1e3:.4f}")
+        return words
+    return text
 
 
-def main(B="1,4,16", T="512,2048,4096", d=256, v=64, k=64, both=1,
-         state="scan", compiled=1):
-    d, v, k = int(d), int(v), int(k)
-    text = SCAN if state == "scan" else MATRIX
-    layers = {plan: flin.load(text, plan=plan) for plan in PLANS}
-    sizes = {"d": d, "v": v, **({"k": k} if state == "matrix" else {})}
-    theirs = {"eager": eager}
+def projected(o, b, t):
+    """The projection, the scan and the gate."""
+    d, v, k = (int(o[n]) for n in "dvk")
+    matrix = o["state"] == "matrix"
+    layers = {name: flin.load(MATRIX if matrix else SCAN, plan=plan)
+              for name, plan in PLANS.items()}
+
+    def draw(*shape, by=1.):
+        return (by * torch.randn(*shape, device="cuda")).to(
+            torch.bfloat16).requires_grad_()
     torch.manual_seed(1)
-    for b in map(int, str(B).split(",")):
-        for t in map(int, str(T).split(",")):
-            def draw(*shape, by=1.):
-                return (by * torch.randn(*shape, device="cuda")).to(
-                    torch.bfloat16).requires_grad_()
-            x = {"x": draw(b, t, d), "W": draw(d, v, by=d ** -0.5),
-                 "g": draw(b, t), "gate": draw(b, t, v)}
-            x["k"] = draw(b, t) if state == "scan" else draw(
-                b, t, k, by=k ** -0.5)
-            if state == "matrix":
-                x["r"] = draw(b, t, k)
-            tensors, dy = list(x.values()), torch.randn(
-                b, t, v, device="cuda").to(torch.bfloat16)
-            exact = eager(**{n: a.detach().double() for n, a in x.items()})
-            for plan, layer in layers.items():
-                name = plan or "as planned"
-                try:
-                    planned = layer.plan(B=b, T=t, machine="h200", **sizes, **(
-                        {"plan": plan} if plan else {}))
-                except flin.Error as e:
-                    print(f"B {b} T {t} {name}: {str(e).splitlines()[0]}")
-                    continue
-                ms = measured(lambda: layer(**x)[0], tensors, dy, int(both))
-                report(b, t, name, ms, exact, f"; {len(planned['parts'])} "
-                       f"parts, {planned['bytes'] / 1e6:.2f} MB, predicted "
-                       f"{planned['predicted'] * 1e3:.4f}")
-            if int(compiled):           # of each shape its own
-                torch._dynamo.reset()
-                theirs["compiled"] = torch.compile(eager, dynamic=False)
-            for name, f in theirs.items():
-                report(b, t, name, measured(lambda: f(**x), tensors, dy,
-                                            int(both)), exact, "")
+    x = {"x": draw(b, t, d), "W": draw(d, v, by=d ** -0.5), "g": draw(b, t),
+         "gate": draw(b, t, v), "k": draw(b, t, k, by=k ** -0.5) if matrix
+         else draw(b, t)}
+    if matrix:
+        x["r"] = draw(b, t, k)
+    calls = {name: functools.partial(lambda layer: layer(**x)[0], layer)
+             for name, layer in layers.items()}
+    calls["eager"] = lambda: eager(**x)
+    torch._dynamo.reset()               # of each shape its own
+    compiled = torch.compile(eager, dynamic=False)
+    calls["compiled"] = lambda: compiled(**x)
+    exact = eager(**{n: a.detach().double() for n, a in x.items()})
+    return Case(f"B {b:2} T {t:4}", calls,
+                dict.fromkeys(calls, list(x.values())),
+                draw(b, t, v).detach(),
+                as_planned(layers[CHOSEN], b, t, int(o["both"]), d=d, v=v,
+                           **({"k": k} if matrix else {})), exact)
 
 
-def report(b, t, name, ms, exact, more):
-    forward, both, y = ms
-    off = f", {apart(y, exact):.1e} off" if y is not None else ""
-    print(f"B {b:2} T {t:4} {name:10}: {number(forward)} ms, both ways "
-          f"{number(both)}{off}{more}", flush=True)
+def whole(o, b, t, name):
+    """A layer of the library, of one head, in training."""
+    d, v, k = (int(o[n]) for n in "dvk")
+    given = {"k": k, "v": v, **dict.fromkeys("rsefg", k)}
+    torch.manual_seed(1)
+    x = torch.randn(b, t, d, device="cuda", dtype=torch.bfloat16,
+                    requires_grad=True)
+    axes = flin.load(f"return require('flin').layers.{name}").sizes
+    layers = {n: flin.nn.Layer(
+        name, d=d, heads=1, device="cuda", dtype=torch.bfloat16, plan=plan,
+        **{a: given[a] for a in axes if a in given}).lay_beside()
+        for n, plan in PLANS.items()}
+    calls = {n: functools.partial(lambda m: m(x)[0], m)
+             for n, m in layers.items()}
+    chosen = layers[CHOSEN]
+    return Case(f"{name} B {b:2} T {t:4}", calls,
+                {n: [x, *m.parameters()] for n, m in layers.items()},
+                torch.randn_like(x),
+                as_planned(chosen.layer, b, t, int(o["both"]), **chosen.sizes))
+
+
+def cases(o):
+    for b in map(int, str(o["B"]).split(",")):
+        for t in map(int, str(o["T"]).split(",")):
+            if not o["layer"]:
+                yield projected(o, b, t)
+                continue
+            for name in o["layer"].split(","):
+                yield whole(o, b, t, name)
+
+
+def names_of(case, o):
+    return [n for n in case.calls if not o["only"] or n in o["only"].split(",")]
+
+
+def count(o):
+    """Bytes of each, as this program shows them to the profiler."""
+    kernels, groups = traffic.metered(__file__, *(
+        f"{n}={v}" for n, v in {**o, "traffic": 0, "shown": 1}.items())), []
+    for name, found in kernels:
+        if "spin_kernel" in name:
+            groups.append([])
+        else:
+            groups[-1].append((name, found))
+    groups = iter(groups)
+    for case in cases(o):
+        for name in names_of(case, o):
+            for way, _ in case.ways(name, int(o["both"])):
+                own = next(groups)
+                if own:
+                    moved, spent, n = traffic.summed(own)
+                    print(f"{case.what} {name}, {way}: {moved / 1e6:.3f} MB, "
+                          f"{n} kernels of {spent / 1e3:.1f} us in all",
+                          flush=True)
+
+
+def main(o):
+    both = int(o["both"])
+    if int(o["traffic"]):
+        count(o)
+        return
+    for case in cases(o):
+        for name in names_of(case, o):
+            if int(o["shown"]):
+                case.show_to_profiler(name, both)
+            elif int(o["warm"]):
+                for _, f in case.ways(name, both):
+                    case.runs(name, f)
+            else:
+                case.time(name, both)
 
 
 if __name__ == "__main__":
-    main(**dict(a.split("=") for a in sys.argv[1:]))
+    given = dict(a.split("=") for a in sys.argv[1:])
+    usual = {"B": 1, "T": 256, "d": 64, "v": 64, "k": 16} \
+        if "layer" in given else {"B": "1,4,16", "T": "512,2048,4096",
+                                  "d": 256, "v": 64, "k": 64}
+    main({**usual, "both": 1, "state": "scan", "warm": 0, "traffic": 0,
+          "shown": 0, "only": "", "layer": "", **given})

@@ -45,27 +45,40 @@ def call(name, shape, side, way):
     cuda.cudaProfilerStop()
 
 
-def counted(*what):
-    """Bytes and nanoseconds of the kernels of one pass."""
+def metered(file, *words):
+    """Of each kernel that `file` launches between cudaProfilerStart and Stop:
+    its name, and what METRICS say."""
     out = subprocess.run(
         ["ncu", "--clock-control", "none", "--profile-from-start", "off",
          "--csv", "--print-units", "base", "--metrics", ",".join(METRICS),
-         sys.executable, __file__, "call", *what],
+         sys.executable, file, *words],
         capture_output=True, text=True, check=False)
     lines = out.stdout.splitlines()
     head = next((i for i, s in enumerate(lines) if s.startswith('"ID"')), None)
     if head is None:
         raise RuntimeError((out.stdout + out.stderr)[-400:])
-    total, kernels = dict.fromkeys(METRICS, 0.0), set()
+    kernels = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))):
-        if row["Metric Name"] in total:
-            total[row["Metric Name"]] += \
-                float(row["Metric Value"].replace(",", ""))
-            kernels.add(row["ID"])
-    read, written, spent = total.values()
+        if row["Metric Name"] in METRICS:
+            name, found = kernels.setdefault(
+                row["ID"], (row["Kernel Name"], dict.fromkeys(METRICS, 0.0)))
+            found[row["Metric Name"]] = float(
+                row["Metric Value"].replace(",", ""))
+    return list(kernels.values())
+
+
+def summed(kernels):
+    """Bytes, nanoseconds, and how many they are."""
+    read, written, spent = (sum(found[m] for _, found in kernels)
+                            for m in METRICS)
     if not read + written:
         raise RuntimeError("no kernel was counted")
     return read + written, spent, len(kernels)
+
+
+def counted(*what):
+    """Of the kernels of one pass."""
+    return summed(metered(__file__, "call", *what))
 
 
 def main(ops="gla,mamba2,delta", shapes="96"):

@@ -274,8 +274,8 @@ INLINE void carry_on(const Carry &a)
 
 /* ---- where a transition is a diagonal ---- */
 
-/* So many segments' numbers are under way at a time. */
-enum { SIDE_BY_SIDE = 4 };
+/* So many segments' numbers are under way at a time (segments.c knows). */
+enum { SIDE_BY_SIDE = 16 };
 
 INLINE float own_entry(const Carry &a, i64 s, int head, int r, int c)
 {

@@ -22,9 +22,11 @@ enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
  * 0.88 of the time for KDA, 0.93 for GLA, 1.01 for the delta rules. Where there
  * are processors for it, a walk of matrices has two blocks a head, each with
  * half the columns. What starts segments, and each step of the carrying kernel,
- * take some chunks: a step waits for memory, and goes through so many rows. */
+ * take some chunks: a step waits for memory, and goes through so many rows; of
+ * diagonals many steps wait at once, carry.cuh's SIDE_BY_SIDE. */
 static const double halved = 0.72, started = 8, waited = 1.5,
                     carried = 0.5 / 128, worth = 0.9;
+enum { SIDE_BY_SIDE = 16 };             /* carry.cuh's */
 
 #define COUNT_VARIABLE "FLIN_SEGMENTS"
 
@@ -51,10 +53,12 @@ static int cheapest_count(int64_t heads, int64_t chunks, const Cuts *k,
     double walks = walks_of(k);
     double least = worth * ways * walk_time(heads, chunks, rows,
                                               processors);
+    double step = (k->diagonal ? waited / SIDE_BY_SIDE : waited)
+                + carried * rows;
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
         int64_t each = (chunks + n - 1) / n;
         double cost = walks * walk_time(heads * n, each, rows, processors)
-                    + (started + (waited + carried * rows) * n) * ways;
+                    + (started + step * n) * ways;
         if (cost < least) {
             least = cost;
             found = n;
@@ -458,15 +462,19 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
 }
 
 /* What carries: by matrices a step waits for that before it (an H200's, of 128
- * rows); of diagonals all entries are under way at once (an H100's, of 16 heads
- * in 8 segments). */
+ * rows); of diagonals as many as are side by side wait for memory once, and
+ * what they move counts (an H100's, of 16 heads in 8 segments: 0.5 us each). */
 static double carry_seconds(const Segments *s)
 {
-    const double step = 5.5e-6, began = 8e-6, each = 0.5e-6;
+    const double step = 5.5e-6, began = 8e-6, waits = 1e-6, bytes = 6e12;
+    const State *st = &s->p->g->st[s->cut->t.state];
+    double moved = 12. * s->whole->heads * (double)s->whole->nseq * s->n;
     int ways = goes_forward(s) + goes_back(s);
 
-    return is_diagonal(s->cut) ? ways * (began + each * s->n)
-                               : ways * step * s->n;
+    for (int d = 0; d < st->rank; d++)
+        moved *= s->p->g->axis[st->order[d]].size;
+    return !is_diagonal(s->cut) ? ways * step * s->n
+         : ways * (began + waits * (s->n / SIDE_BY_SIDE) + moved / bytes);
 }
 
 /* Of a call in parts all of them. */

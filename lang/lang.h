@@ -221,9 +221,11 @@ typedef struct Variant {
     Probed *probes;
     int nprobes;
 } Variant;
-/* A variant's uservalues: its step's function (a mask's); the table of how
- * constants begin; of what v:map has made it; v:probed(). */
-enum { OF_FUNCTION = 1, OF_INITIAL, OF_MAP, OF_PROBED, OF_LAST = OF_PROBED };
+/* A variant's uservalues: its step's function (a mask's); the tables of how
+ * constants begin, and of how long axes usually are; of what v:map has made it;
+ * v:probed(). */
+enum { OF_FUNCTION = 1, OF_INITIAL, OF_USUAL, OF_MAP, OF_PROBED,
+       OF_LAST = OF_PROBED };
 Variant *variant_check(lua_State *L, int arg);
 /* The variant whose calls these are: v, or, where they have states and v takes
  * all pairs of tokens, what keeps them. */
@@ -317,7 +319,8 @@ void measure_hear(lua_State *L, Ctx *c);
 void measure_open(lua_State *L);
 void measure_own(lua_State *L);
 
-/* initial.c: keeps what the definition says of how constants begin, or what
+/* initial.c: keeps what the definition says of how constants begin, and how
+ * long axes usually are, or what
  * another variant's said; into the own table, what v:initial asks. */
 void initial_keep(lua_State *L, int def, int variant, const char *what);
 void initial_copy(lua_State *L, int to, int from);

@@ -30,7 +30,7 @@ static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "transition", "causal", "mode", "normalise", "score",
     "scale", "tokens", "initial" };
 static const char *const layer_fields[] = { "name", "axes", "input", "weight",
-    "forward", "initial", "checkpoint" };
+    "forward", "initial", "checkpoint", "usual" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
        NLAYER_FIELDS = sizeof layer_fields / sizeof *layer_fields };
 

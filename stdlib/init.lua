@@ -141,6 +141,7 @@ end
 own.methods.bench = later "bench"
 own.methods.gradcheck = later "gradcheck"
 own.methods.initial = later "initial"
+own.methods.sizes = later "sizes"
 own.methods.mask = later("mask", "of")
 own.methods.dag = later "dag"
 own.methods.describe = later "describe"

@@ -46,25 +46,51 @@ static double walks_of(const Cuts *k)
     return 1 + (k->diagonal ? 1 : 2) * ends + (k->joint ? 1 + ends : 0);
 }
 
+static int rows_of(const Graph *g, const Transition *t)
+{
+    return t->kappa < 0 ? 1 : g->axis[t->kappa].size;
+}
+
+/* As many chunks' time as a call takes in n segments, of those that a block
+ * walks. */
+static double cut_time(int64_t heads, int64_t chunks, const Cuts *k, int n,
+                       int processors)
+{
+    int ways = k->joint ? 2 : 1;
+    int64_t each = (chunks + n - 1) / n;
+    double step = (k->diagonal ? waited / SIDE_BY_SIDE : waited)
+                + carried * k->rows;
+    if (n == 1)
+        return ways * walk_time(heads, chunks, k->rows, processors);
+    return walks_of(k) * walk_time(heads * n, each, k->rows, processors)
+         + (started + step * n) * ways;
+}
+
 static int cheapest_count(int64_t heads, int64_t chunks, const Cuts *k,
                           int processors)
 {
-    int ways = k->joint ? 2 : 1, rows = k->rows, found = 1;
-    double walks = walks_of(k);
-    double least = worth * ways * walk_time(heads, chunks, rows,
-                                              processors);
-    double step = (k->diagonal ? waited / SIDE_BY_SIDE : waited)
-                + carried * rows;
+    int found = 1;
+    double least = worth * cut_time(heads, chunks, k, 1, processors);
     for (int n = 2; heads && 2 * heads <= processors && n <= chunks; n++) {
-        int64_t each = (chunks + n - 1) / n;
-        double cost = walks * walk_time(heads * n, each, rows, processors)
-                    + (started + step * n) * ways;
+        double cost = cut_time(heads, chunks, k, n, processors);
         if (cost < least) {
             least = cost;
             found = n;
         }
     }
     return found;
+}
+
+double segments_gain(Ctx *c, const Graph *g, int64_t heads, int64_t chunks,
+                     bool joint, int processors)
+{
+    Transition t;
+    if (!g->chunk || transition_of_rows(c, g, &t))
+        return 1;
+    Cuts k = { rows_of(g, &t), joint, true, !t.mixes };
+    int n = cheapest_count(heads, chunks, &k, processors);
+    return cut_time(heads, chunks, &k, n, processors)
+         / cut_time(heads, chunks, &k, 1, processors);
 }
 
 int segments_count(const Call *call, int chunk, const Cuts *k, int processors)
@@ -84,11 +110,6 @@ int segments_count(const Call *call, int chunk, const Cuts *k, int processors)
 static bool is_diagonal(const Cutting *cut)
 {
     return cut->moved >= 0 || cut->t.stays;
-}
-
-static int rows_of(const Graph *g, const Transition *t)
-{
-    return t->kappa < 0 ? 1 : g->axis[t->kappa].size;
 }
 
 /* What stands in the way of cutting this plan's calls, or NULL. */

@@ -62,6 +62,11 @@ typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;
 int segments_count(const Call *call, int chunk, const Cuts *k,
                    int processors);
 
+/* The share of their time that walks of so many heads, of so many chunks each,
+ * take where they are cut as is best: 1 where they are not. */
+double segments_gain(Ctx *c, const Graph *g, int64_t heads, int64_t chunks,
+                     bool joint, int processors);
+
 /* Seconds that the call is predicted to take as it is, not cut; of one in parts
  * (Call.in_parts) all of these. 0: that is not known. */
 double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call);

@@ -55,7 +55,9 @@ states [B, axes...]. A variant is called on a table of values: those have its
 inputs' axes and one more for heads. forward, backward, step, reference and
 check are those of variants, and gradients include the weights'. A product with
 a weight is a matrix product, what stands between products and calls is derived
-as a step of its own: v.form lists these parts. checkpoint = true: calls keep
+as a step of its own: v.form lists these parts. usual = { r = 16, k = function
+(size) return size.d // size.h end } says how long axes are where nobody does:
+see v:sizes. checkpoint = true: calls keep
 their inputs alone for the way back.]])
 row("flin.layers", "layers",
     "layers around variants: flin.layers.gated_deltanet")
@@ -198,6 +200,10 @@ row("v:initial", "options?: table -> tensors",
     "constants and weights as the definition lets them begin, by name", [[
 Those that its field `initial` has. Options: H, sizes of axes, size = of axes
 not named, dtype, seed.]])
+row("v:sizes", "sizes?: table -> table",
+    "how long each axis is: as given, by the definition, or as is usual", [[
+flin.layers.gla:sizes { d = 1024, h = 4 } has k = 128, v = 256 and r = 16, as
+the definition's field `usual` says.]])
 row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",

@@ -10,6 +10,8 @@ return flin.layer {
   weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wb = "d h", Wa = "d h",
              Wg = "d h v", cq = "h k w", ck = "h k w", cv = "h v w",
              A_log = "h", dt = "h", norm = "v", Wo = "h v d" },
+  usual   = { k = function (size) return 3 * size.d / size.h / 4 end,
+              v = function (size) return 2 * size.k end },
   initial = { A_log = flin.initial.log_rates(), dt = flin.initial.steps(),
               norm = 1 },
   forward = function (x, w)

@@ -9,6 +9,8 @@ return flin.layer {
   input  = { x = "t d" },
   weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wg = "d h v",
              Wr = "d r", Wa = "r h k", a = "h k", norm = "v", Wo = "h v d" },
+  usual   = { k = function (size) return size.d / size.h / 2 end,
+              v = function (size) return size.d / size.h end, r = 16 },
   initial = { norm = 1, a = 0 },
   forward = function (x, w)
     local gate = dot(dot(x.x, w.Wr), w.Wa) + w.a

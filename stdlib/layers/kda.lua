@@ -11,6 +11,10 @@ return flin.layer {
              cq = "h k w", ck = "h k w", cv = "h v w",
              Wr = "d r", Wa = "r h k", A_log = "h", dt = "h k",
              Ws = "d s", Wg = "s h v", bg = "h v", norm = "v", Wo = "h v d" },
+  usual   = { h = function (size) return size.d / 128 end,
+              k = function (size) return size.d / size.h end,
+              r = function (size) return size.v end,
+              s = function (size) return size.v end },
   initial = { A_log = flin.initial.log_rates(), dt = flin.initial.steps(),
               norm = 1 },
   forward = function (x, w)

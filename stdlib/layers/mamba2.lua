@@ -11,6 +11,8 @@ return flin.layer {
              cx = "h v w", cB = "k w", cC = "k w",
              bx = "h v", bB = "k", bC = "k",
              A_log = "h", dt = "h", D = "h", norm = "h v", Wo = "h v d" },
+  usual   = { h = function (size) return size.d / 32 end, k = 128,
+              v = function (size) return 2 * size.d / size.h end },
   initial = { A_log = flin.initial.log_rates(), dt = flin.initial.steps(),
               D = 1, norm = 1 },
   forward = function (x, w)

@@ -107,6 +107,25 @@ do
   check("the rest is compared", r.worst < 1e-5 and r.d_b < 1e-5, tostring(r))
 end
 
+-- ---- v:sizes ----
+
+do
+  local gla <const> = flin.layers.gla
+  local size = gla:sizes { d = 1024, h = 4 }
+  check("usual sizes", size.k == 128 and size.v == 256 and size.r == 16
+        and size.d == 1024 and size.h == 4)
+  check("sizes that are given", gla:sizes { d = 6, h = 2, k = 5 }.k == 5)
+  for words, o in pairs {
+    ["nothing says how long axis h is"] = { d = 8 },
+    ["would usually be 1.5 long"] = { d = 6, h = 2 },
+    ["there is no axis 'z'"] = { z = 1 },
+    ["d = 0: a whole number"] = { d = 0, h = 1 },
+  } do
+    local ok, e = pcall(gla.sizes, gla, o)
+    check(words, not ok and tostring(e):find(words, 1, true), tostring(e))
+  end
+end
+
 -- ---- v:initial ----
 
 do

@@ -188,8 +188,21 @@ refused("a plan of what is loaded", flin.Error, "is loaded",
 again = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 again.load_state_dict(module.state_dict())
 close("state dicts", again(x2)[0], module(x2)[0], 0)
-refused("an axis of no size", flin.Error, "how long axes k, v are",
+refused("an axis of no size", flin.Error, "how long axis h is\n"
+        "  help: heads = ...", lambda: flin.nn.Layer("gla", d=6, r=2))
+refused("heads that do not divide", flin.Error, "would usually be 1.5 long",
         lambda: flin.nn.Layer("gla", d=6, heads=2, r=2))
+for name, more, sizes in (
+        ("gla", {"heads": 4}, {"k": 128, "v": 256, "r": 16}),
+        ("gated_deltanet", {"heads": 4}, {"k": 192, "v": 384, "w": 4}),
+        ("kda", {}, {"h": 8, "k": 128, "v": 128, "r": 128, "s": 128, "w": 4}),
+        ("mamba2", {}, {"h": 32, "k": 128, "v": 64, "w": 4}),
+        ("rwkv7", {}, {"h": 16, "k": 64, "v": 64, "e": 64, "f": 64,
+                       "g": 128})):
+    found = flin.nn.Layer(name, d=1024, **more, device="meta").sizes
+    check(f"usual sizes of {name}",
+          {axis: n for axis, n in found.items() if axis in sizes} == sizes,
+          str(found))
 for sizes, words in (({"d": -6, "heads": 2, "k": 4}, "d is -6"),
                      ({"d": 6, "heads": 0, "k": 4}, "heads is 0"),
                      ({"d": 6, "heads": 2, "k": 4.5}, "k is 4.5")):

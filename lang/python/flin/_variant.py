@@ -304,6 +304,14 @@ class Variant:
             _reports.INITIAL.format(options=_reports.options(options)),
             _c.JSON)))
 
+    def usual_sizes(self, **sizes: int) -> dict[str, int]:
+        """How long each axis is: as given here, by the definition, or as is
+        usual where the definition says so."""
+        return {axis: int(n) for axis, n in _reports.parsed(_state.report(
+            self._caller(_state.cpu()).handle,
+            "local v = ...\nreturn v:sizes" + _reports.options(sizes) + "\n",
+            _c.JSON)).items()}
+
     def check(self, **options: Any) -> _reports.Report:
         """Errors of the chunk form, the step and the gradients against the
         float64 step, on random input. Options: B, T, H, HV, sizes of axes

@@ -258,13 +258,14 @@ class LinearAttention(nn.Module):
 class Layer(nn.Module):
     """A layer of flin (flin.layer) as a module: its weights are parameters.
 
-        layer = flin.nn.Layer("gated_deltanet", d=1024, heads=8, k=128, v=128)
+        layer = flin.nn.Layer("kda", d=1024, heads=8)
         y, state = layer(x, use_cache=True)
         y, state = layer(x_next, state=state, use_cache=True)
 
     `layer` is one of flin.layers, a file, a script's text or what flin.load
-    gave. Sizes are those of axes by name; `heads` is that of h, w is 4 and v
-    is k where nothing says otherwise. Matrices begin as N(0, 1 / fan-in), taps
+    gave. Sizes are those of axes by name; `heads` is that of h; others are as
+    the layer's definition says that they usually are (its field `usual`), so
+    that Layer("gla", d=1024, heads=4) is as its paper has it. Matrices begin as N(0, 1 / fan-in), taps
     evenly within w^-1/2, vectors as zeros, where the layer's definition does
     not say otherwise (its field `initial`); `initial` here gives functions
     that fill a weight, by its name. plan: as flin.load has it, of what that is
@@ -308,7 +309,6 @@ class Layer(nn.Module):
 
     def find_sizes(self, heads, sizes):
         """Of all axes."""
-        found = dict(self.layer.sizes)
         if heads is not None:
             sizes = {**sizes, "h": heads}
         _check_axes("Layer", self.layer, sizes)
@@ -318,18 +318,11 @@ class Layer(nn.Module):
                 name = "heads" if axis == "h" and heads is not None else axis
                 raise Error(f"Layer: {self.layer.name}: {name} is {size!r}: "
                             "how many there are is wanted, 1 or more")
-        found.update({axis: int(size) for axis, size in sizes.items()})
-        for axis, usual in (("w", 4), ("v", found.get("k"))):
-            if axis in found:
-                found[axis] = found[axis] or usual
-        missing = [axis for axis, size in found.items() if not size]
-        if missing:
-            raise Error(
-                f"Layer: {self.layer.name}: nothing says how long axes "
-                + ", ".join(missing) + " are\n  help: "
-                + ", ".join("heads=..." if axis == "h" else f"{axis}=..."
-                            for axis in missing))
-        return found
+        try:
+            return self.layer.usual_sizes(**sizes)
+        except Error as e:
+            raise Error(f"Layer: {e}".replace("help: h = ", "help: heads = ")
+                        .replace(", h = ...", ", heads = ...")) from None
 
     def fan_in(self, a):
         """What is summed where weight a is multiplied with: the axes of the

@@ -84,8 +84,11 @@ static void learn_axis(Sizes *s, int ax, int64_t n, const char *who)
         fail(s->ctx, 0, "%s: axis '%s' of %s is %lld, but the variant fixes "
              "it at %d", s->what, axis, who, (long long)n, *size);
     if (*size && *size != n)
-        fail(s->ctx, 0, "%s: axis '%s' is %d in %s, but %lld in %s", s->what,
-             axis, *size, from, (long long)n, who);
+        fail_help(s->ctx, 0, ctx_format(s->ctx, "an axis has one size in all "
+                  "tensors of a call: make '%s' %d in %s, or %lld in %s", axis,
+                  *size, who, (long long)n, from),
+                  "%s: axis '%s' is %d in %s, but %lld in %s", s->what, axis,
+                  *size, from, (long long)n, who);
     if (!*size)
         s->axis_from[ax] = who;
     *size = (int32_t)n;

@@ -173,10 +173,15 @@ static int axis_of(lua_State *L, Tracer *t, const char *name, int arg,
 
     if (ax >= 0 && axes & AXIS(ax))
         return ax;
-    lang_fail(L, strcmp(word, "t") ? NULL : "a step sees one token at a time:"
-              " carry a state to look back", "%s: axis '%s' is not an axis of "
-              "%s (axes: %s)", name, word, value_name(L, t, arg),
-              value_axes(L, t, axes));
+    const char *has = value_axes(L, t, axes);
+    const char *help = !strcmp(word, "t") ? "a step sees one token at a time:"
+                       " carry a state to look back"
+                     : axes ? lua_pushfstring(L, "name one that it has (%s), or"
+                       " let an input or a weight bring '%s' into it", has, word)
+                     : lua_pushfstring(L, "it is one number: let an input or a"
+                       " weight bring '%s' into it", word);
+    lang_fail(L, help, "%s: axis '%s' is not an axis of %s (axes: %s)", name,
+              word, value_name(L, t, arg), has);
 }
 
 /* The axes that the string at `at` names, each an axis of the value at `arg`;

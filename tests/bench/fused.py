@@ -7,6 +7,7 @@ ways, as CUDA graphs; bytes as planned; how far each is from float64.
                                   both=1 state=scan warm=0 only=NAMES]
     python3 tests/bench/fused.py traffic=1 [the same]
     python3 tests/bench/fused.py layer=gla,gated_deltanet,mamba2 [B T d k v]
+    python3 tests/bench/fused.py rule=gla,simple_gla,gated_deltanet [B T k v]
 
 state=scan: a number for each of v, s = exp(g) s + k v; state=matrix: one of k
 by v with r for queries (simple_gla of one head, k=64). PyTorch also goes by
@@ -14,7 +15,8 @@ chunks. Each row is one line: separate, fused, whole, chosen, eager, compiled, o
 those of these names. The first calls compile, and with warm=1 these are all.
 traffic: bytes that go through the GPU's memory, as ncu counts them, of
 which each kernel begins with empty caches; it wants the GPU's counters (root).
-layer: whole layers of one head, in the same plans, with traffic=1, too."""
+layer: whole layers of one head, in the same plans, with traffic=1, too. rule: a
+rule of one head, a gate of its result, and a residual, likewise."""
 import functools
 import sys
 
@@ -64,7 +66,20 @@ return flin.layer {
   end
 }
 """
+RULE = """
+local flin = require "flin"
+return flin.layer {
+  name = "gated_NAME",
+  input = { INPUTS, gate = "t v", x = "t v" },
+  forward = function (x)
+    local y = flin.stdlib.NAME { ARGUMENTS }
+    return y * flin.silu(x.gate) + x.x
+  end
+}
+"""
 CHUNK = 64
+DRAWN = {"log_decay": F.logsigmoid, "unit": torch.sigmoid,
+         "unit_norm": lambda x: F.normalize(x, dim=-1)}
 
 
 def decays(g, strict):
@@ -237,14 +252,40 @@ def whole(o, b, t, name):
                 as_planned(chosen.layer, b, t, int(o["both"]), **chosen.sizes))
 
 
+def rule(o, b, t, name):
+    """A variant's kernels with a gate behind them, and a residual."""
+    axes = {"k": int(o["k"]), "v": int(o["v"])}
+    has = [a for a in flin.load(name).inputs if a.timed]
+    text = RULE.replace("NAME", name).replace("INPUTS", ", ".join(
+        f'{a.name} = "t {" ".join(a.axes)}"' for a in has)).replace(
+        "ARGUMENTS", ", ".join(f"{a.name} = x.{a.name}" for a in has))
+    torch.manual_seed(1)
+    x = {}
+    for n, domain, own in [*((a.name, a.domain, a.axes) for a in has),
+                           ("gate", "", "v"), ("x", "", "v")]:
+        drawn = torch.randn(b, t, *(axes[axis] for axis in own),
+                            device="cuda")
+        x[n] = DRAWN.get(domain, lambda x: x)(drawn).to(
+            torch.bfloat16).requires_grad_()
+    layers = {n: flin.load(text, plan=plan) for n, plan in PLANS.items()
+              if n != "whole"}
+    calls = {n: functools.partial(lambda layer: layer(**x)[0], layer)
+             for n, layer in layers.items()}
+    return Case(f"rule {name} B {b:2} T {t:4}", calls,
+                dict.fromkeys(calls, list(x.values())),
+                torch.randn_like(x["x"]),
+                as_planned(layers[CHOSEN], b, t, int(o["both"]), **axes))
+
+
 def cases(o):
     for b in map(int, str(o["B"]).split(",")):
         for t in map(int, str(o["T"]).split(",")):
-            if not o["layer"]:
+            if o["layer"] or o["rule"]:
+                made = whole if o["layer"] else rule
+                for name in (o["layer"] or o["rule"]).split(","):
+                    yield made(o, b, t, name)
+            else:
                 yield projected(o, b, t)
-                continue
-            for name in o["layer"].split(","):
-                yield whole(o, b, t, name)
 
 
 def names_of(case, o):
@@ -290,8 +331,8 @@ def main(o):
 
 if __name__ == "__main__":
     given = dict(a.split("=") for a in sys.argv[1:])
-    usual = {"B": 1, "T": 256, "d": 64, "v": 64, "k": 16} \
-        if "layer" in given else {"B": "1,4,16", "T": "512,2048,4096",
-                                  "d": 256, "v": 64, "k": 64}
-    main({**usual, "both": 1, "state": "scan", "warm": 0, "traffic": 0,
-          "shown": 0, "only": "", "layer": "", **given})
+    small = {"B": 1, "T": 256, "d": 64, "v": 64, "k": 16}
+    sweep = {"B": "1,4,16", "T": "512,2048,4096", "d": 256, "v": 64, "k": 64}
+    main({**(small if {"layer", "rule"} & set(given) else sweep), "both": 1,
+          "state": "scan", "warm": 0, "traffic": 0, "shown": 0, "only": "",
+          "layer": "", "rule": "", **given})

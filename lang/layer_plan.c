@@ -6,6 +6,8 @@
 #include "layer_price.h"
 #include "plan_view.h"
 
+#define SHOWING_META "flin.layer_plan"
+
 /* The parts that there are with this much of the layer in the steps of calls.
  */
 typedef struct Cutting {
@@ -21,6 +23,7 @@ static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused",
                                              "whole", "tiles" };
 
 typedef struct Showing {
+    Ctx *ctx;                           /* that it is found in */
     Variant *v;
     Pricing as;
     int32_t size[NAXES];
@@ -219,6 +222,15 @@ static void push_cuts(lua_State *L, const Showing *s)
     }
 }
 
+static int showing_gc(lua_State *L)
+{
+    Showing *s = luaL_checkudata(L, 1, SHOWING_META);
+
+    ctx_free(s->ctx);
+    s->ctx = NULL;
+    return 0;
+}
+
 static void usual_sizes(const Graph *step, int32_t size[NAXES])
 {
     enum { USUAL = 64, TAPS = 4 };
@@ -240,10 +252,11 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
 {
     static const char *const also[] = { "B", "T", "backward", "machine",
                                         "format", "beside", "plan" };
-    Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
+    Showing *s = push_owned(L, sizeof *s, SHOWING_META, showing_gc);
 
-    *s = (Showing){ .v = v, .as = { .m = m, .backward = backward,
-                                     .roads = true } };
+    s->ctx = sandbox_ctx(L);
+    s->v = v;
+    s->as = (Pricing){ .m = m, .backward = backward, .roads = true };
     check_options(L, "plan", v->step, 2, also, 7);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
@@ -255,7 +268,7 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
     s->as.T = option_int(L, "plan", 2, "T", 2048);
     if (s->as.B < 1 || s->as.T < 1)
         lang_fail(L, NULL, "plan: B and T must be 1 or more");
-    protect(L, v->ctx, find, s);
+    protect(L, s->ctx, find, s);
     lua_newtable(L);
     push_parts(L, s);
     lua_setfield(L, -2, "parts");
@@ -266,6 +279,8 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
     lua_setfield(L, -2, "machine");
     lua_pushlstring(L, s->text.s, s->text.len);
     lua_setfield(L, -2, "text");
+    ctx_free(s->ctx);
+    s->ctx = NULL;
     return 1;
 }
 

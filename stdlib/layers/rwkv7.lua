@@ -2,7 +2,8 @@
 -- each projection has its own mixture of the token and the one before; decay,
 -- step and gate are of low rank; what a token says of itself goes by the state.
 local flin = require "flin"
-local dot, sigmoid, mixed = flin.dot, flin.sigmoid, flin.initial.falling
+local dot, sigmoid = flin.dot, flin.sigmoid
+local mixed, channels = flin.initial.falling, flin.initial.channels
 
 return flin.layer {
   name    = "rwkv7_layer",
@@ -16,9 +17,9 @@ return flin.layer {
               k = function (size) return size.d / size.h end, g = 128 },
   initial = { mr = mixed(0.2), mw = mixed(0.9), mk = mixed(0.7),
               mv = mixed(0.7), ma = mixed(0.9), mg = mixed(0.2),
-              w0 = flin.initial.channels { -5.5, 0.5, zigzag = 2.5 },
-              a0 = flin.initial.channels { -0.39, 0.01, zigzag = 0.3 },
-              k_k = flin.initial.channels { 0.76, 0.66 }, k_a = 1.02, r_k = -0.04,
+              w0 = channels { -5.5, 0.5, zigzag = 2.5 },
+              a0 = channels { -0.39, 0.01, zigzag = 0.3 },
+              k_k = channels { 0.76, 0.66 }, k_a = 1.02, r_k = -0.04,
               norm = 1, bias = 0, Ww = 0, Wa = 0, Wg = 0, Wo = 0 },
   forward = function (x, w)
     local shift = flin.prev(x.x) - x.x

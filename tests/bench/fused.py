@@ -11,10 +11,10 @@ ways, as CUDA graphs; bytes as planned; how far each is from float64.
 
 state=scan: a number for each of v, s = exp(g) s + k v; state=matrix: one of k
 by v with r for queries (simple_gla of one head, k=64). PyTorch also goes by
-chunks. Each row is one line: separate, fused, whole, chosen, eager, compiled, or
-those of these names. The first calls compile, and with warm=1 these are all.
-traffic: bytes that go through the GPU's memory, as ncu counts them, of
-which each kernel begins with empty caches; it wants the GPU's counters (root).
+chunks. Each row is one line: separate, fused, whole, chosen, eager, compiled,
+or those of these names. The first calls compile, and with warm=1 these are all.
+traffic: bytes that go through the GPU's memory, as ncu counts them, where each
+kernel begins with empty caches; it wants the GPU's counters (root).
 layer: whole layers of one head, in the same plans, with traffic=1, too. rule: a
 rule of one head, a gate of its result, and a residual, likewise."""
 import functools

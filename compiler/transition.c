@@ -324,19 +324,17 @@ static Ref factor_of(const Finding *f, Graph *g, Ref r, bool *told)
         x = factor_of(f, g, n.a[0], told);
         y = factor_of(f, g, n.a[1], told);
         return *told ? op2(g, n.op, x ? x : num(g, 0), y ? y : num(g, 0)) : 0;
-    case OP_last:
-        x = factor_of(f, g, n.a[0], told);
-        *told &= !n.flags;
-        return *told ? op1(g, OP_last, x) : 0;
     case OP_scan:                       /* gates exp(a), up to each token */
         *told &= !n.flags && n.a[0] && g->n[n.a[0]].op == OP_exp
               && !is_kind(f, n.a[1], LINEAR);
         x = factor_of(f, g, n.a[2], told);
         return *told ? op2(g, OP_mul, x, op1(g, OP_exp, cumsum(g,
                            g->n[n.a[0]].a[0], 0))) : 0;
-    default:
-        *told = false;
-        return 0;
+    default:                            /* the same along all axes but tokens */
+        *told &= op_is(n.op, MOVES) && !op_is(n.op, RENAMES)
+              && !op_has(n.op, OVER | INDEX | TO_AXIS);
+        x = factor_of(f, g, n.a[0], told);
+        return *told ? node_copy(g, &n, (Ref[4]){ x }) : 0;
     }
 }
 

@@ -174,12 +174,12 @@ static int axis_of(lua_State *L, Tracer *t, const char *name, int arg,
     if (ax >= 0 && axes & AXIS(ax))
         return ax;
     const char *has = value_axes(L, t, axes);
-    const char *help = !strcmp(word, "t") ? "a step sees one token at a time:"
-                       " carry a state to look back"
-                     : axes ? lua_pushfstring(L, "name one that it has (%s), or"
-                       " let an input or a weight bring '%s' into it", has, word)
-                     : lua_pushfstring(L, "it is one number: let an input or a"
-                       " weight bring '%s' into it", word);
+    const char *of = axes ? lua_pushfstring(L, "name one that it has (%s), or",
+                                            has) : "it is one number:";
+    const char *help = !strcmp(word, "t")
+        ? "a step sees one token at a time: carry a state to look back"
+        : lua_pushfstring(L, "%s let an input or a weight bring '%s' into it",
+                          of, word);
     lang_fail(L, help, "%s: axis '%s' is not an axis of %s (axes: %s)", name,
               word, value_name(L, t, arg), has);
 }

@@ -142,17 +142,17 @@ static bool is_shared_out(const Graph *g, const Kernel *k)
 }
 
 /* Of so many chunks and heads: as if the machine were full, and no less than a
- * sequence's chunks take one after another, or cut in segments; where two blocks
- * share a head, a chunk takes about .6 of its time, measured. */
+ * sequence's chunks take one after another, or cut in segments; where two
+ * blocks share a head, a chunk takes about .6 of its time, measured. */
 static double kernel_time(const Pricing *s, const Graph *g, const Kernel *k,
                           double each, double chunks)
 {
     double work = s->gpu && g->chunk ? work_seconds(s, g, k) : 0;
     double full = each * fmax(k->seconds - s->m->launch / s->m->spread, work);
     double part = is_shared_out(g, k) ? 0.6 : 1;
-    double gain = !s->gpu ? 1 : segments_gain(s->c, g, (int64_t)(each / chunks),
-                                              (int64_t)chunks, s->backward,
-                                              s->m->units);
+    int64_t heads = (int64_t)(each / chunks);
+    double gain = !s->gpu ? 1 : segments_gain(s->c, g, heads, (int64_t)chunks,
+                                              s->backward, s->m->units);
     double walk = gain * chunks * s->m->units * fmax(part * work,
                   fmax(k->spent[R_AHEAD], k->spent[R_SERIAL]));
 

@@ -53,6 +53,12 @@ typedef struct Segments {
                                            has */
 } Segments;
 
+/* Says how many segments each sequence is cut in. */
+#define SEGMENTS_VARIABLE "FLIN_SEGMENTS"
+/* Of diagonals so many segments' numbers are under way at a time, where they
+ * are carried on (carry.cuh's SIDE_BY_SIDE). */
+enum { CARRIED_AT_ONCE = 16 };
+
 /* What is cut: states of so many rows, by a plan that goes both ways or not.
  * lean: there are walks for ends alone. diagonal: none is for transitions. */
 typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;

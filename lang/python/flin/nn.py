@@ -265,15 +265,16 @@ class Layer(nn.Module):
     `layer` is one of flin.layers, a file, a script's text or what flin.load
     gave. Sizes are those of axes by name; `heads` is that of h; others are as
     the layer's definition says that they usually are (its field `usual`), so
-    that Layer("gla", d=1024, heads=4) is as its paper has it. Matrices begin as N(0, 1 / fan-in), taps
-    evenly within w^-1/2, vectors as zeros, where the layer's definition does
-    not say otherwise (its field `initial`); `initial` here gives functions
-    that fill a weight, by its name. plan: as flin.load has it, of what that is
-    still to load. checkpoint: what stays between forward and backward is the
-    input alone, and backward begins with the way forward; the gradients have
-    the same bits. Where weights have a `main_grad`, a float32
-    tensor each, backward adds their gradients to that, in float32 whatever the
-    weights are, sets `grad_added_to_main_grad` and leaves `grad` alone.
+    that Layer("gla", d=1024, heads=4) is as its paper has it. Matrices begin as
+    N(0, 1 / fan-in), taps evenly within w^-1/2, vectors as zeros, where the
+    layer's definition does not say otherwise (its field `initial`); `initial`
+    here gives functions that fill a weight, by its name. plan: as flin.load has
+    it, of what that is still to load. checkpoint: what stays between forward
+    and backward is the input alone, and backward begins with the way forward;
+    the gradients have the same bits. Where weights have a `main_grad`, a
+    float32 tensor each, backward adds their gradients to that, in float32
+    whatever the weights are, sets `grad_added_to_main_grad` and leaves `grad`
+    alone.
 
     cp_group: a group of torch.distributed whose ranks have a part each of the
     tokens, in their order; all call the layer, and backward, alike. Gradients

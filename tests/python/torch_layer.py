@@ -161,6 +161,21 @@ del sums.weights["Wq"].main_grad
 refused("main_grad: one is missing", flin.Error, "Wq has no main_grad",
         lambda: sums(x)[0].sum().backward())
 
+# In nn.Sequential, among modules that know nothing of states.
+alone = [flin.nn.Layer("gla", d=8, heads=2, r=2, alone=True) for _ in "ab"]
+chain = torch.nn.Sequential(alone[0], torch.nn.LayerNorm(8), alone[1])
+x8 = torch.randn(2, 9, 8, requires_grad=True)
+for module8 in chain:
+    torch.nn.init.normal_(next(module8.parameters()))
+y8 = chain(x8)
+inner = alone[0].layer(x=x8, **alone[0].weights)[0]
+close("nn.Sequential", y8, alone[1].layer(x=chain[1](inner),
+                                          **alone[1].weights)[0], 0)
+y8.square().sum().backward()
+check("nn.Sequential: gradients", x8.grad.abs().min() > 0)
+refused("alone: no state", flin.Error, "use_cache is for one that was not",
+        lambda: alone[0](x8, use_cache=True))
+
 # Plans: states go from one to the other.
 outcomes = {}
 for plan in "separate", "fused":

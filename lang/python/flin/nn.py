@@ -276,6 +276,8 @@ class Layer(nn.Module):
     whatever the weights are, sets `grad_added_to_main_grad` and leaves `grad`
     alone.
 
+    alone: what it gives is y, without a state, as nn.Sequential wants it.
+
     cp_group: a group of torch.distributed whose ranks have a part each of the
     tokens, in their order; all call the layer, and backward, alike. Gradients
     of weights are each rank's own part of the sum (see
@@ -288,7 +290,8 @@ class Layer(nn.Module):
                  initial: dict[str, Any] | None = None,
                  device: Any = None, dtype: torch.dtype | None = None,
                  plan: str | None = None, checkpoint: bool = False,
-                 cp_group: Any = None, **sizes: int) -> None:
+                 cp_group: Any = None, alone: bool = False,
+                 **sizes: int) -> None:
         super().__init__()
         if isinstance(layer, Variant) and (plan is not None or checkpoint):
             raise Error(f"Layer: {layer.name} is loaded\n  help: "
@@ -297,6 +300,7 @@ class Layer(nn.Module):
             layer = _whole(layer, plan, checkpoint)
         self.layer = layer if isinstance(layer, Variant) else \
             load(layer, plan, checkpoint)
+        self.alone = alone
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)
         self.timed = [a.name for a in self.layer.inputs if a.timed]
@@ -379,12 +383,24 @@ class Layer(nn.Module):
     def forward(self, *x: torch.Tensor, state: Any = None,
                 use_cache: bool = False, cu_seqlens: Any = None,
                 lengths: Any = None, state_index: Any = None,
-                ) -> tuple[torch.Tensor, Any]:
-        """y, and where use_cache the state behind the last token, which goes
-        on as `state`. x: the inputs with tokens, in order. cu_seqlens: the
-        ends of packed sequences. lengths: with cp_group, how many tokens each
-        rank has, where they differ. state_index: states lie in pools, as
-        LinearAttention has them. Under autocast, inputs are cast."""
+                ) -> Any:
+        """y, and where use_cache the state behind the last token, which goes on
+        as `state`; y alone, where the layer was made so. x: the inputs with
+        tokens, in order. cu_seqlens: the ends of packed sequences. lengths:
+        with cp_group, how many tokens each rank has, where they differ.
+        state_index: states lie in pools, as LinearAttention has them. Under
+        autocast, inputs are cast."""
+        given = {"state": state, "state_index": state_index}
+        asked = [n for n, what in given.items() if what is not None]
+        if self.alone and (asked or use_cache):
+            raise Error("Layer: it was made with alone=True, which gives no "
+                        "state: " + (asked or ["use_cache"])[0] + " is for one "
+                        "that was not")
+        y, state = self.called(x, state, use_cache, cu_seqlens, lengths,
+                               state_index)
+        return y if self.alone else (y, state)
+
+    def called(self, x, state, use_cache, cu_seqlens, lengths, state_index):
         kind = x[0].device.type
         if torch.is_autocast_enabled() and kind == "cuda":
             x = [t.to(torch.get_autocast_gpu_dtype()) for t in x]

@@ -274,9 +274,6 @@ INLINE void carry_on(const Carry &a)
 
 /* ---- where a transition is a diagonal ---- */
 
-/* So many segments' numbers are under way at a time (segments.c knows). */
-enum { SIDE_BY_SIDE = 16 };
-
 INLINE float own_entry(const Carry &a, i64 s, int head, int r, int c)
 {
     return *((const float *)a.own.p + place(a.own, s, head) + r * a.own.sr
@@ -298,8 +295,9 @@ INLINE void carry_moved(const Carry &a)
         *((float *)a.start.p + place(a.start, s, head) + r * a.start.sr) =
             moved_entry(a, s, head, r, 0);
 }
-/* A thread has an entry of a head's states, from segment to segment. */
-INLINE void carry_rows(const Carry &a)
+/* A thread has an entry of a head's states, from segment to segment, of which
+ * the numbers of so many are under way at a time. */
+template<int SIDE_BY_SIDE> INLINE void carry_rows(const Carry &a)
 {
     const int entries = a.rows * a.cols;
     const int blocks = (entries + CARRY_THREADS - 1) / CARRY_THREADS;

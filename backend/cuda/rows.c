@@ -398,7 +398,7 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 {
     /* threads a multiprocessor, fewer where a piece of tokens begins with what
      * others have read, or ends with sums; tokens that these are made of */
-    enum { EACH = 1024, FEWER = 512, LEAST = 2 };
+    enum { EACH = 1024, FEWER = 512, LEAST = 8 };
     RowsShape s = rows_shape(p, call);
     int threads = s.group > 32 ? s.group : ROW_THREADS;
     int64_t each = threads / s.group, most = 1;

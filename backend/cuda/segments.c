@@ -193,7 +193,10 @@ static const char source[] =
     "{\n    carry_on(a);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_carry_rows(const __grid_constant__ Carry a)\n"
-    "{\n    carry_rows(a);\n}\n"
+    "{\n    carry_rows<4>(a);\n}\n"
+    "extern \"C\" __global__ void\n"
+    "flin_carry_vector(const __grid_constant__ Carry a)\n"
+    "{\n    carry_rows<16>(a);\n}\n"         /* CARRIED_AT_ONCE */
     "extern \"C\" __global__ void\n"
     "flin_moved(const __grid_constant__ Carry a)\n"
     "{\n    carry_moved(a);\n}\n";
@@ -211,7 +214,8 @@ static CudaKernel carry_kernel(int rows)
 }
 
 static const CudaKernel
-    rows_kernel = { .name = "flin_carry_rows", .threads = THREADS };
+    rows_kernel = { .name = "flin_carry_rows", .threads = THREADS },
+    vector_kernel = { .name = "flin_carry_vector", .threads = THREADS };
 
 static bool walks_state(const CudaKernel *k, int state)
 {
@@ -248,8 +252,9 @@ static void compile_own(Ctx *c, const Compiling *k)
     cut->end = module_function(c, d, m, end_kernel.name, 0);
     cut->unit = module_function(c, d, m, unit_kernel.name, 0);
     cut->moves = module_function(c, d, m, moved_kernel.name, 0);
-    cut->carrying = is_diagonal(cut) ? rows_kernel
-                  : carry_kernel(rows_of(k->s->p->g, &cut->t));
+    cut->carrying = !is_diagonal(cut)
+                  ? carry_kernel(rows_of(k->s->p->g, &cut->t))
+                  : cut->t.kappa < 0 ? vector_kernel : rows_kernel;
     cut->carry = module_function(c, d, m, cut->carrying.name,
                                  cut->carrying.shared);
 }
@@ -397,19 +402,16 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
 }
 
 /* What carries: by matrices a step waits for that before it (an H200's, of 128
- * rows); of diagonals as many as are side by side wait for memory once, and
- * what they move counts (an H100's, of 16 heads in 8 segments: 0.5 us each). */
+ * rows); of diagonals all entries are under way at once (an H100's, of 16 heads
+ * in 8 segments), of vectors many segments, too. */
 static double carry_seconds(const Segments *s)
 {
-    const double step = 5.5e-6, began = 8e-6, waits = 1e-6, bytes = 6e12;
-    const State *st = &s->p->g->st[s->cut->t.state];
-    double moved = 12. * s->whole->heads * (double)s->whole->nseq * s->n;
+    const double step = 5.5e-6, began = 8e-6, each = 0.5e-6;
     int ways = goes_forward(s) + goes_back(s);
+    double waits = s->cut->t.kappa < 0 ? 1. / CARRIED_AT_ONCE : 1;
 
-    for (int d = 0; d < st->rank; d++)
-        moved *= s->p->g->axis[st->order[d]].size;
-    return !is_diagonal(s->cut) ? ways * step * s->n
-         : ways * (began + waits * (s->n / CARRIED_AT_ONCE) + moved / bytes);
+    return is_diagonal(s->cut) ? ways * (began + each * waits * s->n)
+                               : ways * step * s->n;
 }
 
 /* Of a call in parts all of them. */

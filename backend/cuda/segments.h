@@ -55,8 +55,8 @@ typedef struct Segments {
 
 /* Says how many segments each sequence is cut in. */
 #define SEGMENTS_VARIABLE "FLIN_SEGMENTS"
-/* Of diagonals so many segments' numbers are under way at a time, where they
- * are carried on (carry.cuh's SIDE_BY_SIDE). */
+/* Of vectors so many segments' numbers are under way at a time, where they are
+ * carried on. */
 enum { CARRIED_AT_ONCE = 16 };
 
 /* What is cut: states of so many rows, by a plan that goes both ways or not.
@@ -68,8 +68,9 @@ typedef struct Cuts { int rows; bool joint, lean, diagonal; } Cuts;
 int segments_count(const Call *call, int chunk, const Cuts *k,
                    int processors);
 
-/* The share of their time that walks of so many heads, of so many chunks each,
- * take where they are cut as is best: 1 where they are not. */
+/* The share of their time that walks of vectors take, of so many heads and
+ * chunks each, where they are cut as is best: 1 where they are not. It is not
+ * told of matrices, whose prices were measured of calls that are cut. */
 double segments_gain(Ctx *c, const Graph *g, int64_t heads, int64_t chunks,
                      bool joint, int processors);
 

@@ -13,7 +13,7 @@
  * are processors for it, a walk of matrices has two blocks a head, each with
  * half the columns. What starts segments, and each step of the carrying kernel,
  * take some chunks: a step waits for memory, and goes through so many rows; of
- * diagonals CARRIED_AT_ONCE wait together. */
+ * vectors CARRIED_AT_ONCE wait together. */
 static const double halved = 0.72, started = 8, waited = 1.5,
                     carried = 0.5 / 128, worth = 0.9;
 
@@ -40,7 +40,8 @@ static double cut_time(int64_t heads, int64_t chunks, const Cuts *k, int n,
 {
     int ways = k->joint ? 2 : 1;
     int64_t each = (chunks + n - 1) / n;
-    double step = (k->diagonal ? waited / CARRIED_AT_ONCE : waited)
+    bool side_by_side = k->diagonal && k->rows == 1;
+    double step = (side_by_side ? waited / CARRIED_AT_ONCE : waited)
                 + carried * k->rows;
     if (n == 1)
         return ways * walk_time(heads, chunks, k->rows, processors);
@@ -67,10 +68,9 @@ double segments_gain(Ctx *c, const Graph *g, int64_t heads, int64_t chunks,
                      bool joint, int processors)
 {
     Transition t;
-    if (!g->chunk || transition_of_rows(c, g, &t))
+    if (!g->chunk || transition_of_rows(c, g, &t) || t.kappa >= 0)
         return 1;
-    int rows = t.kappa < 0 ? 1 : g->axis[t.kappa].size;
-    Cuts k = { rows, joint, true, !t.mixes };
+    Cuts k = { 1, joint, true, true };
     int n = cheapest_count(heads, chunks, &k, processors);
     return cut_time(heads, chunks, &k, n, processors)
          / cut_time(heads, chunks, &k, 1, processors);

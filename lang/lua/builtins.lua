@@ -37,7 +37,9 @@ mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
 of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
-numbers, or functions of the place that give one; see flin.initial.uniform.]])
+numbers, or functions of the place that give one; see flin.initial.uniform. Of
+an input with tokens it is what flin.nn.LinearAttention gives at first at each.
+]])
 row("flin.layer", "definition: definition -> variant",
     "a layer: weights, products, norms, convolutions around variants", [[
 flin.layer {
@@ -196,8 +198,8 @@ Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
 v:forward(v:random { T = 8 }).]])
 row("v:initial", "options?: table -> tensors",
     "constants and weights as the definition lets them begin, by name", [[
-Those that its field `initial` has. Options: H, sizes of axes, size = of axes
-not named, dtype, seed.]])
+Those that its field `initial` has, without the axis of tokens. Options: H,
+sizes of axes, size = of axes not named, dtype, seed.]])
 row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",

@@ -183,8 +183,8 @@ class LinearAttention(nn.Module):
         return [self.num_heads] + [self.size(a, axis) for axis in a.axes]
 
     def reset_parameters(self):
-        """Constants and projections begin as the variant's definition says; else
-        constants near 1, biases of gates as _begin_gate has it."""
+        """All begin as the variant's definition says; else constants near 1,
+        biases of gates as _begin_gate has it."""
         nn.init.ones_(self.norm)
         with torch.no_grad():
             for a in self.variant.inputs:

@@ -30,7 +30,13 @@ RULES = {n: n for n in (
 RULES |= {"signed_" + n: SIGNED % (n, "beta")
           for n in ("deltanet", "gated_deltanet", "deltaproduct")}
 # In layers some inputs of these rules are made of others, as their papers have
-# it. What RWKV-7 removes is its key's, channels weighed, and it writes the more
+# it. Mamba-3's C and B come with a norm.
+NORMED = """local flin = require "flin"
+local function normed(x) return flin.rms_norm(x, "k") end
+return flin.stdlib.%s:map { C = normed, B = normed }
+"""
+RULES |= {n: NORMED % n for n in ("mamba3", "precond_mamba3")}
+# What RWKV-7 removes is its key's, channels weighed, and it writes the more
 # the more it removes; a removal that knows nothing of keys takes from all that
 # is held.
 RWKV7 = """local flin = require "flin"

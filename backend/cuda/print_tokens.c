@@ -566,28 +566,20 @@ static const char *held_args(const Walk *w, int v, const State *st, int t)
                       place_in(st->order, st->rank, s->tokens.col), t);
 }
 
-/* Where a state is given: at p is the block's part of sequence `own`'s. */
-static void open_found(Walk *w, const State *st, int t)
-{
-    const char *type = ctype_text(w->p.o->s0[w->k->index]);
-
-    buf_printf(w->b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p +"
-               " own * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n",
-               t, type, type, t, t, t, t,
-               slice_text(w, t, st->order, st->rank,
-                          w->g->n[st->node].axes));
-}
-
 static void put_begin(Walk *w)
 {
     const State *st = &w->g->st[w->k->index];
     int v = w->k->out[0], t = result_tensor(&w->p, ARG_STATE, w->k->index);
     bool held = value_at(&w->p, v)->layout == LAY_HELD;
     AxisSet axes = w->g->n[st->node].axes;
+    const char *type = ctype_text(w->p.o->s0[w->k->index]);
     Spot s = token_spot(w, st->node);
     Buf *b = w->b;
 
-    open_found(w, st, t);
+    buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + own"
+               " * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
+               type, type, t, t, t, t,
+               slice_text(w, t, st->order, st->rank, axes));
     if (held) {
         buf_printf(b, "held_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
                    " %d; u++)\nt%d[u] = 0;\n}\n", held_args(w, v, st, t),
@@ -808,53 +800,16 @@ static void put_walk(Walk *w)
     put_ends(w, false);
 }
 
-/* The block's part of a head of a sequence. */
-static void put_place(const Walk *w)
-{
-    int blocks = w->p.k->blocks;
-
-    buf_printf(w->b, "const int block = (int)(item %% %d);\n"
-               "const i64 s = divided(item / %d, a.run.heads);\n"
-               "const int head = (int)(item / %d - s * a.run.heads);\n"
-               "(void)block;\n", blocks, blocks, blocks);
-}
-
-/* The cache may have the states that a block begins with while kernels before
- * this one still run, which may change them there: nobody looks at them yet. */
-static void put_fetched(Walk *w)
-{
-    const Schedule *s = w->s;
-    bool any = false;
-
-    for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++) {
-        if (k->op != K_BEGIN
-            || value_at(&w->p, k->out[0])->layout != LAY_HELD)
-            continue;
-        if (!any) {
-            buf_printf(w->b, "if (!a.pages.at) {\n"
-                       "const i64 item = blockIdx.x;\n");
-            put_place(w);
-            buf_printf(w->b, "const i64 own = s;\n");
-        }
-        any = true;
-        w->k = k;
-        const State *st = &w->g->st[k->index];
-        int t = result_tensor(&w->p, ARG_STATE, k->index);
-        open_found(w, st, t);
-        buf_printf(w->b, "held_early%s);\n}\n",
-                   held_args(w, k->out[0], st, t));
-    }
-    if (any)
-        buf_printf(w->b, "}\n");
-}
-
 static void put_item(const Walk *w)
 {
     const CudaKernel *k = w->p.k;
 
     buf_printf(w->b, "NO_UNROLL for (i64 item = blockIdx.x; item <"
-               " a.run.items; item += blocks_here()) {\n");
-    put_place(w);
+               " a.run.items; item += blocks_here()) {\n"
+               "const int block = (int)(item %% %d);\n"
+               "const i64 s = divided(item / %d, a.run.heads);\n"
+               "const int head = (int)(item / %d - s * a.run.heads);\n"
+               "(void)block;\n", k->blocks, k->blocks, k->blocks);
     if (k->follows)
         buf_printf(w->b, "follow();\n");
     buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
@@ -890,8 +845,6 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     for (int i = 0; i < s->nvalues; i++)
         if (!has_two_places(s, &s->value[i]))
             put_declared(&w, i, NULL);
-    if (k->follows)
-        put_fetched(&w);
     put_item(&w);
     put_before(&w);
     put_walk(&w);

@@ -474,19 +474,6 @@ INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,
                 x[i] = get(p[i / 4 * sr + i % 4 * sc]);
     }
 }
-/* The same rows, for the cache alone, by who has the first of each line. */
-template<int ROWS, bool WHOLE, int N, class G>
-INLINE void held_early(const float (&)[N], const G *p, int row, int col,
-                       i64 sr, i64, bool wide)
-{
-    const int left = WHOLE ? N : ROWS - row;
-    if (!wide || col % (LINE_BYTES / (int)sizeof(G)))
-        return;
-    UNROLL
-    for (int i = 0; i < N; i += 4)
-        if (i / 4 < left)
-            fetch_early(p + (row + i / 4) * sr + col);
-}
 template<int ROWS, bool WHOLE, int N, class G>
 INLINE void held_out(const float (&x)[N], G *p, int row, int col, i64 sr,
                      i64 sc, bool wide)

@@ -125,14 +125,6 @@ INLINE void store_last(Piece *to, Piece x)
            "r"(x.x[2]), "r"(x.x[3]) : "memory");
 }
 
-/* What will be read: into the cache that all multiprocessors share. */
-enum { LINE_BYTES = 128 };
-INLINE void fetch_early(const void *p)
-{
-    asm volatile("prefetch.global.L2 [%0];"
-        :: "l"(__cvta_generic_to_global(p)));
-}
-
 /* Of a kernel that was launched to follow closely: the next such one may begin
  * as well; from here on all that those before it do is done. */
 INLINE void let_follow()

@@ -187,8 +187,6 @@ template<class P> inline void copy_ahead(P *to, const P *from)
 }
 inline void copy_commit() {}
 template<class P> inline void store_last(P *to, P x) { *to = x; }
-enum { LINE_BYTES = 128 };
-inline void fetch_early(const void *p) { (void)*(const volatile char *)p; }
 inline void let_follow() {}
 inline void follow() {}
 template<int LEFT> inline void copy_wait() {}

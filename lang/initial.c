@@ -1,5 +1,6 @@
-/* initial.c -- how constants and weights begin: the numbers and functions that
- * a definition gives in `initial`, and what those draw; and how long a layer's
+/* initial.c -- how constants and weights begin, and what layers make of a
+ * variant's inputs before they have learned: the numbers and functions that a
+ * definition gives in `initial`, and what those draw; and how long a layer's
  * axes usually are, by its `usual`.
  */
 #include "bind.h"
@@ -14,18 +15,18 @@ static void check_entry(lua_State *L, const Graph *g, const char *what)
     int n = 0;
 
     for (int i = 0; i < g->nin; i++)
-        if (!g->in[i].timed)
+        if (!g->layer || !g->in[i].timed)
             list[n++] = g->in[i].name;
     if (lua_type(L, -2) != LUA_TSTRING)
         lang_fail(L, "initial = { A_log = flin.initial.log_rates() }",
-                  "%s: initial: names of inputs without tokens are wanted, not"
-                  " %s", what, type_text(L, -2));
+                  "%s: initial: names of inputs are wanted, not %s", what,
+                  type_text(L, -2));
     const char *key = lua_tostring(L, -2);
     int i = graph_find_input(g, key);
     if (i < 0)
-        lang_fail(L, suggest(L, key, "inputs without tokens", list, n),
+        lang_fail(L, suggest(L, key, "inputs", list, n),
                   "%s: initial: there is no input '%s'", what, key);
-    if (g->in[i].timed)
+    if (g->layer && g->in[i].timed)
         lang_fail(L, suggest(L, key, "inputs without tokens", list, n),
                   "%s: initial: '%s' has tokens: calls give it", what, key);
     if (!lua_isfunction(L, -1) && lua_type(L, -1) != LUA_TNUMBER)

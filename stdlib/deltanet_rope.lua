@@ -8,6 +8,7 @@ return flin.variant {
   input = { q = "t k", k = "t k : unit_norm", v = "t v",
             beta = "t : unit", theta = "t p : angle" },
   state = { S = "k v", phi = "p : angle" },
+  initial = { theta = 0 },
   step  = function (x, s)
     local phi = s.phi + x.theta
     local q, k = rotate(x.q, phi), rotate(x.k, phi)

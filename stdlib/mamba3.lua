@@ -9,7 +9,7 @@ return flin.variant {
   input = { C = "t k", B = "t k", x = "t v", dt = "t : positive",
             A_log = "", lambda = "t : unit", theta = "t p", D = "" },
   state = { S = "k v", phi = "p : angle" },
-  initial = { A_log = flin.initial.log_rates(), D = 1 },
+  initial = { A_log = flin.initial.log_rates(), D = 1, theta = 0 },
   step  = function (x, s)
     local phi = s.phi + pi * tanh(x.theta) * x.dt
     local q, k = rotate(x.C, phi), rotate(x.B, phi)

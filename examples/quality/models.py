@@ -27,8 +27,51 @@ RULES = {n: n for n in (
     "linear", "gla", "mamba2", "mamba3", "deltanet", "gated_deltanet", "kda",
     "rwkv7", "deltaproduct", "precond_gdn", "precond_mamba3", "deltanet_rope",
     "momentum_deltanet")}
-RULES |= {"signed_" + n: SIGNED % (n, "a" if n == "rwkv7" else "beta")
-          for n in ("deltanet", "gated_deltanet", "deltaproduct", "rwkv7")}
+RULES |= {"signed_" + n: SIGNED % (n, "beta")
+          for n in ("deltanet", "gated_deltanet", "deltaproduct")}
+# In layers some inputs of these rules are made of others, as their papers have
+# it. Mamba-3's C and B come with a norm.
+NORMED = """local flin = require "flin"
+local function normed(x) return flin.rms_norm(x, "k") end
+return flin.stdlib.%s:map { C = normed, B = normed }
+"""
+RULES |= {n: NORMED % n for n in ("mamba3", "precond_mamba3")}
+# What RWKV-7 removes is its key's, channels weighed, and it writes the more
+# the more it removes; a removal that knows nothing of keys takes from all that
+# is held.
+RWKV7 = """local flin = require "flin"
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+return flin.variant {
+  name  = "rwkv7_of_keys",
+  input = { r = "t k", k = "t k : unit_norm", v = "t v",
+            w = "t k : log_decay", a = "t k : unit", xi = "k", alpha = "k" },
+  state = { S = "k v" },
+  initial = { xi = 1, alpha = 1 },
+  step  = function (x, s)
+    local kappa, a = flin.l2norm(x.xi * x.k), %s
+    local S = exp(x.w) * s.S
+            - outer(a * kappa, dot(kappa, s.S))
+            + outer(x.k * (1 + (a - 1) * x.alpha), x.v)
+    return { S = S }, dot(x.r, S)
+  end,
+}"""
+RULES |= {"rwkv7": RWKV7 % "x.a", "signed_rwkv7": RWKV7 % "2 * x.a"}
+# Momentum's feedback is its key, decayed: along another one a step may grow.
+RULES["momentum_deltanet"] = """local flin = require "flin"
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+return flin.variant {
+  name  = "momentum_of_keys",
+  input = { q = "t k", k = "t k : unit_norm", v = "t v", g = "t : log_decay",
+            mu = "t : log_decay", beta = "t : unit", eta = "t : unit" },
+  state = { S = "k v", M = "k v" },
+  initial = { mu = -0.1, eta = 0.1 },
+  step  = function (x, s)
+    local M = exp(x.mu) * s.M
+            - outer(x.eta * x.k, x.v - exp(x.g) * dot(x.k, s.S))
+    local S = exp(x.g) * s.S - x.beta * M
+    return { S = S, M = M }, dot(x.q, S)
+  end,
+}"""
 # Four such steps a token, whose products make all permutations of five.
 RULES["signed_deltaproduct4"] = """local flin = require "flin"
 local exp, dot, outer, at = flin.exp, flin.dot, flin.outer, flin.at
@@ -144,6 +187,7 @@ def mixer(rule, runs, width, heads, keep):
         loaded[rule] = flin.load(RULES[rule])
     layer = flin.nn.LinearAttention(runs * width, loaded[rule],
                                     num_heads=runs * heads)
+    begun = loaded[rule].initial()
     for a in loaded[rule].inputs:
         if a.timed:
             whole = layer.projections[a.name]
@@ -151,7 +195,9 @@ def mixer(rule, runs, width, heads, keep):
                          bias=whole.bias is not None)
             if whole.bias is not None:
                 own.bias.data = whole.bias.detach().view(runs, 1, -1)
-                if a.domain == "log_decay":
+                if a.name in begun:
+                    own.weight.data.zero_()
+                elif a.domain == "log_decay":
                     own.bias.data.fill_(keep)
             layer.projections[a.name] = own
     if keep and "A_log" in layer.constants:

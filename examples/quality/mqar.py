@@ -4,13 +4,14 @@ the key's value. Prints which part is right. Where it trains, rows have all
 pairs, a half, a quarter or an eighth of them: few are learned first. Decays
 begin so that a state keeps what it has read for hundreds of tokens.
 
-    python3 examples/quality/mqar.py [--rules A,B] [--full]"""
+    python3 examples/quality/mqar.py [--rules A,B] [--full] [--pairs N,N]
+        [--vocabulary 256]"""
 import sys
 
 import sweep
 import torch
 
-VOCABULARY = 256                # keys below the half, values above
+VOCABULARY = 256                # if nothing is said
 SIZES = {False: dict(width=64, heads=2, blocks=2, taps=4, steps=400,
                      batch_size=32, length=64, keep=4, pairs="8,16"),
          True: dict(width=64, heads=1, blocks=2, taps=4, steps=4000,
@@ -19,16 +20,18 @@ higher = True
 
 
 def sizes(a, name):
-    return VOCABULARY, VOCABULARY
+    """Keys below the half, values above."""
+    return int(a.vocabulary), int(a.vocabulary)
 
 
 def batch(a, name, draw, rows, halved=4):
     """Tokens [rows, T], and what is to be answered at each. halved: pairs are
     halved less than so many times."""
-    n, half = int(name.split()[0]), VOCABULARY // 2
+    n, all_of = int(name.split()[0]), int(a.vocabulary)
+    half = all_of // 2
     make = {"generator": draw, "device": draw.device}
     keys = torch.rand(rows, half - 1, **make).argsort(1)[:, :n] + 1
-    values = torch.randint(half, VOCABULARY, (rows, n), **make)
+    values = torch.randint(half, all_of, (rows, n), **make)
     left = (n >> torch.randint(halved, (rows, 1), **make)).clamp(min=1)
     none = torch.arange(n, device=draw.device) >= left
     keys, values = keys.masked_fill(none, 0), values.masked_fill(none, 0)
@@ -49,9 +52,14 @@ def scores(a, name, model):
 
 
 if __name__ == "__main__":
-    a = sweep.arguments(__doc__, SIZES, pairs=("how many", None))
+    a = sweep.arguments(__doc__, SIZES, pairs=("how many", None),
+                        vocabulary=("of keys and values", VOCABULARY))
+    of = "" if int(a.vocabulary) == VOCABULARY else f" of {a.vocabulary}"
     for n in map(int, a.pairs.split(",")):
         if 3 * n > a.length:
             sys.exit(f"{n} pairs and as many questions want a length of "
                      f"{3 * n}: there is {a.length}")
-    sweep.run("mqar", a, [f"{n} pairs" for n in a.pairs.split(",")])
+        if n >= int(a.vocabulary) // 2:
+            sys.exit(f"{n} pairs want a vocabulary of {2 * n + 2}, half of it "
+                     f"keys: there is {a.vocabulary}")
+    sweep.run("mqar", a, [f"{n} pairs{of}" for n in a.pairs.split(",")])

@@ -37,7 +37,9 @@ mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
 of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
-numbers, or functions of the place that give one; see flin.initial.uniform.]])
+numbers, or functions of the place that give one; see flin.initial.uniform. Of
+an input with tokens it is what flin.nn.LinearAttention gives at first at each.
+]])
 row("flin.layer", "definition: definition -> variant",
     "a layer: weights, products, norms, convolutions around variants", [[
 flin.layer {
@@ -198,8 +200,8 @@ Options: B, T, H, HV, sizes of axes, size = of axes not named, dtype, seed.
 v:forward(v:random { T = 8 }).]])
 row("v:initial", "options?: table -> tensors",
     "constants and weights as the definition lets them begin, by name", [[
-Those that its field `initial` has. Options: H, sizes of axes, size = of axes
-not named, dtype, seed.]])
+Those that its field `initial` has, without the axis of tokens. Options: H,
+sizes of axes, size = of axes not named, dtype, seed.]])
 row("v:sizes", "sizes?: table -> table",
     "how long each axis is: as given, by the definition, or as is usual", [[
 flin.layers.gla:sizes { d = 1024, h = 4 } has k = 128, v = 256 and r = 16, as

@@ -1,4 +1,5 @@
--- v:initial: constants and weights as the definition lets them begin.
+-- v:initial: constants and weights as the definition lets them begin, and what
+-- layers make of other inputs at first, of each token the same.
 local flin, own = ...
 
 -- How long each axis is: as the options say, whose names are as v:random's.
@@ -32,9 +33,12 @@ local function check(v, o, axes)
   end
 end
 
+-- But for that of tokens.
 local function words(text)
   local list = {}
-  for word in text:gmatch "%S+" do list[#list + 1] = word end
+  for word in text:gmatch "%S+" do
+    if word ~= "t" then list[#list + 1] = word end
+  end
   return list
 end
 

@@ -34,6 +34,7 @@ import flin
 from flin import _stages
 from flin.distributed import (context_parallel, gather_price,
                               measure as measured_rates, ring_price)
+import tuning
 
 OPTIONS = {"B": 1, "T": 1048576, "H": 16, "D": 128, "ranks": 1024, "alone": 1,
            "pieces": 0, "fla": 1}
@@ -126,21 +127,26 @@ def peer_of(name):
 
 def peer(name, v, o, x):
     """Prints milliseconds of it, cut, and of the whole on one rank; behind
-    flin's lines, as it compiles and tunes for minutes."""
+    flin's lines, as it compiles and tunes for minutes. The whole last: it has
+    2^31 numbers at the usual sizes, which not all count."""
     function, context = peer_of(name)
+    tuning.begin()
     ends = torch.tensor([0, o["T"]], device=device())
-    cut = median(both_ways(function, x, cp_context=context(
-        ends, dist.group.WORLD)))
-    whole = None
-    if o["alone"]:
-        del x
-        torch.cuda.empty_cache()
-        x = inputs(v, o["B"], o["T"], o["H"], o["D"])
-        whole = median(both_ways(function, x))
+    run = both_ways(function, x, cp_context=context(ends, dist.group.WORLD))
+    run()
+    going("flash-linear-attention, once")
+    cut = median(run)
     if dist.get_rank() == 0:
-        print(f"  flash-linear-attention, both ways: {cut:.2f} ms"
-              + (f", the whole on one rank {whole:.2f}: {whole / cut:.2f} "
-                 "times as fast" if whole else ""), flush=True)
+        print(f"  flash-linear-attention, both ways: {cut:.2f} ms", flush=True)
+    if not o["alone"]:
+        return
+    del x, run
+    torch.cuda.empty_cache()
+    whole = median(both_ways(function, inputs(v, o["B"], o["T"], o["H"],
+                                              o["D"])), n=3)
+    if dist.get_rank() == 0:
+        print(f"  the whole on one rank {whole:.2f}: {whole / cut:.2f} times "
+              "as fast", flush=True)
 
 
 def alone(v, o):

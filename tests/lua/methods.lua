@@ -135,6 +135,9 @@ do
         and math.abs(t.g[3] - math.log(1 - 2^-7)) < 1e-7, t.g)
   check("along an axis", math.abs(t.theta[{ 2, 4 }] - 1e-3) < 1e-8, t.theta)
   check("of what has tokens none", t.q == nil)
+  local angle = flin.stdlib.deltanet_rope:initial { H = 3, p = 4 }.theta
+  check("of each token", #angle.shape == 2 and angle.shape[1] == 3
+        and angle.shape[2] == 4 and angle:maxabs() == 0, angle)
   local a = flin.stdlib.mamba2:initial { H = 64, seed = 2 }
   local b = flin.stdlib.mamba2:initial { H = 64, seed = 2, dtype = "float64" }
   check("drawn", a.A_log:min() >= 0 and a.A_log:max() <= math.log(16)
@@ -163,7 +166,12 @@ do
   local v = bent { g = function (at) return at.h > 1 and "x" or 2 end }
   check("a function's", v:initial { H = 1 }.g[1] == 2)
   fails("no number", "initial: 'g' gives a string", v.initial, v, { H = 2 })
-  fails("tokens", "initial: 'q' has tokens", bent, { q = 1 })
+  check("a query's", bent { q = function (at) return at.k end }:initial {
+          H = 2, K = 3 }.q[{ 2, 3 }] == 3)
+  fails("tokens of a layer", "initial: 'x' has tokens", flin.layer, {
+    name = "y", input = { x = "t d" }, weight = { w = "d" },
+    initial = { x = 1 },
+    forward = function (x, w) return x.x * w.w end })
   fails("no input", "initial: there is no input 'z'", bent, { z = 1 })
   fails("no function", "initial: 'g' is a number or a function, not", bent,
         { g = true })

@@ -107,6 +107,18 @@ for name, more in {"gla": {"r": 2}, "gated_deltanet": {}, "mamba2": {},
 check("how they begin", bool((module.weights["norm"] == 1).all())
       and module.weights["cq"].abs().max() <= 0.5
       and module.weights["A_log"].exp().max() <= 16.01)
+begun = flin.nn.LinearAttention(8, "momentum_deltanet", num_heads=2)
+found = begun.inputs(torch.randn(1, 3, 8))
+close("a gate begins", found["eta"], torch.full((1, 3, 2), 0.1), 1e-6)
+close("a decay begins", found["mu"], torch.full((1, 3, 2), -0.1), 1e-5)
+check("others differ", found["beta"].std() > 0.01)
+turned = flin.nn.LinearAttention(8, """local flin = require "flin"
+return flin.stdlib.deltanet_rope:map { v = function (v) return v end }
+""", num_heads=2)
+check("an angle begins", turned.inputs(torch.randn(1, 3, 8))["theta"].abs()
+      .max() == 0)
+check("an angle undone", (flin.nn.ACTIVATIONS["angle"](flin.nn.UNDONE["angle"](
+    torch.tensor([-3., 0, 2]))) - torch.tensor([-3., 0, 2])).abs().max() < 1e-5)
 # Weights of the same values, moved beside one another.
 beside = flin.nn.Layer("gated_deltanet", d=6, heads=2, k=4, v=3)
 x = torch.randn(2, 9, 6)

@@ -35,6 +35,7 @@ UNDONE = {
                             - torch.log(-torch.expm1(GATE_NORMALIZER * x))),
     "unit": torch.logit,
     "positive": lambda x: x + torch.log(-torch.expm1(-x)),
+    "angle": lambda x: torch.atanh(x / math.pi),
 }
 
 
@@ -116,6 +117,8 @@ class LinearAttention(nn.Module):
     each head, a SiLU gate, a projection. head_dim is the size of axis k, and
     value_dim (default: the same) that of v; `axes` gives others. Projections to
     log decays, units and positive numbers have a bias, the others with `bias`.
+    What the definition lets an input with tokens begin with (its field
+    `initial`) is a bias, too, whose weights begin as zeros.
 
     cp_group: a group of torch.distributed whose ranks have a part each of the
     tokens of x, as flin.distributed.context_parallel has it; all call the layer
@@ -149,12 +152,13 @@ class LinearAttention(nn.Module):
         _check_axes("LinearAttention", self.variant, axes or {})
         self.projections = nn.ModuleDict()
         self.constants = nn.ParameterDict()
+        begin = self.variant.initial()
         for a in self.variant.inputs:
-            shape = [num_heads] + [self.size(a, axis) for axis in a.axes]
+            shape = self.shape(a)
             if a.timed:
                 self.projections[a.name] = nn.Linear(
                     hidden_size, math.prod(shape),
-                    bias=bias or a.domain in GATES, **make)
+                    bias=bias or a.domain in GATES or a.name in begin, **make)
             else:
                 self.constants[a.name] = nn.Parameter(
                     torch.empty(shape, **make))
@@ -174,9 +178,13 @@ class LinearAttention(nn.Module):
         usual = self.sizes["k"] // (2 if half else 1)
         return self.variant.sizes[axis] or self.sizes.get(axis, usual)
 
+    def shape(self, a):
+        """Of the input at one token."""
+        return [self.num_heads] + [self.size(a, axis) for axis in a.axes]
+
     def reset_parameters(self):
-        """Constants begin as the variant's definition says, else near 1; biases
-        of gates as _begin_gate has it."""
+        """All begin as the variant's definition says; else constants near 1,
+        biases of gates as _begin_gate has it."""
         nn.init.ones_(self.norm)
         with torch.no_grad():
             for a in self.variant.inputs:
@@ -185,15 +193,19 @@ class LinearAttention(nn.Module):
         axes = {axis: self.size(a, axis) for a in self.variant.inputs
                 for axis in a.axes}
         begin = _begin(self.variant, {**axes, "H": self.num_heads})
-        for a in self.variant.inputs:
-            if a.timed:
-                continue
-            p = self.constants[a.name]
-            with torch.no_grad():
-                if a.name in begin:
-                    p.copy_(UNDONE[a.domain](begin[a.name]).expand_as(p))
-                else:
-                    p.normal_(1, 0.1)
+        with torch.no_grad():
+            for a in self.variant.inputs:
+                if a.timed and a.name in begin:
+                    own = self.projections[a.name]
+                    x = UNDONE[a.domain](begin[a.name])
+                    nn.init.zeros_(own.weight)
+                    own.bias.copy_(x.expand(self.shape(a)).flatten())
+                elif not a.timed and a.name in begin:
+                    p, x = self.constants[a.name], begin[a.name]
+                    x = x if a.domain == "angle" else UNDONE[a.domain](x)
+                    p.copy_(x.expand_as(p))
+                elif not a.timed:
+                    self.constants[a.name].normal_(1, 0.1)
 
     def inputs(self, x):
         """The variant's inputs, by name."""

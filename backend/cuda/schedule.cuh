@@ -250,7 +250,7 @@ template<bool RANKED> INLINE i64 row_place(const Tensor &t, int row)
 }
 template<bool RANKED> INLINE bool has_place(int row)
 {
-    return RANKED || row % RANKS == 0;
+    return RANKED ? is_held(row) : row % RANKS == 0;
 }
 /* From column to column. */
 template<bool RANKED> INLINE i64 column_step(const Tensor &t)
@@ -379,9 +379,10 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    return { lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
-             lane + 32 < x.n ? element(p + row_place<RANKED>(t, lane + 32))
-                             : 0.f };
+    const bool held = !RANKED || is_held(lane);
+    return { held && lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
+             held && lane + 32 < x.n
+             ? element(p + row_place<RANKED>(t, lane + 32)) : 0.f };
 }
 /* Asks for the same in the cache. */
 template<class T, bool RANKED = false>
@@ -389,9 +390,10 @@ INLINE void ask_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    if (lane < x.n)
+    const bool held = !RANKED || is_held(lane);
+    if (held && lane < x.n)
         ask(p + row_place<RANKED>(t, lane));
-    if (lane + 32 < x.n)
+    if (held && lane + 32 < x.n)
         ask(p + row_place<RANKED>(t, lane + 32));
 }
 template<class T, bool RANKED = false>

@@ -26,6 +26,11 @@ local function composed(decay, features, transition)
                           transition = transition }
 end
 
+-- Of keys that are zero no zeros.
+local function units(u)
+  return flin.l2norm(flin.exp(u), "k")
+end
+
 local function oscillator(name, gates, angles, read_both)
   return flin.variant {
     name  = name,
@@ -72,6 +77,24 @@ local more <const> = {
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
+  -- of four rows of a token one is empty, of eight three; features of which
+  -- zero is none
+  three_ranks = composed(D.gated {}, F.elu1 {},
+                         T.one_step_gd { mimo_rank = 3 }),
+  three_delta = composed(D.gated {}, F.map(units),
+                         T.delta_rule { mimo_rank = 3 }),
+  three_key_delta = composed(D.gated { per = "key" }, F.map(units),
+                             T.delta_rule { mimo_rank = 3 }),
+  three_steps = composed(D.gated {}, F.l2norm {},
+                         T.delta_product { steps = 3 }),
+  three_precond = composed(D.fixed {}, F.identity {},
+                           T.preconditioned_gd { mimo_rank = 3 }),
+  three_trapezoid = composed(D.gated { discretization = "trapezoidal" },
+                             F.rope {}, T.one_step_gd { mimo_rank = 3 }),
+  five_ranks = composed(D.none {}, F.elu1 {},
+                        T.one_step_gd { mimo_rank = 5 }),
+  six_steps = composed(D.gated {}, F.l2norm {},
+                       T.delta_product { steps = 6 }),
   -- real and imaginary part of one state: numbers of the token, of a token's
   -- keys, of a head's
   oscillator = oscillator("oscillator", "t", "t"),
@@ -148,6 +171,14 @@ ranked("rank_late", { r = 2 },
        function (x, s)
   local late = dot(flin.prev(x.k), x.w * flin.prev(x.v), "r")
   local S = exp(x.g) * s.S + late + dot(x.k, x.w * x.v, "r")
+  return { S = S }, dot(x.q, S) + sum(x.w, "r") * x.v
+end)
+ranked("rank_three", { r = 3 },
+       { q = "t k", k = "t r k", v = "t v", w = "r v", g = "t : log_decay",
+         b = "t r" }, function (x, s)
+  local late = dot(flin.prev(x.k), x.w * flin.prev(x.v), "r")
+  local S = exp(x.g) * s.S + late
+          + dot(x.k, (1 + flin.sigmoid(x.b)) * x.w * x.v, "r")
   return { S = S }, dot(x.q, S) + sum(x.w, "r") * x.v
 end)
 -- Each of one beside each of the other; twice as many of one as of the other:
@@ -231,6 +262,15 @@ local cases <const> = {
   -- four of them, joined one by one
   "four_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "three_ranks,B=2,T=40,H=1,HV=2,K=64,V=64",
+  "three_delta,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "three_key_delta,B=1,T=40,H=1,K=64,V=64,typed=1",
+  "three_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "three_precond,B=1,T=40,H=1,K=64,V=64",
+  "three_trapezoid,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
+  "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "five_ranks,B=1,T=40,H=1,K=64,V=64,dtype=float16",
+  "six_steps,B=1,T=40,H=1,K=64,V=64",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",

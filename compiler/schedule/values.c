@@ -70,8 +70,9 @@ static void use(Select *x, int16_t *list, uint8_t *n, int v)
         if (list[i] == v)
             return;
     if (*n == MOST_USES)
-        fail_code(x->c, ERR_LIMIT, "an instruction of too many values");
-    list[(*n)++] = (int16_t)v;
+        x->s->why = "more values than an instruction may use";
+    else
+        list[(*n)++] = (int16_t)v;
 }
 
 void reads(Select *x, KInst *k, int v)

@@ -181,6 +181,20 @@ ranked("rank_three", { r = 3 },
           + dot(x.k, (1 + flin.sigmoid(x.b)) * x.w * x.v, "r")
   return { S = S }, dot(x.q, S) + sum(x.w, "r") * x.v
 end)
+-- Of what is zero in a token's empty rows there is nothing that is added up.
+ranked("rank_filled", { r = 3 },
+       { q = "t k", k = "t r k", v = "t r v", g = "t : log_decay" },
+       function (x, s)
+  local error = exp(x.v / 4) - dot(units(x.k), exp(x.g) * s.S, "k")
+  local S = exp(x.g) * s.S + dot(units(x.k) / 3, error, "r")
+  return { S = S }, dot(x.q, S)
+end)
+ranked("rank_filled_sum", { r = 5 },
+       { q = "t k", k = "t r k", v = "t r v", g = "t : log_decay" },
+       function (x, s)
+  local S = exp(x.g) * s.S + dot(units(x.k), exp(x.v / 4), "r")
+  return { S = S }, dot(x.q, S)
+end)
 -- Each of one beside each of the other; twice as many of one as of the other:
 -- no rows of tokens.
 ranked("rank_pairs", { r = 2, m = 2 },
@@ -269,6 +283,8 @@ local cases <const> = {
   "three_precond,B=1,T=40,H=1,K=64,V=64",
   "three_trapezoid,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
   "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "rank_filled,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
+  "rank_filled_sum,B=1,T=40,H=1,K=64,V=64",
   "five_ranks,B=1,T=40,H=1,K=64,V=64,dtype=float16",
   "six_steps,B=1,T=40,H=1,K=64,V=64",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",

@@ -65,6 +65,12 @@ local more <const> = {
   trapezoid_norms = composed(D.exponential { discretization = "trapezoidal" },
                              F.l2norm {},
                              T.preconditioned_gd { mimo_rank = 2 }),
+  -- norms of the keys of the token before
+  trapezoid_keys = composed(D.gated { discretization = "trapezoidal" },
+                            F.l2norm {}, T.one_step_gd {}),
+  trapezoid_key_ranks = composed(
+    D.exponential { discretization = "trapezoidal" }, F.l2norm {},
+    T.one_step_gd { mimo_rank = 2 }),
   rope_delta = composed(D.none {}, F.rope {},
                         T.delta_rule { mimo_rank = 2 }),
   key_steps = composed(D.gated { per = "key" }, F.l2norm {},
@@ -290,6 +296,8 @@ local cases <const> = {
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  "trapezoid_keys,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  "trapezoid_key_ranks,B=2,T=70,H=1,K=64,V=64",
   -- angles that a walk carries, of a constant, of tokens; beside delays
   "retnet,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",

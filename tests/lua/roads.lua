@@ -62,11 +62,17 @@ if every ~= 1 and (accepted < 19 or forward < 19 or both < 19) then
   failed = 1
 end
 
--- Of more ranks, or steps: rows of a chunk, which has fewer tokens.
+-- Of more ranks, or steps: rows of a chunk, which has fewer tokens; of three
+-- there are four rows, of which one is empty.
 local T <const> = flin.transition
 accepted, both = 0, 0
 for title, t in pairs {
+  ["sum, 3 ranks"] = T.one_step_gd { mimo_rank = 3 },
+  ["sum, 7 ranks"] = T.one_step_gd { mimo_rank = 7 },
   ["sum, 8 ranks"] = T.one_step_gd { mimo_rank = 8 },
+  ["delta, 3 ranks"] = T.delta_rule { mimo_rank = 3 },
+  ["delta, 6 ranks"] = T.delta_rule { mimo_rank = 6 },
+  ["product of 3"] = T.delta_product { steps = 3 },
   ["delta, 4 ranks"] = T.delta_rule { mimo_rank = 4 },
   ["product of 4"] = T.delta_product { steps = 4 },
 } do

@@ -12,9 +12,9 @@ io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
 -- Of axes that a file names, as the papers have them; k where it is squared.
-local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16 }
+local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16,
+                       p = 64 }
 local SQUARED <const> = 16
-local RANKS <const> = 2         -- of what the standard library's have
 -- Of entries that decay each by itself there are as many as Mamba has.
 local OWN <const> = { longhorn = { K = 16 } }
 
@@ -40,10 +40,12 @@ local HELD_OUT <const> = { "based", "cyfa", "hawk", "hgrn", "kalman", "linoss",
 
 local function sizes_of(v, file)
   local sizes = {}
-  for axis in pairs(v.axes) do
-    local named = not file and RANKS or file.size[axis]
-    sizes[axis:upper()] = (named or axis == "k" or axis == "v") and LONG[axis]
-                          or named
+  for axis, own in pairs(v.axes) do
+    local named = not file or file.size[axis]
+    if not own then
+      sizes[axis:upper()] = (named or axis == "k" or axis == "v")
+                            and LONG[axis] or named
+    end
   end
   if file and file.size.l then sizes.K = SQUARED end
   for axis, n in pairs(OWN[v.name] or {}) do

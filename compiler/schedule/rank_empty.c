@@ -40,28 +40,28 @@ static EmptyRow computed(Empty *e, int op, const EmptyRow x[3])
     return (EmptyRow){ CONSTANT, y };
 }
 
-/* Of sums along axes, and of products, zeros alone are known to be such. */
+/* Zero is a product of zero, summed over an axis, and what is linear in zeros
+ * alone; what recurs goes through other rows. */
 static EmptyRow structured(Empty *e, const Node *n, bool cols)
 {
-    EmptyRow x[2] = { { ANY, 0 }, { ANY, 0 } };
+    bool product = op_is(n->op, MULTIPLIES) && n->over;
+    bool any = false, all = op_is(n->op, ADDITIVE | MULTIPLIES)
+                         && !op_is(n->op, RECURS);
     for (int i = 0; i < 2; i++)
-        if (n->a[i])
-            x[i] = row_of(e, n->a[i], cols);
-    bool zero = false;
-    switch (n->op) {
-    case OP_dot: case OP_gdot:
-        zero = is_zero(x[0]) || is_zero(x[1]);
-        break;
-    case OP_sum: case OP_rot90: case OP_dup: case OP_pairsum: case OP_part:
-    case OP_relabel: case OP_select:
-        zero = is_zero(x[0]);
-        break;
-    case OP_delay: case OP_cat: case OP_solve:
-        zero = is_zero(x[0]) && is_zero(x[1]);
-        break;
-    default: break;
-    }
-    return (EmptyRow){ zero ? CONSTANT : ANY, 0 };
+        if (n->a[i]) {
+            bool zero = is_zero(row_of(e, n->a[i], cols));
+            any |= zero;
+            all &= zero;
+        }
+    return (EmptyRow){ all || (product && any) ? CONSTANT : ANY, 0 };
+}
+
+/* Whether it is the row of that rank: one of several empty ones, or the one. */
+static EmptyRow flag(const Empty *e, int rank)
+{
+    bool empty = rank >= e->g->ranks;
+    return (EmptyRow){ empty && e->g->rows - e->g->ranks > 1 ? ANY : CONSTANT,
+                       empty };
 }
 
 static EmptyRow found(Empty *e, const Node *n, bool cols)
@@ -72,15 +72,12 @@ static EmptyRow found(Empty *e, const Node *n, bool cols)
     case OP_input:
         return (EmptyRow){ !cols && e->g->in[n->index].ranked ? CONSTANT : ANY,
                            0 };
-    case OP_isrank:                     /* one of several, or that one */
-        return cols || (n->index >= e->g->ranks
-                        && e->g->rows - e->g->ranks > 1)
-             ? (EmptyRow){ ANY, 0 }
-             : (EmptyRow){ CONSTANT, n->index >= e->g->ranks };
-    case OP_row: case OP_col:
-        return row_of(e, n->a[0], !cols);
     default: break;
     }
+    if (op_is(n->op, RENAMES) && !n->over)      /* rows to columns, or back */
+        return row_of(e, n->a[0], !cols);
+    if (op_is(n->op, OF_RANKS) && !op_info[n->op].arity && !cols)
+        return flag(e, n->index);
     if (!(op_info[n->op].traits & ELEMENTWISE))
         return structured(e, n, cols);
     EmptyRow x[3] = { { ANY, 0 }, { ANY, 0 }, { ANY, 0 } };

@@ -1,8 +1,8 @@
 /* ranks.c -- several writes or reads a token, as rows of a chunk.
  *
  * In the plan that is made here ranks are no axes: a token has `rows` rows, one
- * a rank, side by side, and a chunk so much fewer tokens. Rows are a power of 2:
- * of three ranks the fourth row is **empty**, memory has none of it; what is
+ * a rank, side by side, and a chunk so much fewer tokens. Rows are a power of
+ * 2: of three ranks the fourth row is **empty**, memory has none of it; what is
  * added up over ranks is zero there. Values of more ranks than a token's rows
  * have are several, of so many ranks each. What had no ranks has rows, too,
  * of which its **form** tells what they are. Matrices are loaded, and results

@@ -15,7 +15,7 @@ spent() { echo "$1: after $(($(date +%s) - begun)) s"; }
 "$flin" new novelty >/dev/null || exit 1
 # The erasing rate is one that keys have themselves; results are read by the
 # keys, too, and bent.
-sed -e 's|outer(x.beta \* x.k, error)|outer(x.beta / (1 + x.beta) * x.k, error)|' \
+sed -e 's|outer(x.beta|outer(x.beta / (1 + x.beta)|' \
     -e 's|}, dot(x.q, S)|}, flin.tanh(dot(x.q, S)) + dot(x.k, S) / 2|' \
     novelty.lua >mine.lua
 sed -n '/step *= /,/end/p' mine.lua

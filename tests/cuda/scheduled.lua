@@ -117,6 +117,37 @@ local more <const> = {
       return { S = S }, y * flin.rsqrt(flin.sum(y * y, "v") + 1)
     end,
   },
+  -- what is some tokens late
+  three_taps = flin.variant {
+    name  = "three_taps",
+    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local k, v = flin.prev(x.k), flin.prev(x.v)
+      local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+              + flin.outer(k, v) / 2
+              + flin.outer(flin.prev(k), flin.prev(v)) / 4
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  late_values = flin.variant {
+    name  = "late_values",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", beta = "t : unit" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local v = flin.prev(flin.prev(x.v))
+      local late = x.v + v / 2 + flin.prev(v) / 4
+      local S = s.S + flin.outer(x.beta * x.k, late - flin.dot(x.k, s.S))
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  band_of_three = flin.variant {
+    name = "band_of_three", mask = function (i, j, p)
+      if i < j then return 0 end
+      if i - j < 3 then return p.b[j] end
+      return flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
+    end,
+  },
   -- a number of the token that its state has no need for
   scaled_result = flin.variant {
     name  = "scaled_result",
@@ -298,6 +329,10 @@ local cases <const> = {
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "trapezoid_keys,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "trapezoid_key_ranks,B=2,T=70,H=1,K=64,V=64",
+  "three_taps,B=1,T=73,H=1,K=64,V=64,cu=0/1/3/70/73",
+  "three_taps,B=1,T=66,H=1,HV=2,K=64,V=64,typed=1",
+  "late_values,B=1,T=73,H=1,K=64,V=64,cu=0/2/67/73",
+  "band_of_three,B=1,T=66,H=1,K=64,V=64,cu=0/1/66",
   -- angles that a walk carries, of a constant, of tokens; beside delays
   "retnet,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",

@@ -141,6 +141,18 @@ local more <const> = {
       return { S = S }, flin.dot(x.q, S)
     end,
   },
+  -- states that stand in each other, one without a gate
+  heavy_ball = flin.variant {
+    name  = "heavy_ball",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", mu = "t : unit",
+              beta = "t : unit" },
+    state = { M = "k v", S = "k v" },
+    step  = function (x, s)
+      local error = x.v - flin.dot(x.k, s.S)
+      local M = x.mu * s.M / 2 + flin.outer(x.beta * x.k / 4, error)
+      return { M = M, S = s.S + M }, flin.dot(x.q, s.S + M)
+    end,
+  },
   band_of_three = flin.variant {
     name = "band_of_three", mask = function (i, j, p)
       if i < j then return 0 end
@@ -349,6 +361,7 @@ local cases <const> = {
   -- states that stand in each other: scores that are scanned, both ways
   "momentum_deltanet,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
+  "heavy_ball,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
   -- two states that turn into each other

@@ -82,12 +82,18 @@ static bool add_term(Graph *g, Affine *a, const Term *t, bool merges)
 }
 
 /* Updates one after another double the terms: where they are too many, those
- * that read alike become one. */
+ * that read alike become one, and from then on are. Their coefficients grow:
+ * of more than MOST_MERGES sums they take seconds to differentiate. */
+enum { MOST_MERGES = 12 };
+
 static bool add_terms(Graph *g, Affine *a, const Affine *b, bool minus,
                       Ref at)
 {
-    bool many = a->n + b->n > MAX_TERMS, fits = true;
+    int merged = a->merged > b->merged ? a->merged : b->merged;
+    bool many = merged || a->n + b->n > MAX_TERMS;
+    bool fits = merged < MOST_MERGES;
     int own = many ? a->n : 0;
+    a->merged = merged + many;
     g->line = g->n[at].line;
     a->n -= own;
     for (int i = 0; i < own; i++) {     /* in place: no more than there were */

@@ -66,8 +66,6 @@ local more <const> = {
                              F.l2norm {},
                              T.preconditioned_gd { mimo_rank = 2 }),
   -- norms of the keys of the token before
-  trapezoid_keys = composed(D.gated { discretization = "trapezoidal" },
-                            F.l2norm {}, T.one_step_gd {}),
   trapezoid_key_ranks = composed(
     D.exponential { discretization = "trapezoidal" }, F.l2norm {},
     T.one_step_gd { mimo_rank = 2 }),
@@ -87,20 +85,10 @@ local more <const> = {
   -- zero is none
   three_ranks = composed(D.gated {}, F.elu1 {},
                          T.one_step_gd { mimo_rank = 3 }),
-  three_delta = composed(D.gated {}, F.map(units),
-                         T.delta_rule { mimo_rank = 3 }),
   three_key_delta = composed(D.gated { per = "key" }, F.map(units),
                              T.delta_rule { mimo_rank = 3 }),
   three_steps = composed(D.gated {}, F.l2norm {},
                          T.delta_product { steps = 3 }),
-  three_precond = composed(D.fixed {}, F.identity {},
-                           T.preconditioned_gd { mimo_rank = 3 }),
-  three_trapezoid = composed(D.gated { discretization = "trapezoidal" },
-                             F.rope {}, T.one_step_gd { mimo_rank = 3 }),
-  five_ranks = composed(D.none {}, F.elu1 {},
-                        T.one_step_gd { mimo_rank = 5 }),
-  six_steps = composed(D.gated {}, F.l2norm {},
-                       T.delta_product { steps = 6 }),
   -- real and imaginary part of one state: numbers of the token, of a token's
   -- keys, of a head's
   oscillator = oscillator("oscillator", "t", "t"),
@@ -325,24 +313,17 @@ local cases <const> = {
   -- four of them, joined one by one
   "four_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
-  "three_ranks,B=2,T=40,H=1,HV=2,K=64,V=64",
-  "three_delta,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "three_ranks,B=2,T=40,H=1,HV=2,K=64,V=64,dtype=float16",
   "three_key_delta,B=1,T=40,H=1,K=64,V=64,typed=1",
   "three_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
-  "three_precond,B=1,T=40,H=1,K=64,V=64",
-  "three_trapezoid,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
   "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "rank_filled,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
   "rank_filled_sum,B=1,T=40,H=1,K=64,V=64",
-  "five_ranks,B=1,T=40,H=1,K=64,V=64,dtype=float16",
-  "six_steps,B=1,T=40,H=1,K=64,V=64",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
-  "trapezoid_keys,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "trapezoid_key_ranks,B=2,T=70,H=1,K=64,V=64",
   "three_taps,B=1,T=73,H=1,K=64,V=64,cu=0/1/3/70/73",
-  "three_taps,B=1,T=66,H=1,HV=2,K=64,V=64,typed=1",
   "late_values,B=1,T=73,H=1,K=64,V=64,cu=0/2/67/73",
   "band_of_three,B=1,T=66,H=1,K=64,V=64,cu=0/1/66",
   -- angles that a walk carries, of a constant, of tokens; beside delays

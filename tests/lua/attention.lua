@@ -217,9 +217,9 @@ refused("flin.stdlib has no 'gda'", function () return flin.stdlib.gda end)
 -- than there is room for; of very many token by token.
 do
   local function product(steps)
-    return flin.attention { decay = decay.gated {}, features = feature.l2norm {},
-                            transition = transition.delta_product {
-                              steps = steps } }
+    local t <const> = transition.delta_product { steps = steps }
+    return flin.attention { decay = decay.gated {}, transition = t,
+                            features = feature.l2norm {} }
   end
   local v <const> = product(8)
   local r = v:check { B = 1, T = 25, H = 1, K = 6, V = 5, chunk = 8 }

@@ -58,18 +58,56 @@ static bool stop(Affine *a, Ref at, const char *why)
     return false;
 }
 
+/* The same reading of the state, but for its coefficient. */
+static bool same_read(const Term *a, const Term *b)
+{
+    return a->state == b->state && a->over == b->over && a->p == b->p
+        && a->rank == b->rank && a->fresh == b->fresh;
+}
+
+/* Adds t, to a term that reads alike where there may be no other. */
+static bool add_term(Graph *g, Affine *a, const Term *t, bool merges)
+{
+    for (int i = 0; i < a->n && merges; i++)
+        if (same_read(&a->term[i], t)) {
+            Ref *c = &a->term[i].coef;
+            *c = op2(g, OP_add, *c ? *c : num(g, 1),
+                     t->coef ? t->coef : num(g, 1));
+            return true;
+        }
+    if (a->n == MAX_TERMS)
+        return false;
+    a->term[a->n++] = *t;
+    return true;
+}
+
+/* Updates one after another double the terms: where they are too many, those
+ * that read alike become one, and from then on are. Their coefficients grow:
+ * of more than MOST_MERGES sums they take seconds to differentiate. */
+enum { MOST_MERGES = 12 };
+
 static bool add_terms(Graph *g, Affine *a, const Affine *b, bool minus,
                       Ref at)
 {
-    if (a->n + b->n > MAX_TERMS)
-        return stop(a, at, "has too many terms in");
+    int merged = a->merged > b->merged ? a->merged : b->merged;
+    bool many = merged || a->n + b->n > MAX_TERMS;
+    bool fits = merged < MOST_MERGES;
+    int own = many ? a->n : 0;
+    a->merged = merged + many;
     g->line = g->n[at].line;
-    for (int i = 0; i < b->n; i++) {
+    a->n -= own;
+    for (int i = 0; i < own; i++) {     /* in place: no more than there were */
+        const Term t = a->term[i];
+        add_term(g, a, &t, true);
+    }
+    for (int i = 0; i < b->n && fits; i++) {
         Term t = b->term[i];
         if (minus)
             t.coef = t.coef ? op1(g, OP_neg, t.coef) : num(g, -1);
-        a->term[a->n++] = t;
+        fits = add_term(g, a, &t, many);
     }
+    if (!fits)
+        return stop(a, at, "has too many terms in");
     if (b->rest && a->rest)
         a->rest = op2(g, minus ? OP_sub : OP_add, a->rest, b->rest);
     else if (b->rest)
@@ -183,13 +221,6 @@ static bool meets_rank(const Graph *g, const Affine *a, Ref x)
         if (a->term[i].rank & g->n[x].axes)
             return true;
     return false;
-}
-
-/* The same reading of the state, but for its coefficient. */
-static bool same_read(const Term *a, const Term *b)
-{
-    return a->state == b->state && a->over == b->over && a->p == b->p
-        && a->rank == b->rank && a->fresh == b->fresh;
 }
 
 static bool is_free(const Graph *g, const Affine *a, Ref r, StateSet of)

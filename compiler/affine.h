@@ -33,6 +33,8 @@ enum { MAX_TERMS = 64 };
 typedef struct Affine {
     int n;
     Term term[MAX_TERMS];
+    int merged;                         /* no two of them read alike, since so
+                                           many sums; or 0 */
     Ref rest;                           /* free of the state; 0: none */
     Ref bad;                            /* where it failed */
     const char *why;                    /* "is not linear in" ... */

@@ -80,7 +80,21 @@ static bool is_delayed(const Graph *g, Ref x, Ref y, int *looks)
     return false;
 }
 
-/* x at the chunk's first token. */
+/* Whether x is made of sums of what the token before has left. */
+static bool has_sum(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+    bool any = op_is(n->op, FOLDS);
+
+    if (!(n->axes & AXIS(AX_I)) || n->op == OP_delay || !is_by_tokens(n))
+        return false;
+    for (int i = 0; i < 4 && !any; i++)
+        any = n->a[i] && has_sum(g, n->a[i]);
+    return any;
+}
+
+/* x at the chunk's first token; what is made of sums, as l2norm's, is that of
+ * all tokens' rows, where a state would have to be summed by itself. */
 static Ref first_of(Graph *g, Ref x)
 {
     const Node n = g->n[x];
@@ -90,7 +104,7 @@ static Ref first_of(Graph *g, Ref x)
         return x;
     if (n.op == OP_delay && !n.flags)
         return n.a[1];
-    if (!is_by_tokens(&n))
+    if (!is_by_tokens(&n) || has_sum(g, x))
         return node_new(g, (Node){ .op = OP_last, .a = { x },
                                    .flags = REVERSE });
     for (int i = 0; i < 4; i++)

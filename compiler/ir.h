@@ -213,6 +213,8 @@ typedef struct Graph {
     int rows;                           /* of a chunk, where ranks are no axes:
                                            rows that a token has, side by side,
                                            of `chunk` that there are; else 0 */
+    int ranks;                          /* those of a token's rows that memory
+                                           has, where others are empty */
     Node *n;
     uint32_t len, cap;                  /* n[0] is unused */
     Ref *hash;
@@ -366,6 +368,12 @@ int64_t axes_size(const Graph *g, AxisSet s);
 static inline int rows_of_token(const Graph *g)
 {
     return g->rows ? g->rows : 1;
+}
+
+/* And those that are not empty. */
+static inline int ranks_of_token(const Graph *g)
+{
+    return g->ranks ? g->ranks : rows_of_token(g);
 }
 
 /* text.c: the documented text form. graph_parse reads what graph_print

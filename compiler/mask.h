@@ -267,6 +267,8 @@ Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 void mask_pairs(Mask *m, Graph *g);
 /* Is a pair of this value left out? */
 bool pair_masked(const Mask *m, Ref value);
+/* Whether its pieces are 0 from some distance on, as a window's are. */
+bool mask_ends(const Mask *m);
 /* What scores are multiplied by before a piece sees them, for keys of so many
  * numbers. */
 double pair_scale(const Mask *m, int64_t key);

@@ -37,6 +37,23 @@ static bool find_minor(Mask *m, Ref r, const Region *at, int p[4],
 static const char *const ways = "use exp(c[i] - c[j]) for a decay, or mode = "
     "\"quadratic\"";
 
+static const char *const documents = "give the call the documents' ends, "
+    "cu_seqlens = {0, 5, 12}: what is masked is then not computed; or mode = "
+    "\"quadratic\"";
+
+/* Whether r compares what an input has at i with what it has at j. */
+static bool compares_documents(const Mask *m, Ref r)
+{
+    const Node *n = &m->g->n[r];
+    const Node *a = &m->g->n[n->a[0]], *b = &m->g->n[n->a[1]];
+
+    if (n->op != OP_eq || a->op != OP_input || b->op != OP_input)
+        return false;
+    const Leaf *x = &m->leaf[a->index], *y = &m->leaf[b->index];
+    return x->kind == LEAF_TOKEN && y->kind == LEAF_TOKEN
+        && x->side != y->side && !strcmp(x->name, y->name);
+}
+
 /* The region's value is `value`; r, a part of it, does not factor. */
 static _Noreturn void couples(Mask *m, const MaskPath *p, Ref r)
 {
@@ -49,7 +66,7 @@ static _Noreturn void couples(Mask *m, const MaskPath *p, Ref r)
                              "L(%d,%d)*L(%d,%d) = %.4g (equal for a factor "
                              "of rank 1)", at[0], at[1], at[2], at[3],
                              side[0], at[2], at[1], at[0], at[3], side[1]);
-    fail_help(m->ctx, line, ways,
+    fail_help(m->ctx, line, compares_documents(m, r) ? documents : ways,
               "mask does not factor: %s couples i and j%s", text, witness);
 }
 

@@ -77,6 +77,16 @@ bool pair_masked(const Mask *m, Ref value)
         && (pair_masked(m, n->a[0]) || pair_masked(m, n->a[1]));
 }
 
+bool mask_ends(const Mask *m)
+{
+    bool ends = m->npieces > 0;
+
+    for (int p = 0; p < m->npieces; p++)
+        ends = ends && (pair_masked(m, m->piece[p].value)
+                        || m->piece[p].at.hi[VAR_DISTANCE] < REGION_INF / 2);
+    return ends;
+}
+
 double pair_scale(const Mask *m, int64_t key)
 {
     if (!m->softmax)

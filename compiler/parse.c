@@ -90,6 +90,10 @@ static void read_rows(Text *t)
         fail(t->c, t->line, "a chunk of %d has no tokens of %d rows",
              t->g->chunk, rows);
     t->g->rows = rows;
+    if (text_at(t, "ranks")) {
+        text_take(t, "ranks");
+        t->g->ranks = text_int(t, "ranks of a token", 1, rows);
+    }
 }
 
 /* ---- arguments ---- */

@@ -3,7 +3,8 @@
  *     chunk 64 simple_gla                  or: step simple_gla
  *     axis k = 64                          size open: axis k
  *     axis r1 @1 = 4                       row rank axis 1; its twin, too
- *     rows 4                               a token has; of `chunk` there are
+ *     rows 4 ranks 3                       a token has; of `chunk` there are;
+ *                                          one of them is empty
  *     input q t k : unit_norm   @3         no t: a constant for each head;
  *                                          each row its own: ranked; along
  *                                          the first axis of what it was an
@@ -134,7 +135,9 @@ static void put_header(const Graph *g, Buf *b)
             buf_printf(b, "axis %s @%d = %d\n", g->axis[ax].name, ax,
                        g->axis[ax].size);
     if (g->rows)
-        buf_printf(b, "rows %d\n", g->rows);
+        buf_printf(b, ranks_of_token(g) < g->rows ? "rows %d ranks %d\n"
+                                                  : "rows %d\n", g->rows,
+                   ranks_of_token(g));
 }
 
 static void put_part(int of, int part, const char *name, Buf *b)

@@ -129,6 +129,7 @@ Graph *transpose(const Graph *step, const Graph *joint)
     w.g->naxes = joint->naxes;
     w.g->lines = joint->lines;
     w.g->rows = joint->rows;
+    w.g->ranks = joint->ranks;
     find_live(&w, d->node);
     ensure(joint, !w.live[joint->in[v].node], OP_input, joint->in[v].node);
     take_inputs(&w, step);

@@ -284,7 +284,8 @@ static void put_road_of(Form *f, Graph *step)
         buf_printf(&f->text, "  runs token by token: %s\n", step->note);
     if (step->window)
         buf_printf(&f->text, "  on the CPU, where that is faster, as two scans "
-                   "in blocks of %lld tokens\n",
+                   "in blocks of %lld tokens; on a GPU over the width, or by "
+                   "mode = \"quadratic\"\n",
                    (long long)step->window->width);
 }
 

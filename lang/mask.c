@@ -348,7 +348,8 @@ static void factor(lua_State *L, MaskTrace *t)
 {
     Ctx *c = t->tracer.ctx;
 
-    if (!t->mask->softmax && ctx_protect(c, run_factor, t))
+    if (!t->mask->softmax && ctx_protect(c, run_factor, t)
+        && !(t->quadratic && mask_ends(t->mask)))
         return;
     if ((t->quadratic || t->mask->softmax) && ctx_protect(c, run_pairs, t))
         return;

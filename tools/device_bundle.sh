@@ -17,7 +17,7 @@ done
 cp tests/cuda/*.lua tests/cuda/run.sh tests/cuda/lease.sh "$1/tests/cuda"
 cp -r lang/python lang/flin.h "$1/lang"
 cp -r stdlib "$1"
-cp -r tests/python tests/bench "$1/tests"
+cp -r tests/python tests/bench tests/variants "$1/tests"
 ldd "$build/flin" | awk '$3 ~ "^/" { print $3 }' |
     grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' |
     while read -r lib; do

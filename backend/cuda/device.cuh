@@ -40,6 +40,14 @@ INLINE i64 fresh_wide(i64 x)
 #ifndef RANKS
 #define RANKS 1
 #endif
+/* Of these, rows that memory has; others are empty. */
+#ifndef RANKS_HELD
+#define RANKS_HELD RANKS
+#endif
+INLINE bool is_held(int row)
+{
+    return RANKS_HELD == RANKS || row % RANKS < RANKS_HELD;
+}
 INLINE int token(int row) { return (int)((u32)row / RANKS); }
 
 /* Rows of a chunk. */

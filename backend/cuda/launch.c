@@ -83,6 +83,14 @@ static int inner_axis(const Graph *g, CudaArg a)
                                 : g->out[a.index].order)[rank_of(g, a) - 1];
 }
 
+/* How many ranks it has: of a token's rows there may be more. */
+static uint64_t ranks_of(const Graph *g, CudaArg a)
+{
+    const uint8_t *order = a.kind == ARG_INPUT ? g->in[a.index].order
+                                               : g->out[a.index].order;
+    return (uint64_t)g->axis[order[0]].size;
+}
+
 /* The copy engine wants a whole row, and rows 16 bytes apart. */
 static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
 {
@@ -123,7 +131,7 @@ static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
     uint64_t bytes = (uint64_t)dtype_size(v->dtype);
     uint64_t row = (size * bytes + 15) / 16 * 16;
-    const uint64_t dims[5] = { size, of_ranks ? (uint64_t)ranks : 1,
+    const uint64_t dims[5] = { size, of_ranks ? ranks_of(p->g, a) : 1,
         (uint64_t)(e.tokens + !e.tokens),
         (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
     const uint64_t strides[4] = { step_bytes(of_ranks ? v->sd[0] : 0, bytes,

@@ -24,13 +24,16 @@ static const char *head_text(const Schedule *s)
     const char *products = ctx_format(s->c, "#include \"%s\"\n",
                                       f[FORM_PRODUCT]->header);
     bool wide = s->tile == F32;         /* stands on what others have */
-    return ctx_format(s->c, "%s%s%s%s#define RANKS %d\n" HEAD "%s%s",
+    return ctx_format(s->c, "%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s",
                       s->memory == F16 ? "#define ELEMENT_F16\n" : "",
                       wide ? "#define ELEMENT_F32\n" : "",
                       f[FORM_COPY]->waited ? "" : "#define NO_ENGINE\n",
                       s->g->chunk == TILE_ROWS ? "" : ctx_format(s->c,
                       "#define CHUNK_ROWS %d\n", s->g->chunk),
-                      rows_of_token(s->g), wide ? "" : products,
+                      rows_of_token(s->g), ranks_of_token(s->g)
+                      == rows_of_token(s->g) ? "" : ctx_format(s->c,
+                      "#define RANKS_HELD %d\n", ranks_of_token(s->g)),
+                      wide ? "" : products,
                       wide ? products : "", !*copies
                       ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
 }

@@ -360,7 +360,7 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
                    " col0(%d), x, l%s);\n", u, more, regs,
                    full_extent(p, v->col),
-                   node_of(p, v->node)->op == OP_delay, u, more,
+                   tokens_late(p->s->g, v->node), u, more,
                    kept_place(p, loaded_node(p->s->g, v->node)),
                    sliced_index(p, v->col, 0), share,
                    end_text(p, v->col, share));

@@ -59,7 +59,8 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     Ref r = loaded_node(p->s->g, v->node);
     const Node *n = &p->s->g->n[r];
     bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
-    int off = !is_row_off(p, v) ? 0 : back ? 1 : -1, rows = rows_lying(v);
+    int late = tokens_late(p->s->g, v->node);
+    int off = back ? late : -late, rows = rows_lying(v);
     int cols = full_extent(p, v->col);
     bool widens = input && p->o->in[n->index] != p->s->tile;
     put_wait(p, v->buffer, v->turn, true);
@@ -153,9 +154,10 @@ void put_load(Print *p, const KInst *k)
         put_load_by_lanes(p, v);
         return;
     }
-    const char *off = !is_row_off(p, v) ? "" /* of tokens, or of rows */
-                    : ranks && !input ? back ? " + RANKS" : " - RANKS"
-                    : back ? " + 1" : " - 1";
+    const char *off = !is_row_off(p, v) ? ""    /* of tokens, or of rows */
+        : ctx_format(p->c, " %s %d%s", back ? "+" : "-",
+                     tokens_late(p->s->g, v->node),
+                     ranks && !input ? " * RANKS" : "");
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
     int rows = rows_lying(v);
@@ -189,22 +191,38 @@ void put_load(Print *p, const KInst *k)
     buf_printf(p->b, "}\n");
 }
 
-/* Of a tile that is a row off. */
+/* What stands in a tile's token before those of the chunk. */
+static const char *first_text(Print *p, const KInst *k, const KValue *v,
+                              int token)
+{
+    Ref first = first_row(p->s->g, v->node, token);
+    for (int i = 1; i < k->nin; i++) {
+        const KValue *b = value_at(p, k->in[i]);
+        if (b->node == first)
+            return b->layout == LAY_VECTOR ? place(p, b)
+                                           : found_vector(p, first, v->col);
+    }
+    return "0u";
+}
+
+/* Of a tile that is some rows off. */
 static void put_ends(Print *p, const KInst *k, int threads)
 {
     const KValue *v = value_at(p, k->in[0]);
     bool back = p->s->g->n[v->node].flags & REVERSE;
-    const KValue *before = k->nin > 1 ? value_at(p, k->in[1]) : NULL;
-    const char *first = !before ? "0u"
-        : before->layout == LAY_VECTOR ? place(p, before)
-        : found_vector(p, before->node, v->col);
-    if (!back)
-        buf_printf(p->b, "write_first<%d>(%s, %s, %d, thread);\n", threads,
-                   place(p, v), first, (int)v->ncol);
+    int late = tokens_late(p->s->g, v->node);
+    for (int i = 0; i < late && !back; i++) {
+        if (i)                          /* a chunk may end before */
+            buf_printf(p->b, "if (x.n > %d * RANKS)\n", i);
+        buf_printf(p->b, i ? "write_first<%d, %d>(" : "write_first<%d>(",
+                   threads, i);
+        buf_printf(p->b, "%s, %s, %d, thread);\n", place(p, v),
+                   first_text(p, k, v, i), (int)v->ncol);
+    }
     buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
                "fence_async();\n", threads, place(p, v),
                (int)tile_pieces(v),
-               !back ? "" : p->s->g->rows ? " - RANKS" : " - 1");
+               !back ? "" : ctx_format(p->c, " - %d * RANKS", late));
     put_sync(p, (KRole)k->role);
 }
 

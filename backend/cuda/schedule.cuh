@@ -209,19 +209,21 @@ INLINE float before_at(const Ending &from, int k)
 {
     return k < from.n ? from.p[k] : 0.f;
 }
-/* A tile's first token: what comes before the chunk, the same for all ranks. */
-template<int THREADS, class Before>
+/* A tile's first token, or TOKEN: what comes before the chunk, the same for all
+ * ranks. */
+template<int THREADS, int TOKEN = 0, class Before>
 INLINE void write_first(u32 tile, Before from, int cols, int thread)
 {
+    constexpr int ROW = TOKEN * RANKS;
 #ifdef ELEMENT_F32
     for (int k = thread; k < cols; k += THREADS)
-        UNROLL for (int row = 0; row < RANKS; row++)
+        UNROLL for (int row = ROW; row < ROW + RANKS; row++)
             store1(place_of(tile, CHUNK_ROWS, row, k), before_at(from, k));
 #else
     for (int k = 2 * thread; k < cols; k += 2 * THREADS)
-        UNROLL for (int row = 0; row < RANKS; row++)
+        UNROLL for (int row = ROW; row < ROW + RANKS; row++)
             store1(tile + k / 64 * (128 * CHUNK_ROWS) + 128 * row
-                   + (2 * (k % 64) ^ 16 * row),
+                   + (2 * (k % 64) ^ 16 * (row % 8)),
                    bits(pack(before_at(from, k), before_at(from, k + 1))));
 #endif
 }
@@ -250,7 +252,7 @@ template<bool RANKED> INLINE i64 row_place(const Tensor &t, int row)
 }
 template<bool RANKED> INLINE bool has_place(int row)
 {
-    return RANKED || row % RANKS == 0;
+    return RANKED ? is_held(row) : row % RANKS == 0;
 }
 /* From column to column. */
 template<bool RANKED> INLINE i64 column_step(const Tensor &t)
@@ -379,9 +381,10 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    return { lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
-             lane + 32 < x.n ? element(p + row_place<RANKED>(t, lane + 32))
-                             : 0.f };
+    const bool held = !RANKED || is_held(lane);
+    return { held && lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
+             held && lane + 32 < x.n
+             ? element(p + row_place<RANKED>(t, lane + 32)) : 0.f };
 }
 /* Asks for the same in the cache. */
 template<class T, bool RANKED = false>
@@ -389,9 +392,10 @@ INLINE void ask_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    if (lane < x.n)
+    const bool held = !RANKED || is_held(lane);
+    if (held && lane < x.n)
         ask(p + row_place<RANKED>(t, lane));
-    if (lane + 32 < x.n)
+    if (held && lane + 32 < x.n)
         ask(p + row_place<RANKED>(t, lane + 32));
 }
 template<class T, bool RANKED = false>
@@ -487,8 +491,8 @@ INLINE void take_part(u32 (&y)[N], const u32 (&all)[ALL], int part)
     }
 }
 /* Of what kernels keep for one another in float32, COLS numbers a token, `cols`
- * from p on; AHEAD: of the next one, and zeros at last. */
-template<int COLS, bool AHEAD, int N, class Cols = EveryColumn>
+ * from p on; of AHEAD tokens further on, and zeros at last. */
+template<int COLS, int AHEAD, int N, class Cols = EveryColumn>
 INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
                       const Lane &l, Cols cols = {})
 {

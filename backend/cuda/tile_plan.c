@@ -201,7 +201,7 @@ static void drop_padded(Tiles **t, int n)
 
 /* Which stored values are of 16 bits an element: those that whoever fetches
  * them does so for products alone, and those that pass through a kernel from a
- * schedule; it is made as if all matrices were. */
+ * schedule; it is made as if all matrices were. A number of a token is not. */
 static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
                         uint8_t *narrow)
 {
@@ -210,7 +210,8 @@ static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
     const uint8_t *summed = find_summed(t, n);
 
     for (Ref r = 1; r < p->g->len; r++) {
-        factor[r] = t[0]->o->tile == BF16 && p->stored[r];
+        AxisSet axes = p->g->n[r].axes;
+        factor[r] = t[0]->o->tile == BF16 && p->stored[r] && axes & (axes - 1);
         for (int i = 0; i < n; i++)
             factor[r] &= t[i]->has[r] || !t[i]->wide[r];
         narrow[r] = factor[r] | (p->stored[r] && is_tile(t[0], r)

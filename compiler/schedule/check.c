@@ -413,8 +413,28 @@ static const KInst *first_reader(const Schedule *s, int value, int role)
     return NULL;
 }
 
+/* Whether the instruction finds the vectors of all first tokens of node r's
+ * tile, and no others. */
+static bool finds_first(const Schedule *s, const KInst *k, Ref r)
+{
+    uint64_t used = 1;
+    bool all = k->nin <= 64;
+    for (int i = 0; i < tokens_late(s->g, r) && all; i++) {
+        Ref first = first_row(s->g, r, i);
+        bool found = !first || !s->g->n[first].axes;
+        for (int j = 1; j < k->nin && !found; j++) {
+            const KValue *v = &s->value[k->in[j]];
+            found = v->node == first && (v->layout == LAY_GLOBAL
+                                         || v->layout == LAY_VECTOR);
+            used |= (uint64_t)found << j;
+        }
+        all = found;
+    }
+    return all && used + 1 == (uint64_t)1 << k->nin;
+}
+
 /* Whoever reads a loaded tile of tokens finds its ends cleared, and in its
- * first row what comes before the chunk. */
+ * first rows what comes before the chunk. */
 static const char *check_cleared(const Schedule *s)
 {
     for (int v = 0; v < s->nvalues; v++) {
@@ -422,18 +442,13 @@ static const char *check_cleared(const Schedule *s)
         if (w == NOTHING || s->inst[w].op != K_LOAD || s->value[v].row != AX_I
             || s->value[v].layout != LAY_TILE)
             continue;
-        Ref first = first_row(s->g, s->value[v].node);
-        bool found = first && s->g->n[first].axes;
         for (int role = 0; role < NKROLES; role++) {
             const KInst *k = first_reader(s, v, role);
             if (role == KR_MATRIX && s->row_axis
                 && first_reader(s, v, KR_AHEAD))
                 continue;               /* the role ahead has cleared them */
-            if (k && (k->op != K_CLEAR || k->nin != 1 + found
-                || (found && (s->value[k->in[1]].node != first
-                              || (s->value[k->in[1]].layout != LAY_GLOBAL
-                                  && s->value[k->in[1]].layout
-                                     != LAY_VECTOR)))))
+            if (k && (k->op != K_CLEAR
+                      || !finds_first(s, k, s->value[v].node)))
                 return wrong(s, "a tile whose ends are not cleared", v);
         }
     }

@@ -144,13 +144,16 @@ static bool loads(Select *x, Ref r)
 
 /* A matrix of tokens that is found, of the token before and first a vector that
  * is found or carried, or of the next one and last zeros: the load is a row
- * off. */
+ * off; or of one that is such itself: some rows. */
 static bool is_loaded_late(const Select *x, const Node *n)
 {
-    Ref a = shown_node(x->g, n->a[0]), b = n->a[1];
+    enum { MOST_LATE = 4 };
+    Ref late = shown_node(x->g, n->a[0]), b = n->a[1];
+    Ref a = loaded_node(x->g, late);
     if (n->op != OP_delay || count_axes(n->axes) != 2
-        || !(n->axes & DIM_AXES) || x->kind[a] != LOADED
-        || x->g->n[a].op == OP_delay || n->flags & ~REVERSE)
+        || !(n->axes & DIM_AXES) || x->kind[late] != LOADED
+        || tokens_late(x->g, late) >= MOST_LATE || n->flags & ~REVERSE
+        || (late != a && x->g->n[late].flags != n->flags))
         return false;
     if (x->g->n[a].op == OP_input
         && x->w->in[x->g->n[a].index] != x->w->memory)

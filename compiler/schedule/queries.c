@@ -70,13 +70,25 @@ Ref shown_node(const Graph *g, Ref r)
     return r;
 }
 
-Ref loaded_node(const Graph *g, Ref r)
+int tokens_late(const Graph *g, Ref r)
 {
-    return g->n[r].op == OP_delay ? shown_node(g, g->n[r].a[0]) : r;
+    int n = 0;
+    for (; g->n[r].op == OP_delay; n++)
+        r = shown_node(g, g->n[r].a[0]);
+    return n;
 }
 
-Ref first_row(const Graph *g, Ref r)
+Ref loaded_node(const Graph *g, Ref r)
 {
+    while (g->n[r].op == OP_delay)
+        r = shown_node(g, g->n[r].a[0]);
+    return r;
+}
+
+Ref first_row(const Graph *g, Ref r, int token)
+{
+    for (int i = 0; i < token; i++)
+        r = shown_node(g, g->n[r].a[0]);
     return g->n[r].op == OP_delay && !g->n[r].flags ? g->n[r].a[1] : 0;
 }
 

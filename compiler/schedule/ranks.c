@@ -1,8 +1,10 @@
 /* ranks.c -- several writes or reads a token, as rows of a chunk.
  *
  * In the plan that is made here ranks are no axes: a token has `rows` rows, one
- * a rank, side by side, and a chunk so much fewer tokens. Values of more ranks
- * than rows are several, of `rows` ranks each. What had no ranks has rows, too,
+ * a rank, side by side, and a chunk so much fewer tokens. Rows are a power of
+ * 2: of three ranks the fourth row is **empty**, memory has none of it; what is
+ * added up over ranks is zero there. Values of more ranks than a token's rows
+ * have are several, of so many ranks each. What had no ranks has rows, too,
  * of which its **form** tells what they are. Matrices are loaded, and results
  * stored, in a token's first row; sums over tokens count each once. What has
  * ranks and no tokens, a constant, its gradient, a state that a token finds of
@@ -10,6 +12,7 @@
  * own, before the first token they are the rows.
  */
 #include "ranks.h"
+#include "rank_empty.h"
 
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
@@ -35,11 +38,13 @@ typedef struct Image {
 typedef struct Rows {
     Graph *g;
     const Graph *old;
-    int rows;
+    int rows, ranks;                    /* of a token; of these rows so many
+                                           are a rank's, others are empty */
     AxisSet own;                        /* of the variant's, that are ranks */
     Image *memo;                        /* per node, group of its ranks as rows,
                                            as columns */
     const Ref **apart;                  /* per node, of ranks without tokens */
+    Empty empty;
     bool fails;
 } Rows;
 
@@ -69,7 +74,7 @@ static bool has_one_axis(const Rows *u, AxisSet s)
 static int groups_of(const Rows *u, Ref r, Side side)
 {
     AxisSet ranks = ranks_on(u, u->old->n[r].axes, side);
-    return ranks ? axis_extent(u->old, r, lowest(ranks)) / u->rows : 1;
+    return ranks ? axis_extent(u->old, r, lowest(ranks)) / u->ranks : 1;
 }
 
 /* ---- forms ---- */
@@ -112,7 +117,7 @@ static Image spread(Rows *u, Image x, Side side)
     if (side == OF_COLS)
         return turned(u, spread(u, turned(u, x, OP_row), OF_ROWS), OP_col);
     Ref y = of_rank(u, x.node, 0);
-    for (int i = 1; i < u->rows && x.form[side] == PARTS; i++)
+    for (int i = 1; i < u->ranks && x.form[side] == PARTS; i++)
         y = op2(u->g, OP_add, y, of_rank(u, x.node, i));
     x.node = y;
     x.form[side] = SAME;
@@ -135,6 +140,27 @@ static int count(const Image *a, int n, Side side, Form form)
     for (int i = 0; i < n; i++)
         sum += a[i].form[side] == form;
     return sum;
+}
+
+/* ---- empty rows ---- */
+
+/* x, and zeros in empty rows, or columns. */
+static Ref without_empty(Rows *u, Ref x, Side side)
+{
+    for (int i = u->ranks; i < u->rows; i++)
+        x = op3(u->g, OP_where, flag(u, i, side), num(u->g, 0), x);
+    return x;
+}
+
+/* One of the factors is to be zero there, so that their product is. */
+static void clear_empty(Rows *u, Image *a, int n, Side side)
+{
+    bool zero = u->ranks == u->rows;
+    for (int i = 0; i < n; i++)
+        zero |= is_empty_zero(&u->empty, a[i].node, side == OF_COLS);
+    if (!zero)
+        a[0].node = without_empty(u, a[0].node, side);
+    u->fails |= u->empty.fails;
 }
 
 static void spread_all(Rows *u, Image *a, int n, Side side, Form but)
@@ -258,6 +284,7 @@ static Image contracted_group(Rows *u, const Node *n, Image a[4], int rank)
         bool ranks = ranks_on(u, n->over, side), tokens = n->over & token[i];
         if (ranks) {
             spread_all(u, a, terms, side, EACH);
+            clear_empty(u, a, terms, side);
             form[i] = tokens ? SAME : PARTS;
         } else if (!tokens) {
             form[i] = form_of(u, OP_mul, a, terms, side);
@@ -308,6 +335,8 @@ static Image solved(Rows *u, const Node *n)
     for (int i = 0; i < NSIDES; i++)
         if (a[0].form[i] != EACH)
             return impossible(u, a[0].node);
+    for (int i = 0; i < NSIDES; i++)
+        clear_empty(u, a, 1, (Side)i);
     a[1] = spread(u, a[1], OF_ROWS);
     return made_of(u, n, a, EACH, SAME);
 }
@@ -398,12 +427,12 @@ static int count_ranks(const Rows *u, Ref r, AxisSet ranks)
 static bool last_apart(Rows *u, const Node *n, int ranks, Ref *part)
 {
     for (int i = ranks - 1; i >= 0; i--) {
-        Image x = image_of(u, n->a[0], i / u->rows, 0);
+        Image x = image_of(u, n->a[0], i / u->ranks, 0);
         if (x.form[OF_ROWS] != EACH || x.form[OF_COLS] != SAME)
             return false;
         part[i] = node_new(u->g, (Node){ .op = OP_last, .flags = n->flags, .a
                                          = { of_rank(u, x.node,
-                                                     i % u->rows) } });
+                                                     i % u->ranks) } });
     }
     return true;
 }
@@ -449,8 +478,8 @@ static Ref contracted_at(Rows *u, const Node *n, int rank)
     Image a[4];
     if (!has_one_axis(u, u->old->n[n->a[0]].axes | u->old->n[n->a[1]].axes))
         return impossible(u, n->a[0]).node;
-    operands(u, n, a, rank / u->rows, 0);
-    Image x = contracted_group(u, n, a, rank % u->rows);
+    operands(u, n, a, rank / u->ranks, 0);
+    Image x = contracted_group(u, n, a, rank % u->ranks);
     if (x.form[OF_ROWS] != SAME || x.form[OF_COLS] != SAME)
         return impossible(u, x.node).node;
     return x.node;
@@ -503,7 +532,7 @@ static void make_apart(Rows *u, Ref r)
     Ref *part = ctx_alloc(u->g->ctx, MOST_APART * sizeof *part);
     u->apart[r] = part;
     u->g->line = n.line;
-    bool ok = many <= MOST_APART && many % u->rows == 0;
+    bool ok = many <= MOST_APART && many % u->ranks == 0;
     if (ok && n.op == OP_state)
         ok = states_apart(u->g, r, many, part);
     else if (ok && n.op == OP_input)
@@ -522,7 +551,7 @@ static Image image_apart(Rows *u, Ref r, int row, int col)
     bool cols = ranks_on(u, axes, OF_COLS);
     if (!u->apart[r])
         make_apart(u, r);
-    const Ref *part = u->apart[r] + (cols ? col : row) * u->rows;
+    const Ref *part = u->apart[r] + (cols ? col : row) * u->ranks;
     return (Image){ part[0], { cols ? SAME : APART, cols ? APART : SAME },
                     part };
 }
@@ -549,7 +578,7 @@ static Ref before_first(Rows *u, const Ref *state, int flags)
 {
     Graph *g = u->g;
     Ref y = 0;
-    for (int i = u->rows - 1; i >= 0; i--) {
+    for (int i = u->ranks - 1; i >= 0; i--) {
         Ref x = node_new(g, (Node){ .op = OP_delay, .flags = (uint8_t)flags,
                                     .a = { cumsum(g, num(g, 0), 0),
                                            state[i] } });
@@ -605,13 +634,14 @@ static Image last(Rows *u, Ref r)
 
 /* ---- what joins ranks, and takes them apart ---- */
 
-/* What has x[j] in a token's row j, each of which all rows have. */
+/* What has x[j] in a token's row j, each of which all rows have; of empty rows
+ * nothing is known. */
 static Ref joined_rows(Rows *u, const Ref *x)
 {
     const Node n = u->g->n[x[0]];
     int elements = op_info[n.op].traits & ELEMENTWISE ? op_info[n.op].arity : 0;
     bool same = true, whole = n.op == OP_ofrank, alike = elements > 0;
-    for (int j = 0; j < u->rows; j++) {
+    for (int j = 0; j < u->ranks; j++) {
         const Node *m = &u->g->n[x[j]];
         same &= x[j] == x[0];
         whole &= m->op == OP_ofrank && m->index == j && m->a[0] == n.a[0];
@@ -624,14 +654,14 @@ static Ref joined_rows(Rows *u, const Ref *x)
     Node to = n;
     for (int i = 0; i < elements && alike; i++) {
         Ref a[MOST_ROWS];
-        for (int j = 0; j < u->rows; j++)
+        for (int j = 0; j < u->ranks; j++)
             a[j] = u->g->n[x[j]].a[i];
         to.a[i] = joined_rows(u, a);
     }
     if (alike)
         return node_new(u->g, to);
-    Ref y = x[u->rows - 1];
-    for (int j = u->rows - 2; j >= 0; j--)
+    Ref y = x[u->ranks - 1];
+    for (int j = u->ranks - 2; j >= 0; j--)
         y = op3(u->g, OP_where, flag(u, j, OF_ROWS), x[j], y);
     return y;
 }
@@ -654,13 +684,13 @@ static Image joined(Rows *u, Ref r, int row, int col)
 {
     AxisSet axis = u->old->n[r].over;
     Ref x[MOST_ROWS];
-    for (int j = 0; j < u->rows; j++) {
-        int at = row * u->rows + j;
+    for (int j = 0; j < u->ranks; j++) {
+        int at = row * u->ranks + j;
         Ref a = joined_operand(u, r, axis, &at);
         bool ranked = u->old->n[a].axes & axis;
-        if (ranked && j == 0 && at % u->rows == 0
-            && at + u->rows <= axis_extent(u->old, a, lowest(axis)))
-            return image_of(u, a, at / u->rows, col);
+        if (ranked && j == 0 && at % u->ranks == 0
+            && at + u->ranks <= axis_extent(u->old, a, lowest(axis)))
+            return image_of(u, a, at / u->ranks, col);
         Image y = spread(u, image_of(u, a, 0, col), OF_ROWS);
         if (ranked || y.form[OF_COLS] != SAME)
             return impossible(u, y.node);
@@ -685,7 +715,7 @@ static Image selected(Rows *u, const Node *n, int row, int col)
     bool cols = n->over & RANK_COLS;
     int at = n->index;
     Ref a = taken_of(u, n->a[0], n->over, &at);
-    int group = at / u->rows, rank = at % u->rows;
+    int group = at / u->ranks, rank = at % u->ranks;
     Image x = image_of(u, a, cols ? row : group, cols ? group : col);
     if (x.part)
         return (Image){ x.part[rank], { SAME, SAME }, NULL };
@@ -702,8 +732,8 @@ static Image part_of(Rows *u, const Node *n, int row, int col)
 {
     int at = n->index;
     Ref a = taken_of(u, n->a[0], n->over, &at);
-    int from = at / u->rows;
-    if (at % u->rows)
+    int from = at / u->ranks;
+    if (at % u->ranks)
         return impossible(u, a);
     return image_of(u, a, n->over & RANK_ROWS ? row + from : row,
                     n->over & RANK_COLS ? col + from : col);
@@ -711,8 +741,8 @@ static Image part_of(Rows *u, const Node *n, int row, int col)
 
 static Image unit_rank(Rows *u, const Node *n, int row)
 {
-    int rank = n->index - row * u->rows;
-    if (rank < 0 || rank >= u->rows)
+    int rank = n->index - row * u->ranks;
+    if (rank < 0 || rank >= u->ranks)
         return (Image){ num(u->g, 0), { SAME, SAME }, NULL };
     return (Image){ flag(u, rank, OF_ROWS), { EACH, SAME }, NULL };
 }
@@ -787,7 +817,7 @@ static Image made(Rows *u, Ref r, int row, int col)
     return made_of(u, &n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
 }
 
-/* Node r's ranks from `row` times `rows` on, and those of columns. */
+/* Node r's ranks from `row` times `ranks` on, and those of columns. */
 static Image image_of(Rows *u, Ref r, int row, int col)
 {
     AxisSet axes = u->old->n[r].axes;
@@ -841,21 +871,28 @@ static bool *find_between(const Graph *g)
 }
 
 /* The least ranks that a value has; 1: none has any, 0: they are no rows. */
-static int rows_of(const Graph *g, AxisSet own, const bool *between)
+static int least_ranks(const Graph *g, AxisSet own, const bool *between)
 {
-    int rows = 0;
+    int ranks = 0;
     for (int turn = 0; turn < 2; turn++)
         for (Ref r = 1; r < g->len; r++)
             for (int ax = AX_R; ax < NAXES; ax++) {
                 if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)) || between[r])
                     continue;
                 int n = axis_extent(g, r, ax);
-                if (turn && n % rows)
+                if (turn && n % ranks)
                     return 0;
-                rows = !rows || n < rows ? n : rows;
+                ranks = !ranks || n < ranks ? n : ranks;
             }
-    return !rows ? 1 : rows > 1 && rows <= MOST_ROWS && !(rows & (rows - 1))
-         ? rows : 0;
+    return !ranks ? 1 : ranks > 1 && ranks <= MOST_ROWS ? ranks : 0;
+}
+
+static int rows_for(int ranks)
+{
+    int rows = 1;
+    while (rows < ranks)
+        rows *= 2;
+    return rows;
 }
 
 static bool begin(Rows *u, int chunk)
@@ -867,6 +904,7 @@ static bool begin(Rows *u, int chunk)
         g->axis[ax].size = 0;
     g->chunk = chunk;
     g->rows = u->rows;
+    g->ranks = u->ranks;
     g->axis[AX_I].size = g->axis[AX_J].size = chunk;
     return true;
 }
@@ -889,9 +927,11 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     Rows u = { .g = graph_copy(c, p->g), .old = p->g };
     const bool *between = find_between(p->g);
     u.own = own_ranks(p->g);
-    u.rows = rows_of(p->g, u.own, between);
+    u.ranks = least_ranks(p->g, u.own, between);
+    u.rows = rows_for(u.ranks);
     if (u.rows < 2 || !begin(&u, chunk))
         return p;
+    u.empty = (Empty){ .g = u.g };
     size_t each = MOST_GROUPS * MOST_GROUPS;
     Ref *image = ctx_alloc(c, p->g->len * each * sizeof *image);
     u.memo = ctx_alloc(c, p->g->len * each * sizeof *u.memo);

@@ -6,7 +6,7 @@
 bool is_scan(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J)) && n->op == OP_scan;
+    bool scores = n->axes == (AXIS(AX_I) | AXIS(AX_J));
     if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I))
         || !(n->axes & DIM_AXES || scores))
         return false;

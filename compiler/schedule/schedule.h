@@ -523,10 +523,11 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 /* The node that r shows, looked at through views of tokens as rows or columns.
  */
 Ref shown_node(const Graph *g, Ref r);
-/* What a tile of node r is loaded from: itself, or what it is delayed of, a row
- * before or after; what its first row is then, or 0. */
+/* What a tile of node r is loaded from: itself, or what it is delayed of, some
+ * tokens before or after; how many; what its first tokens are then, or 0. */
 Ref loaded_node(const Graph *g, Ref r);
-Ref first_row(const Graph *g, Ref r);
+int tokens_late(const Graph *g, Ref r);
+Ref first_row(const Graph *g, Ref r, int token);
 /* Whether the kernel computes it; else it finds it. */
 bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */

@@ -912,5 +912,5 @@ bool schedule_select(Schedule *s, const KernelWish *w)
         if (!select_level(&x, level))
             return false;
     select_stores(&x);
-    return makes_results(&x) && end_states(&x);
+    return makes_results(&x) && end_states(&x) && !s->why;
 }

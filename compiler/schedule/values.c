@@ -70,8 +70,9 @@ static void use(Select *x, int16_t *list, uint8_t *n, int v)
         if (list[i] == v)
             return;
     if (*n == MOST_USES)
-        fail_code(x->c, ERR_LIMIT, "an instruction of too many values");
-    list[(*n)++] = (int16_t)v;
+        x->s->why = "more values than an instruction may use";
+    else
+        list[(*n)++] = (int16_t)v;
 }
 
 void reads(Select *x, KInst *k, int v)
@@ -103,9 +104,11 @@ void select_load(Select *x, Ref r)
     if (x->row[r] == AX_I || (has_row_axis(x, r) && x->col[r] == AX_I)) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
-        Ref first = first_row(x->g, r);
-        if (first && x->g->n[first].axes)
-            reads(x, k, value_of(x, first, found_layout(x, first)));
+        for (int i = 0; i < tokens_late(x->g, r); i++) {
+            Ref first = first_row(x->g, r, i);
+            if (first && x->g->n[first].axes)
+                reads(x, k, value_of(x, first, found_layout(x, first)));
+        }
     }
     if (has_row_axis(x, r)) {
         KInst *k = inst_new(x, K_MAP, KR_MATRIX);

@@ -1,28 +1,38 @@
 -- How fast is what nobody tuned for? Variants of tests/variants, forward and
--- both ways on a GPU: by how much each takes longer than its operations at the
--- GPU's rate, or its arguments at that of a copy, whatever is more; beside the
--- variant of the standard library that has about as many operations a byte.
--- Those over 1.25 are marked.
---   flin tests/bench/variants.lua [T=2048 H=32 seconds=0.1] [NAME ...]
--- NAMEs: which to measure, of either; none: all.
+-- both ways on a GPU: time a FLOP, and by how much each takes longer than its
+-- operations at the GPU's rate, or its arguments at that of a copy, whatever is
+-- more; beside the variant of the standard library that has about as many
+-- operations a byte. Those over 1.25 are marked.
+--   flin tests/bench/variants.lua [T=2048 H=32 seconds=0.05] [NAME ...]
+-- NAMEs: which to measure, of either; none: all. part=1/16: compiles each 16th
+-- into FLIN_CACHE and measures nothing, for 16 processes side by side.
+-- limit=80: what is not begun after so many seconds is left out, and said.
 local flin = require "flin"
 io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
 -- Of axes that a file names, as the papers have them; k where it is squared.
-local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16 }
+local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16,
+                       p = 64 }
 local SQUARED <const> = 16
+-- Of entries that decay each by itself there are as many as Mamba has.
+local OWN <const> = { longhorn = { K = 16 } }
 
-local option, asked = { T = 2048, H = 32, seconds = 0.1 }, nil
+local option, asked = { T = 2048, H = 32, seconds = 0.05, limit = 1e9 }, nil
+local part, parts
 for _, word in ipairs(arg) do
   local name, number = word:match "^(%a+)=([%d.]+)$"
-  if name then
+  local one, all = word:match "^part=(%d+)/(%d+)$"
+  if one then
+    part, parts = tonumber(one), tonumber(all)
+  elseif name then
     option[name] = tonumber(number)
   else
     asked = asked or {}
     asked[word] = true
   end
 end
+local began <const> = flin.clock()
 
 local HELD_OUT <const> = { "based", "cyfa", "hawk", "hgrn", "kalman", "linoss",
   "log_linear", "longhorn", "mesa_net", "path", "rwkv4", "s4d", "s6", "slstm",
@@ -30,24 +40,35 @@ local HELD_OUT <const> = { "based", "cyfa", "hawk", "hgrn", "kalman", "linoss",
 
 local function sizes_of(v, file)
   local sizes = {}
-  for axis in pairs(v.axes) do
-    local named = file and file.size[axis]
-    sizes[axis:upper()] = (named or axis == "k" or axis == "v") and LONG[axis]
-                          or named
+  for axis, own in pairs(v.axes) do
+    local named = not file or file.size[axis]
+    if not own then
+      sizes[axis:upper()] = (named or axis == "k" or axis == "v")
+                            and LONG[axis] or named
+    end
   end
   if file and file.size.l then sizes.K = SQUARED end
+  for axis, n in pairs(OWN[v.name] or {}) do
+    sizes[axis] = n
+  end
   return sizes
 end
 
--- Rows of v:bench, of which each has its time and its operations.
+-- Its time and its operations forward, and both ways.
 local function measure(name, v, file)
   local options = sizes_of(v, file)
-  options.T, options.H, options.seconds = option.T // 1, option.H // 1,
-                                          option.seconds
+  options.T, options.H = option.T // 1, option.H // 1
+  options.seconds = part and 0 or option.seconds
   options.dtype, options.backend = "bfloat16", "cuda"
+  local from = flin.clock()
   local ok, b = pcall(v.bench, v, options)
   if not ok then
     print(("%-16s %s"):format(name, tostring(b):match "[^\n]*"))
+    return
+  end
+  if part then
+    print(("%-16s compiled and run in %.1f s"):format(name,
+                                                      flin.clock() - from))
     return
   end
   local found = { name = name, note = b.note }
@@ -59,31 +80,47 @@ local function measure(name, v, file)
                      dense = row.flops / row.bytes,
                      over = row.seconds / math.max(row.flops / b.peak,
                                                    row.bytes / b.copy) }
-      print(("%-16s %-8s %9.4f ms %9.2f GFLOP %7.2f TFLOP/s %6.1f FLOP a byte"
+      print(("%-16s %-8s %9.4f ms %9.2f GFLOP %8.4f ps a FLOP %6.1f FLOP a byte"
              .. " %6.2f of the floor"):format(name, way, row.seconds * 1e3,
-            row.flops / 1e9, row.flops / row.seconds / 1e12, found[way].dense,
+            row.flops / 1e9, row.seconds / row.flops * 1e12, found[way].dense,
             found[way].over))
     end
   end
   return found
 end
 
-local function wanted(name)
-  return not asked or asked[name]
+-- Which are wanted, held out ones first: { NAME, VARIANT, FILE }.
+local list, left = {}, {}
+for _, name in ipairs(HELD_OUT) do
+  if not asked or asked[name] then
+    local file = dofile("tests/variants/" .. name .. ".lua")
+    list[#list + 1] = { name, file.variant(flin), file }
+  end
+end
+local library = {}
+for name in pairs(flin.stdlib) do
+  library[#library + 1] = (not asked or asked[name]) and name or nil
+end
+table.sort(library)
+for _, name in ipairs(library) do
+  list[#list + 1] = { name, flin.stdlib[name] }
 end
 
 local known, held = {}, {}
-for name, v in pairs(flin.stdlib) do
-  if wanted(name) then
-    known[#known + 1] = measure(name, v)
+for at, one in ipairs(list) do
+  if part and at % parts ~= part % parts then
+    -- another process's
+  elseif flin.clock() - began > option.limit then
+    left[#left + 1] = one[1]
+  else
+    local to = one[3] and held or known
+    to[#to + 1] = measure(table.unpack(one))
   end
 end
-for _, name in ipairs(HELD_OUT) do
-  if wanted(name) then
-    local file = dofile("tests/variants/" .. name .. ".lua")
-    held[#held + 1] = measure(name, file.variant(flin), file)
-  end
+if #left > 0 then
+  print("no time was left for " .. table.concat(left, ", "))
 end
+if part then return end
 
 local function nearest(to, way)
   local best, least
@@ -98,13 +135,19 @@ end
 local slow, compared = 0, 0
 for _, one in ipairs(held) do
   for _, way in ipairs { "forward", "both" } do
-    local near = one[way] and nearest(one[way], way)
+    local mine = one[way]
+    local near = mine and nearest(mine, way)
     if near then
-      local ratio = one[way].over / near[way].over
+      local other = near[way]
+      local ratio = mine.over / other.over
       compared, slow = compared + 1, slow + (ratio > MOST and 1 or 0)
-      print(("%-12s %-8s %6.2f of %s's%s%s"):format(one.name, way, ratio,
-            near.name, ratio > MOST and ": more than 1.25" or "",
-            one.note and "; token by token: " .. one.note or ""))
+      print(("%-12s %-8s %8.4f ps a FLOP, %s %8.4f: %6.2f; of floors %6.2f%s%s")
+            :format(one.name, way, mine.seconds / mine.flops * 1e12, near.name,
+                    other.seconds / other.flops * 1e12,
+                    mine.seconds / mine.flops * other.flops / other.seconds,
+                    ratio, ratio > MOST and ": more than 1.25" or "",
+                    one.note and "; token by token: " .. one.note:match "[^\n]*"
+                      or ""))
     end
   end
 end

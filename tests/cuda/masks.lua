@@ -61,6 +61,10 @@ local definitions <const> = {
     if i < j or i - j >= T - 20 then return 0 end
     return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
+  window_pairs = { mode = "quadratic", mask = function (i, j, p)
+    if i < j or i - j >= T - 20 then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
   strided = { mask = function (i, j, p)
     if i < j or (i - j) % 3 > 0 then return 0 end
     return exp(p.g_cumsum[i] - p.g_cumsum[j])

@@ -26,6 +26,11 @@ local function composed(decay, features, transition)
                           transition = transition }
 end
 
+-- Of keys that are zero no zeros.
+local function units(u)
+  return flin.l2norm(flin.exp(u), "k")
+end
+
 local function oscillator(name, gates, angles, read_both)
   return flin.variant {
     name  = name,
@@ -60,6 +65,10 @@ local more <const> = {
   trapezoid_norms = composed(D.exponential { discretization = "trapezoidal" },
                              F.l2norm {},
                              T.preconditioned_gd { mimo_rank = 2 }),
+  -- norms of the keys of the token before
+  trapezoid_key_ranks = composed(
+    D.exponential { discretization = "trapezoidal" }, F.l2norm {},
+    T.one_step_gd { mimo_rank = 2 }),
   rope_delta = composed(D.none {}, F.rope {},
                         T.delta_rule { mimo_rank = 2 }),
   key_steps = composed(D.gated { per = "key" }, F.l2norm {},
@@ -72,6 +81,14 @@ local more <const> = {
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
+  -- of four rows of a token one is empty, of eight three; features of which
+  -- zero is none
+  three_ranks = composed(D.gated {}, F.elu1 {},
+                         T.one_step_gd { mimo_rank = 3 }),
+  three_key_delta = composed(D.gated { per = "key" }, F.map(units),
+                             T.delta_rule { mimo_rank = 3 }),
+  three_steps = composed(D.gated {}, F.l2norm {},
+                         T.delta_product { steps = 3 }),
   -- real and imaginary part of one state: numbers of the token, of a token's
   -- keys, of a head's
   oscillator = oscillator("oscillator", "t", "t"),
@@ -86,6 +103,49 @@ local more <const> = {
       local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
       local y = flin.dot(x.q, S)
       return { S = S }, y * flin.rsqrt(flin.sum(y * y, "v") + 1)
+    end,
+  },
+  -- what is some tokens late
+  three_taps = flin.variant {
+    name  = "three_taps",
+    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local k, v = flin.prev(x.k), flin.prev(x.v)
+      local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+              + flin.outer(k, v) / 2
+              + flin.outer(flin.prev(k), flin.prev(v)) / 4
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  late_values = flin.variant {
+    name  = "late_values",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", beta = "t : unit" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local v = flin.prev(flin.prev(x.v))
+      local late = x.v + v / 2 + flin.prev(v) / 4
+      local S = s.S + flin.outer(x.beta * x.k, late - flin.dot(x.k, s.S))
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  -- states that stand in each other, one without a gate
+  heavy_ball = flin.variant {
+    name  = "heavy_ball",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", mu = "t : unit",
+              beta = "t : unit" },
+    state = { M = "k v", S = "k v" },
+    step  = function (x, s)
+      local error = x.v - flin.dot(x.k, s.S)
+      local M = x.mu * s.M / 2 + flin.outer(x.beta * x.k / 4, error)
+      return { M = M, S = s.S + M }, flin.dot(x.q, s.S + M)
+    end,
+  },
+  band_of_three = flin.variant {
+    name = "band_of_three", mask = function (i, j, p)
+      if i < j then return 0 end
+      if i - j < 3 then return p.b[j] end
+      return flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
     end,
   },
   -- a number of the token that its state has no need for
@@ -149,6 +209,28 @@ ranked("rank_late", { r = 2 },
   local late = dot(flin.prev(x.k), x.w * flin.prev(x.v), "r")
   local S = exp(x.g) * s.S + late + dot(x.k, x.w * x.v, "r")
   return { S = S }, dot(x.q, S) + sum(x.w, "r") * x.v
+end)
+ranked("rank_three", { r = 3 },
+       { q = "t k", k = "t r k", v = "t v", w = "r v", g = "t : log_decay",
+         b = "t r" }, function (x, s)
+  local late = dot(flin.prev(x.k), x.w * flin.prev(x.v), "r")
+  local S = exp(x.g) * s.S + late
+          + dot(x.k, (1 + flin.sigmoid(x.b)) * x.w * x.v, "r")
+  return { S = S }, dot(x.q, S) + sum(x.w, "r") * x.v
+end)
+-- Of what is zero in a token's empty rows there is nothing that is added up.
+ranked("rank_filled", { r = 3 },
+       { q = "t k", k = "t r k", v = "t r v", g = "t : log_decay" },
+       function (x, s)
+  local error = exp(x.v / 4) - dot(units(x.k), exp(x.g) * s.S, "k")
+  local S = exp(x.g) * s.S + dot(units(x.k) / 3, error, "r")
+  return { S = S }, dot(x.q, S)
+end)
+ranked("rank_filled_sum", { r = 5 },
+       { q = "t k", k = "t r k", v = "t r v", g = "t : log_decay" },
+       function (x, s)
+  local S = exp(x.g) * s.S + dot(units(x.k), exp(x.v / 4), "r")
+  return { S = S }, dot(x.q, S)
 end)
 -- Each of one beside each of the other; twice as many of one as of the other:
 -- no rows of tokens.
@@ -231,9 +313,19 @@ local cases <const> = {
   -- four of them, joined one by one
   "four_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "three_ranks,B=2,T=40,H=1,HV=2,K=64,V=64,dtype=float16",
+  "three_key_delta,B=1,T=40,H=1,K=64,V=64,typed=1",
+  "three_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  "rank_filled,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
+  "rank_filled_sum,B=1,T=40,H=1,K=64,V=64",
   "precond_key_ranks,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- what is a token late
   "trapezoidal_gla,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
+  "trapezoid_key_ranks,B=2,T=70,H=1,K=64,V=64",
+  "three_taps,B=1,T=73,H=1,K=64,V=64,cu=0/1/3/70/73",
+  "late_values,B=1,T=73,H=1,K=64,V=64,cu=0/2/67/73",
+  "band_of_three,B=1,T=66,H=1,K=64,V=64,cu=0/1/66",
   -- angles that a walk carries, of a constant, of tokens; beside delays
   "retnet,B=1,T=130,H=1,K=64,V=64,cu=0/3/70/130",
   "deltanet_rope,B=1,T=70,H=1,K=32,V=64,states=1",
@@ -250,6 +342,7 @@ local cases <const> = {
   -- states that stand in each other: scores that are scanned, both ways
   "momentum_deltanet,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
+  "heavy_ball,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
   -- two states that turn into each other

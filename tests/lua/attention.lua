@@ -213,4 +213,24 @@ refused("flin.attention: no option 'feature'", function ()
 end)
 refused("flin.stdlib has no 'gda'", function () return flin.stdlib.gda end)
 
+-- Updates one after another: in chunks also where their terms would be more
+-- than there is room for; of very many token by token.
+do
+  local function product(steps)
+    local t <const> = transition.delta_product { steps = steps }
+    return flin.attention { decay = decay.gated {}, transition = t,
+                            features = feature.l2norm {} }
+  end
+  local v <const> = product(8)
+  local r = v:check { B = 1, T = 25, H = 1, K = 6, V = 5, chunk = 8 }
+  expect(not v.note and r.worst < 1e-5, "8 steps: %s, off by %s", v.note,
+         r.worst)
+  local many <const> = product(14)
+  local x = many:random { B = 1, T = 9, H = 1, K = 4, V = 4 }
+  local off = (many:forward(x)
+               - many:reference(x):to "float32"):maxabs()
+  expect(tostring(many.note):find "too many terms" and off < 1e-5,
+         "14 steps: %s, off by %s", many.note, off)
+end
+
 count.finish()

@@ -269,6 +269,17 @@ do
   end
   v = flin.variant { mask = my_mask, mode = "quadratic" }
   check("a mask that factors has its states", #v.states == 1, #v.states)
+  local function window(i, j, p)
+    if i < j or i - j >= 9 then return 0 end
+    return p.b[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end
+  v = flin.variant { mask = window, mode = "quadratic" }
+  check("a window's pairs are taken within it", v.form:find "over all pairs",
+        v.form)
+  local x = v:random { B = 1, T = 50, H = 2, K = 4, V = 3 }
+  local far = (v:forward(x)
+               - flin.variant { mask = window }:forward(x)):maxabs()
+  check("as the band's", far < 1e-5, far)
 end
 
 -- ---- reports ----

@@ -62,11 +62,17 @@ if every ~= 1 and (accepted < 19 or forward < 19 or both < 19) then
   failed = 1
 end
 
--- Of more ranks, or steps: rows of a chunk, which has fewer tokens.
+-- Of more ranks, or steps: rows of a chunk, which has fewer tokens; of three
+-- there are four rows, of which one is empty.
 local T <const> = flin.transition
 accepted, both = 0, 0
 for title, t in pairs {
+  ["sum, 3 ranks"] = T.one_step_gd { mimo_rank = 3 },
+  ["sum, 7 ranks"] = T.one_step_gd { mimo_rank = 7 },
   ["sum, 8 ranks"] = T.one_step_gd { mimo_rank = 8 },
+  ["delta, 3 ranks"] = T.delta_rule { mimo_rank = 3 },
+  ["delta, 6 ranks"] = T.delta_rule { mimo_rank = 6 },
+  ["product of 3"] = T.delta_product { steps = 3 },
   ["delta, 4 ranks"] = T.delta_rule { mimo_rank = 4 },
   ["product of 4"] = T.delta_product { steps = 4 },
 } do
@@ -78,5 +84,76 @@ if both < accepted then
   print("FAIL more ranks are not on tensor cores alone")
   failed = 1
 end
+
+-- Structures that no composition has.
+local exp <const>, dot <const>, outer <const> = flin.exp, flin.dot, flin.outer
+local function gated(name, step, more)
+  return flin.variant {
+    name  = name, state = more or { S = "k v" },
+    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay" },
+    step  = function (x, s) return step(x, s, exp(x.g)) end,
+  }
+end
+
+accepted, both = 0, 0
+for title, v in pairs {
+  ["a norm over v"] = gated("norm", function (x, s, a)
+    local S = a * s.S + outer(x.k, x.v)
+    local y = dot(x.q, S)
+    return { S = S }, y * flin.rsqrt(flin.mean(y * y, "v") + 1e-6)
+  end),
+  ["two matrices"] = gated("two", function (x, s, a)
+    local S, R = a * s.S + outer(x.k, x.v), s.R / 2 + outer(x.k, x.v)
+    return { S = S, R = R }, dot(x.q, S) - dot(x.k, R)
+  end, { S = "k v", R = "k v" }),
+  ["one that another reads"] = gated("nested", function (x, s, a)
+    local S = a * s.S + outer(x.k, x.v)
+    local R = s.R / 2 + outer(x.k, dot(x.q, S))
+    return { S = S, R = R }, dot(x.q, R)
+  end, { S = "k v", R = "k v" }),
+  ["a heavy ball"] = gated("ball", function (x, s, a)
+    local M = a * s.M + outer(x.k, x.v - dot(x.k, s.S))
+    return { M = M, S = s.S + M }, dot(x.q, s.S + M)
+  end, { M = "k v", S = "k v" }),
+  ["three taps"] = gated("taps", function (x, s, a)
+    local k, v = flin.prev(x.k), flin.prev(x.v)
+    local S = a * s.S + outer(x.k, x.v) + outer(k, v) / 2
+            + outer(flin.prev(k), flin.prev(v)) / 4
+    return { S = S }, dot(x.q, S)
+  end),
+  ["norms of the token before"] = flin.attention {
+    decay = flin.decay.gated { discretization = "trapezoidal" },
+    features = flin.feature_map.l2norm {}, transition = T.one_step_gd {},
+  },
+  ["a decay for each value"] = flin.variant {
+    name = "values", mask = function (i, j, p)
+      if i < j then return 0 end
+      return exp(p.g_cumsum[i] - p.g_cumsum[j])
+    end, input = { g = "t v : log_decay" },
+  },
+  ["a sum of masks"] = flin.variant {
+    name = "sums", mask = function (i, j, p)
+      if i < j then return 0 end
+      return exp(p.g_cumsum[i] - p.g_cumsum[j])
+             + p.b[j] * exp(p.h_cumsum[i] - p.h_cumsum[j])
+    end,
+  },
+  ["a band"] = flin.variant {
+    name = "band", mask = function (i, j, p)
+      if i < j then return 0 end
+      if i - j < 4 then return p.b[j] end
+      return exp(p.g_cumsum[i] - p.g_cumsum[j])
+    end,
+  },
+} do
+  local had = both
+  count(title, v, 64)
+  if both == had then
+    print("FAIL " .. title .. " is not on tensor cores alone")
+    failed = 1
+  end
+end
+print(("%d other structures: %d both ways on tensor cores"):format(accepted,
+                                                                   both))
 print(("%d passed, %d failed"):format(1 - failed, failed))
 os.exit(failed == 0)

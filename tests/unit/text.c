@@ -96,7 +96,7 @@ static const char chunk_text[] =
 static const char rows_text[] =
     "chunk 8 parts\n"
     "axis k = 4\n"
-    "rows 2\n"
+    "rows 4 ranks 3\n"
     "input q t k ranked\n"
     "input w k part 0 of w : positive\n"
     "input w_1 k part 1 of w : positive\n"

@@ -568,8 +568,13 @@ static void put_beside_products(Print *p, int settle)
     int i = settle + 1;
     while (i < s->ninsts && s->inst[i].role != s->inst[settle].role)
         i++;
-    if (i < s->ninsts && s->inst[i].early)
+    if (i == s->ninsts || s->inst[i].op != K_MAP)
+        return;
+    if (s->inst[i].early)
         put_early(p, &s->inst[i]);
+    else if (s->row_axis && s->groups == 1 && !s->ahead
+             && !s->inst[i].parts)
+        put_columns_early(p, &s->inst[i]);
 }
 
 static void put_insts(Print *p, KRole role, KOp from, KOp to)

@@ -587,6 +587,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             put_late_before(p, k);
             continue;
         }
+        p->at = i;
         if (has_matrices(role))
             put_found_early(p, k);
         if (k->op == K_SETTLE)
@@ -596,6 +597,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
+    p->at = p->fenced = NOTHING;
     put_fence(p);
 }
 
@@ -910,7 +912,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
 {
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
-                .b = &roles };
+                .b = &roles, .at = NOTHING, .fenced = NOTHING };
     k->head = head_text(s);
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
     k->shared = s->shared;

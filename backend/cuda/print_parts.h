@@ -14,6 +14,10 @@ typedef struct Print {
     Ctx *c;
     Buf *b;
     bool fence_due;                     /* for what is written of tiles */
+    int at, fenced;                     /* of a turn of a role's loop: the
+                                           instruction in hand; the last to
+                                           fence, whatever the chunk. NOTHING:
+                                           none */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
     bool beside;                        /* while products are under way */

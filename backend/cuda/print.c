@@ -571,8 +571,13 @@ static void put_beside_products(Print *p, int settle)
     int i = settle + 1;
     while (i < s->ninsts && s->inst[i].role != s->inst[settle].role)
         i++;
-    if (i < s->ninsts && s->inst[i].early)
+    if (i == s->ninsts || s->inst[i].op != K_MAP)
+        return;
+    if (s->inst[i].early)
         put_early(p, &s->inst[i]);
+    else if (s->row_axis && s->groups == 1 && !s->ahead
+             && !s->inst[i].parts)
+        put_columns_early(p, &s->inst[i]);
 }
 
 static void put_insts(Print *p, KRole role, KOp from, KOp to)
@@ -585,6 +590,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             put_late_before(p, k);
             continue;
         }
+        p->at = i;
         if (has_matrices(role))
             put_found_early(p, k);
         if (k->op == K_SETTLE)
@@ -594,6 +600,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             && is_waited(p, FORM_PRODUCT))
             put_settled(p, i);
     }
+    p->at = p->fenced = NOTHING;
     put_fence(p);
 }
 
@@ -908,7 +915,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
 {
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
-                .b = &roles };
+                .b = &roles, .at = NOTHING, .fenced = NOTHING };
     k->head = head_text(s);
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
     k->shared = s->shared;

@@ -527,10 +527,44 @@ static void put_each(Print *p, const KInst *k, const char *from, const char *to)
     put_past(p, k);
 }
 
+/* Whether it is found by columns, and nobody waits for it as late as here. */
+static bool may_be_found(const Print *p, const KInst *k, const KValue *v)
+{
+    return is_found_by_columns(p, k, v) && !(k->wait_full >> v->buffer & 1);
+}
+
+/* By node, and by the instruction that finds it. */
+static const char *found_name(const Print *p, const KInst *k, const KValue *v)
+{
+    return ctx_format(p->c, "n%u_%d", (unsigned)v->node,
+                      (int)(k - p->s->inst));
+}
+
+void put_columns_early(Print *p, const KInst *k)
+{
+    int share = map_share(p, k);
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout != LAY_VECTOR || !may_be_found(p, k, v))
+            continue;
+        const char *name = found_name(p, k, v);
+        buf_printf(p->b, "float2 %s[%d];\nUNROLL for (int n = 0; n < %d;"
+                   " n++)\n%s[n] = load2(%s + 4 * (col0(%d) + n * 8 + l.col));"
+                   "\n", name, share / 8, share / 8, name, place(p, v),
+                   share);
+    }
+    p->found = k;
+}
+
 /* Two neighbours, for both rows of a lane. */
 static void put_found_columns(Print *p, const KInst *k, const KValue *v)
 {
     int share = map_share(p, k);
+    if (p->found == k && may_be_found(p, k, v)) {
+        buf_printf(p->b, "if (e %% 4 == 0)\nd%u = %s[e %% %d / 4];\n",
+                   (unsigned)v->node, found_name(p, k, v), share / 2);
+        return;
+    }
     buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
                " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
                share, share / 2);

@@ -245,6 +245,8 @@ void put_fence(Print *p)
 {
     if (p->fence_due)
         buf_printf(p->b, "fence_async();\n");
+    if (p->fence_due)
+        p->fenced = p->at;
     p->fence_due = false;
 }
 
@@ -257,14 +259,17 @@ static int turn_read(const Print *p, const KInst *k, int buffer)
     return 0;
 }
 
-/* Whether a role's lanes read from the buffer, and not its products alone. */
+/* Whether a role's lanes read from the buffer, and not its products alone, and
+ * there is no fence behind that; what they clear has its own. */
 static bool lanes_read(const Print *p, int role, int buffer)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        for (int u = 0; u < k->nin && k->role == role; u++)
-            if (k->op != K_PRODUCT && k->in[u] >= 0
-                && value_at(p, k->in[u])->buffer == buffer)
+        bool reads = k->role == role && k->op != K_PRODUCT
+                  && k->op != K_SETTLE && k->op != K_CLEAR
+                  && (i >= p->fenced || k->late);
+        for (int u = 0; u < k->nin && reads; u++)
+            if (k->in[u] >= 0 && value_at(p, k->in[u])->buffer == buffer)
                 return true;
     }
     return false;

@@ -14,9 +14,15 @@ typedef struct Print {
     Ctx *c;
     Buf *b;
     bool fence_due;                     /* for what is written of tiles */
+    int at, fenced;                     /* of a turn of a role's loop: the
+                                           instruction in hand; the last to
+                                           fence, whatever the chunk. NOTHING:
+                                           none */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
     bool beside;                        /* while products are under way */
+    const KInst *found;                 /* a program whose columns' vectors are
+                                           in registers; NULL: none */
     bool slots;                         /* a turn of a loop begins with the
                                            places of its rings' slots */
 } Print;
@@ -178,6 +184,9 @@ void put_share(Print *p, const KInst *k);
 
 void put_map(Print *p, const KInst *k);
 void put_early(Print *p, const KInst *k);
+/* The vectors over columns that a program finds, before the wait for products
+ * that it goes on from. */
+void put_columns_early(Print *p, const KInst *k);
 
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 

@@ -305,7 +305,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 163840, 64, 64, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 209008 + it % 2 * 8);
                 keep(f7);
             }
@@ -446,7 +445,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 107600 + it % 2 * 8);
             keep(f37);
             matrix_sync<2>();
@@ -492,7 +490,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
@@ -686,7 +683,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 101424 + it % 2 * 8);
             arrive(base + 101488 + it % 2 * 8);
             keep(f37);
@@ -1073,7 +1069,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 wgmma_wait<0>();
                 keep(p105);
                 keep(f8);
-                fence_async();
                 arrive(base + 231824 + it % 2 * 8);
             }
             end_state<float, 64, 128>(f8, a.tensor[6], x, row0 + 0, 0 + col0(128), l);
@@ -1450,7 +1445,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 227608);
             keep(f25);
             matrix_sync<2>();
@@ -1618,7 +1612,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 227624);
             keep(f53);
             keep(f49);

@@ -213,7 +213,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f6, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 109920 + it % 2 * 8);
                 keep(f6);
             }
@@ -396,7 +395,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 1, 0>(f21, base + 49152, 64, 0, base + 32768, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 102408);
             arrive(base + 102424);
             keep(f21);
@@ -608,7 +606,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<16>(f7, 16), base + 49152 + it % 2 * 16384, 64, 64, base + 101376, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 109920 + it % 2 * 8);
                 keep(f7);
             }
@@ -914,7 +911,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             multiply_tiles<0, 1, 8, 0, 0>(f43, base + 0, 64, 0, base + 98304, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 218152);
             keep(f43);
             keep(f37);

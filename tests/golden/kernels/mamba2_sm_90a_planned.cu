@@ -397,7 +397,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 16384 + it % 2 * 16384, 64, 0, base + 49152, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 108168);
             keep(f33);
             {
@@ -435,7 +434,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 98304, 64, 0, base + 90112, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 108144 + it % 2 * 8);
             arrive(base + 108184);
             keep(f36);
@@ -1026,7 +1024,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f65, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 230776);
                 keep(f65);
                 keep(f50);
@@ -1086,7 +1083,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 204800, 64, 64, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 230800 + it % 2 * 8);
                 keep(f9);
             }

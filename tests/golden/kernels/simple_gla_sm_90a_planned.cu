@@ -349,7 +349,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f25, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 107600 + it % 2 * 8);
             keep(f25);
             matrix_sync<2>();
@@ -395,7 +394,6 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
@@ -846,7 +844,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f45, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 220872);
                 arrive(base + 221000);
                 keep(f45);
@@ -887,7 +884,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<0, 1, 8, 0, 0>(f53, base + 98304, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 220984);
                 keep(f53);
                 keep(f38);
@@ -943,7 +939,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 196608, 64, 64, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                fence_async();
                 arrive(base + 220928 + it % 2 * 8);
                 keep(f7);
             }

@@ -63,13 +63,6 @@ int32_t shared_room(const Schedule *s)
     return (s->target->shared + OWN) / s->resident - OWN;
 }
 
-Ref shown_node(const Graph *g, Ref r)
-{
-    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
-        r = g->n[r].a[0];
-    return r;
-}
-
 Ref loaded_node(const Graph *g, Ref r)
 {
     return g->n[r].op == OP_delay ? shown_node(g, g->n[r].a[0]) : r;

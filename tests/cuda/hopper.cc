@@ -11,8 +11,6 @@
 #undef __syncwarp
 #include "races.h"
 
-#pragma GCC visibility push(hidden)
-
 /* ---- turns ---- */
 
 /* A thread goes on when the count is no longer what it was. */
@@ -147,7 +145,15 @@ bool any_lane(bool x)
 struct Arrivals { volatile unsigned phase; int all, left, bytes, order; };
 static Arrivals arrivals[2][ARENA / 8];
 static Handed orders[MOST_BARRIERS];
+static Arrivals *begun_barriers[MOST_BARRIERS];
 static int norders;
+
+/* A kernel's barriers are none of the next one's. */
+static void end_barriers()
+{
+    while (norders)
+        *begun_barriers[--norders] = Arrivals {};
+}
 
 static void check_phase(Arrivals *b)
 {
@@ -159,10 +165,13 @@ static void check_phase(Arrivals *b)
 }
 void barrier_init(unsigned b, int all)
 {
-    if (norders == MOST_BARRIERS)
+    Arrivals *a = &arrivals[here][b / 8];
+    if (norders == MOST_BARRIERS) {
         fault("too many barriers");
-    arrivals[here][b / 8] = Arrivals { 0, all, all, 0,
-                                       norders++ % MOST_BARRIERS };
+        return;
+    }
+    *a = Arrivals { 0, all, all, 0, norders };
+    begun_barriers[norders++] = a;
 }
 static void arrive_in(int block, unsigned b, unsigned bytes)
 {
@@ -530,6 +539,7 @@ void wgmma_wait_for(int left)
 
 /* ---- a launch ---- */
 
+alignas(128) char arena[ARENA];         /* the shared memory of kernels */
 alignas(128) static char second_arena[ARENA];
 
 void launch_roles(long grid, int threads, char *arena,
@@ -546,10 +556,9 @@ void launch_roles(long grid, int threads, char *arena,
     const int most = 2 * threads <= MOST_THREADS ? 2 : 1;
     for (long i = 0; i < grid; i += most) {
         blockIdx.x = (int)i;
-        norders = 0;
+        end_barriers();
         for (int k = 0; k < most; k++)
             memset(arenas[k], 0xff, ARENA);
         run_roles(i + most <= grid ? most : 1);
     }
 }
-#pragma GCC visibility pop

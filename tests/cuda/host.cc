@@ -356,7 +356,8 @@ static void access(const void *p, size_t bytes, size_t align, bool write,
         snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at "
                  "%#lx)", shared ? "shared" : "global",
                  shared ? (long)((char *)p - shared_memory) : (long)at,
-                 (int)bytes, wrong, (long)((char *)from - (char *)of.dli_fbase));
+                 (int)bytes, wrong,
+                 (long)((char *)from - (char *)of.dli_fbase));
         fault(text);
     }
 }

@@ -10,9 +10,10 @@
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; in the folder FAKE_HEADS what sources begin with is
- * compiled once for all that begin so; with FAKE_HOPPER=1 only what is Hopper's is
- * compiled, with 2 others, too, but their way forward runs once: when the
- * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
+ * compiled once for all that begin so; with FAKE_HOPPER=1 only what is
+ * Hopper's is compiled, with 2 others, too, but their way forward runs once:
+ * when the way back is checked; with FAKE_EMPTY nothing is compiled, see
+ * fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in

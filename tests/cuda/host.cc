@@ -162,6 +162,7 @@ void launch(long grid, int threads, char *arena, void (*f)(void *), void *ud)
     argument = ud;
     shared_memory = arena;
     launches++;
+    now++;
     gridDim.x = (int)grid;
     for (int i = 0; i < grid; i++) {
         blockIdx.x = i;

@@ -264,22 +264,23 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 # A CUDA driver and compiler for machines without a GPU.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
 $(FAKE)/libcublasLt.so.13: tests/cuda/fake/cublaslt.c
-$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c $(FAKE)/host.o
+$(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c $(FAKE)/host.so
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)
 	$(Q)$(CC) $(FLAGS) -shared -Wl,-soname,$(@F) \
 	    -DHOST_DIR='"$(CURDIR)/tests/cuda"' \
-	    -DHOST_OBJECT='"$(abspath $(FAKE))/host.o"' -o $@ $< -ldl
-# What each kernel is linked with there, where there is a compiler of C++. Its
+	    -DHOST_LIBRARY='"$(abspath $(FAKE))/host.so"' -o $@ $< -ldl
+# What all kernels share there, where there is a compiler of C++. Its
 # numbers are what they are without -march.
-$(FAKE)/host.o: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
+$(FAKE)/host.so: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
     tests/cuda/hopper.h tests/cuda/races.h
 	@mkdir -p $(@D)
 	$(call say,CXX $@)
 	$(Q)! command -v g++ >/dev/null || g++ -std=c++17 -O3 -march=native \
-	    -ffp-contract=off -fno-strict-aliasing -fPIC -Wall -r -nostdlib \
-	    -o $@ tests/cuda/hopper.cc -lgcc
+	    -ffp-contract=off -fno-strict-aliasing -fPIC -Wall -shared -nostdlib \
+	    -fno-semantic-interposition -Wl,-Bsymbolic,-z,nodelete \
+	    -o $@ tests/cuda/hopper.cc -lm -lc -lgcc
 # Its own build_verify is the first that the linker meets.
 $(BUILD)/tests/cuda/launched: FLAGS += -Wl,-z,muldefs
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)

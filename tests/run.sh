@@ -287,14 +287,15 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         *) more= ;;
         esac
         program "on a driver of tests: $test" env $more \
-            FLIN_CACHE="$tmp/kernels${more##* }" \
+            FLIN_CACHE="$tmp/kernels${more##* }" FAKE_HEADS="$tmp/heads" \
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
     done
     find_torch
     if [ -z "$with" ]; then skip "cuda: no PyTorch"; return; fi
     program "on a driver of tests: tests/cuda/context.py" env FAKE_ARCH=9 \
-        FAKE_PAGEABLE=1 FLIN_CACHE="$tmp/kernels" PYTHONDONTWRITEBYTECODE=1 \
+        FAKE_PAGEABLE=1 FLIN_CACHE="$tmp/kernels" FAKE_HEADS="$tmp/heads" \
+        PYTHONDONTWRITEBYTECODE=1 \
         FLIN_LIB="$BUILD/libflin.so" \
         LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
         "$with" tests/cuda/context.py

@@ -57,11 +57,24 @@ static void print(Ctx *own, void *ud)
     r->m[p->room] = m;
 }
 
+/* What has a schedule was found its registers there: the same in every room. */
+static bool has_rooms(const CudaModule *m)
+{
+    bool any = false;
+    for (int i = 0; i < m->nkernels; i++) {
+        CudaWalk walk = m->kernel[i].walk;
+        any |= walk != CUDA_SCHEDULED && walk != CUDA_WALKED
+            && walk != CUDA_SUM;
+    }
+    return any;
+}
+
 const char *rooms_text(Ctx *c, Rooms *r, int room, int program)
 {
     Printing p = { r, room };
     if (!r->m[room] && !r->refused[room])
-        r->refused[room] = !ctx_protect(r->ctx, print, &p);
+        r->refused[room] = (room && r->m[0] && !has_rooms(r->m[0]))
+                        || !ctx_protect(r->ctx, print, &p);
     if (r->m[room])
         return r->programs[room].source[program];
     if (!room || r->ctx->err.code == ERR_INTERRUPT

@@ -20,7 +20,8 @@ typedef struct Rooms {
 } Rooms;
 
 /* The program's text in that room, printed when it is first wanted; NULL: the
- * emitter has nothing for such a room. Fails where it has none for the first.
+ * emitter has nothing for such a room, or the same as for the first, as where
+ * all kernels have schedules. Fails where it has none for the first.
  */
 const char *rooms_text(Ctx *c, Rooms *r, int room, int program);
 

@@ -379,31 +379,40 @@ int32_t barrier_at(const Schedule *s, int buffer)
 
 /* Of the item's instructions the first that writes it, the last that reads it.
  */
-static void find_live(const Schedule *s, int buffer, int *first, int *last)
+typedef struct Live { int first, last; } Live;
+
+static void find_lives(const Schedule *s, Live *live)
 {
-    *first = s->ninsts;
-    *last = NOTHING;
+    for (int i = 0; i < MOST_BUFFERS; i++)
+        live[i] = (Live){ s->ninsts, NOTHING };
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        for (int j = 0; j < k->nin; j++)
-            if (s->value[k->in[j]].buffer == buffer)
-                *last = i;
-        for (int j = 0; j < k->nout && *first > i; j++)
-            if (s->value[k->out[j]].buffer == buffer)
-                *first = i;
+        for (int j = 0; j < k->nin; j++) {
+            int b = s->value[k->in[j]].buffer;
+            if (b != NOTHING)
+                live[b].last = i;
+        }
+        for (int j = 0; j < k->nout; j++) {
+            int b = s->value[k->out[j]].buffer;
+            if (b != NOTHING && live[b].first > i)
+                live[b].first = i;
+        }
     }
+}
+
+static bool are_apart(const Schedule *s, const Live *live, int a, int b)
+{
+    const KBuffer *x = &s->buffer[a], *y = &s->buffer[b];
+    return is_internal(x) && is_internal(y) && x->writer == y->writer
+        && x->depth == 1 && y->depth == 1
+        && (live[a].last < live[b].first || live[b].last < live[a].first);
 }
 
 bool buffers_apart(const Schedule *s, int a, int b)
 {
-    const KBuffer *x = &s->buffer[a], *y = &s->buffer[b];
-    int first[2], last[2];
-    if (!is_internal(x) || !is_internal(y) || x->writer != y->writer
-        || x->depth != 1 || y->depth != 1)
-        return false;
-    find_live(s, a, &first[0], &last[0]);
-    find_live(s, b, &first[1], &last[1]);
-    return last[0] < first[1] || last[1] < first[0];
+    Live live[MOST_BUFFERS];
+    find_lives(s, live);
+    return are_apart(s, live, a, b);
 }
 
 /* Whose turn it is to be placed, n others being so. */
@@ -420,7 +429,7 @@ static bool is_before(const Schedule *s, int a, int b)
 
 /* Where nothing lies that is there at the same time, from `at` on: behind one
  * of those before it; vectors come behind tiles. */
-static void fit(Schedule *s, int i, int32_t at)
+static void fit(Schedule *s, const Live *live, int i, int32_t at)
 {
     KBuffer *b = &s->buffer[i];
     b->at = at;
@@ -428,7 +437,8 @@ static void fit(Schedule *s, int i, int32_t at)
         if ((s->buffer[j].tile == b->tile ? is_before(s, j, i)
                                           : s->buffer[j].tile)
             && is_internal(&s->buffer[j])
-            && !lie_apart(b, &s->buffer[j]) && !buffers_apart(s, i, j)) {
+            && !lie_apart(b, &s->buffer[j])
+            && !are_apart(s, live, i, j)) {
             b->at = s->buffer[j].at + s->buffer[j].bytes * s->buffer[j].depth;
             j = -1;
         }
@@ -438,6 +448,8 @@ static void fit(Schedule *s, int i, int32_t at)
 static int32_t lay_out(Schedule *s)
 {
     int32_t at = 0, end = 0;
+    Live live[MOST_BUFFERS];
+    find_lives(s, live);
     for (int own = 0; own < 3; own++)
         for (int n = 0; n < s->nbuffers; n++) {
             int i = placed(s, n);
@@ -445,7 +457,7 @@ static int32_t lay_out(Schedule *s)
             if (b->tile != (own < 2) || is_internal(b) != (own > 0))
                 continue;
             if (own)
-                fit(s, i, at);
+                fit(s, live, i, at);
             else
                 b->at = at;
             at += own ? 0 : b->bytes * b->depth;

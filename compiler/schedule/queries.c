@@ -63,13 +63,6 @@ int32_t shared_room(const Schedule *s)
     return (s->target->shared + OWN) / s->resident - OWN;
 }
 
-Ref shown_node(const Graph *g, Ref r)
-{
-    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
-        r = g->n[r].a[0];
-    return r;
-}
-
 int tokens_late(const Graph *g, Ref r)
 {
     int n = 0;

@@ -522,7 +522,12 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 
 /* The node that r shows, looked at through views of tokens as rows or columns.
  */
-Ref shown_node(const Graph *g, Ref r);
+static inline Ref shown_node(const Graph *g, Ref r)
+{
+    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
+        r = g->n[r].a[0];
+    return r;
+}
 /* What a tile of node r is loaded from: itself, or what it is delayed of, some
  * tokens before or after; how many; what its first tokens are then, or 0. */
 Ref loaded_node(const Graph *g, Ref r);

@@ -11,8 +11,6 @@
 #undef __syncwarp
 #include "races.h"
 
-#pragma GCC visibility push(hidden)
-
 /* ---- turns ---- */
 
 /* A thread goes on when the count is no longer what it was. */
@@ -80,8 +78,9 @@ struct Meeting {
 static Meeting of_warp[2][32], of_group[2][8], of_joint[2], of_ahead[2],
     of_roles[2], of_block[2], of_pair;
 
-/* The set, when `all` of them are here. */
-static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n)
+/* The set, when `all` of them are here; who comes last does `then` for all. */
+static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n,
+                     void (*then)(const Brought *) = NULL)
 {
     unsigned now = m->times;
     if (n)
@@ -89,6 +88,8 @@ static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n)
     if (all > 32)
         tell(&m->order);
     if (++m->here == all) {
+        if (then)
+            then(m->x[now & 1]);
         m->here = 0;
         m->times++;
         hand_on(&m->order);
@@ -99,9 +100,11 @@ static Brought *meet(Meeting *m, int all, int me, const unsigned *x, int n)
         take(&m->order);
     return m->x[now & 1];
 }
-static Brought *warp_meets(const unsigned *x, int n)
+static Brought *warp_meets(const unsigned *x, int n,
+                           void (*then)(const Brought *) = NULL)
 {
-    return meet(&of_warp[here][threadIdx.x / 32], 32, threadIdx.x % 32, x, n);
+    return meet(&of_warp[here][threadIdx.x / 32], 32, threadIdx.x % 32, x, n,
+                then);
 }
 void warpgroup_sync()
 {
@@ -147,7 +150,15 @@ bool any_lane(bool x)
 struct Arrivals { volatile unsigned phase; int all, left, bytes, order; };
 static Arrivals arrivals[2][ARENA / 8];
 static Handed orders[MOST_BARRIERS];
+static Arrivals *begun_barriers[MOST_BARRIERS];
 static int norders;
+
+/* A kernel's barriers are none of the next one's. */
+static void end_barriers()
+{
+    while (norders)
+        *begun_barriers[--norders] = Arrivals {};
+}
 
 static void check_phase(Arrivals *b)
 {
@@ -159,10 +170,13 @@ static void check_phase(Arrivals *b)
 }
 void barrier_init(unsigned b, int all)
 {
-    if (norders == MOST_BARRIERS)
+    Arrivals *a = &arrivals[here][b / 8];
+    if (norders == MOST_BARRIERS) {
         fault("too many barriers");
-    arrivals[here][b / 8] = Arrivals { 0, all, all, 0,
-                                       norders++ % MOST_BARRIERS };
+        return;
+    }
+    *a = Arrivals { 0, all, all, 0, norders };
+    begun_barriers[norders++] = a;
 }
 static void arrive_in(int block, unsigned b, unsigned bytes)
 {
@@ -400,35 +414,59 @@ unsigned line_word(unsigned tile, int i, int k)
 /* ---- products ---- */
 
 static float tf32_of(unsigned r) { return bits(r & 0xffffe000); }
-void product8(float *c, const unsigned *a, const unsigned *b)
-{
-    const unsigned both[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
-    const auto x = warp_meets(both, 6);
-    const int l = threadIdx.x % 32;
-    for (int e = 0; e < 4; e++)
-        for (int k = 0; k < 8; k++) {
-            const unsigned *row = x[l / 4 * 4 + k % 4];
-            const unsigned *col = x[(l % 4 * 2 + e % 2) * 4 + k % 4] + 4;
-            c[e] += tf32_of(row[k / 4 * 2 + e / 2]) * tf32_of(col[k / 4]);
-        }
-}
 static float number(unsigned short x, bool f16)
 {
     return f16 ? low(x) : bits((unsigned)x << 16);
 }
+/* What a lane brings to mma.sync: its parts of a and b, and where its c is. */
+struct Operands { unsigned a[4], b[2]; float *c; };
+static_assert(sizeof(Operands) <= sizeof(Brought), "as much as lanes bring");
+
+/* c += a b for the lanes of a warp: of a lane's registers and numbers in turn
+ * row l / 4 and eight on, column l / 4; EACH numbers a register. */
+template<int EACH, bool F16> static void step_of_all(const Brought *of)
+{
+    enum { K = 8 * EACH };
+    float a[16][K], b[K][8], c[16][8];
+    Operands x[32];
+    for (int l = 0; l < 32; l++) {
+        memcpy(&x[l], of[l], sizeof x[l]);
+        for (int i = 0; i < 6 * EACH; i++) {
+            const int r = i / EACH, h = i % EACH, k = l % 4 * EACH + h;
+            const unsigned word = r < 4 ? x[l].a[r] : x[l].b[r - 4];
+            const float y = EACH == 1 ? tf32_of(word)
+                          : number((unsigned short)(word >> 16 * h), F16);
+            if (r < 4)
+                a[l / 4 + r % 2 * 8][k + r / 2 * 4 * EACH] = y;
+            else
+                b[k + (r - 4) * 4 * EACH][l / 4] = y;
+        }
+        for (int e = 0; e < 4; e++)
+            c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2] = x[l].c[e];
+    }
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < K; k++)
+            for (int col = 0; col < 8; col++)
+                c[row][col] += a[row][k] * b[k][col];
+    for (int l = 0; l < 32; l++)
+        for (int e = 0; e < 4; e++)
+            x[l].c[e] = c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2];
+}
+static void step_together(float *c, const unsigned *a, const unsigned *b,
+                          void (*step)(const Brought *))
+{
+    const Operands own = { { a[0], a[1], a[2], a[3] }, { b[0], b[1] }, c };
+    Brought x;
+    memcpy(x, &own, sizeof own);
+    warp_meets(x, sizeof own / sizeof *x, step);
+}
+void product8(float *c, const unsigned *a, const unsigned *b)
+{
+    step_together(c, a, b, step_of_all<1, false>);
+}
 void product_of(float *c, const unsigned *a, const unsigned *b, bool f16)
 {
-    const unsigned both[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
-    const auto x = warp_meets(both, 6);
-    const int l = threadIdx.x % 32;
-    for (int e = 0; e < 4; e++)
-        for (int k = 0; k < 16; k++) {
-            const int lane = k % 8 / 2, at = k % 2 * 16;
-            const unsigned u = x[l / 4 * 4 + lane][k / 8 * 2 + e / 2];
-            const unsigned v = x[(l % 4 * 2 + e % 2) * 4 + lane][4 + k / 8];
-            c[e] += number((unsigned short)(u >> at), f16)
-                  * number((unsigned short)(v >> at), f16);
-        }
+    step_together(c, a, b, f16 ? step_of_all<2, true> : step_of_all<2, false>);
 }
 void product16(float *c, const unsigned *a, const unsigned *b)
 {
@@ -456,18 +494,38 @@ static void group_reads(Descriptor d, int first, int n, bool across)
 
 typedef float Four __attribute__((vector_size(16)));
 
-/* Numbers [0, 16) of rows i and i + by, as { i, i, by, by } or, in turn,
- * { i, by, i, by }. */
-template<bool IN_TURN>
-static void operand(Four *x, Descriptor d, int i, int by, bool across, bool f16)
+/* Numbers [0, 16) of rows i and i + 8, as { i, i, i + 8, i + 8 }. */
+static void operand(Four *x, Descriptor d, int i, bool across, bool f16)
 {
     for (int k = 0; k < 16; k++) {
         unsigned short u, v;
         memcpy(&u, shared_memory + place_of(d, i, k, across), 2);
-        memcpy(&v, shared_memory + place_of(d, i + by, k, across), 2);
+        memcpy(&v, shared_memory + place_of(d, i + 8, k, across), 2);
         const float a = number(u, f16), b = number(v, f16);
-        x[k] = IN_TURN ? Four { a, b, a, b } : Four { a, a, b, b };
+        x[k] = Four { a, a, b, b };
     }
+}
+/* The right operand of a warpgroup's product: numbers k of eight rows each. Its
+ * threads have one; who is there first reads it, as the last product's are all
+ * through. */
+struct Right { unsigned times; Descriptor of; float x[32][16][8]; };
+static Right rights[2][8];
+static const Right *right_of(Descriptor d, int rows, bool across, bool f16)
+{
+    const int group = threadIdx.x / 128;
+    const unsigned times = of_group[here][group].times + 1;
+    Right *r = &rights[here][group];
+    if (r->times == times && r->of == d)
+        return r;
+    for (int i = 0; i < rows; i++)
+        for (int k = 0; k < 16; k++) {
+            unsigned short u;
+            memcpy(&u, shared_memory + place_of(d, i, k, across), 2);
+            r->x[i / 8][k][i % 8] = number(u, f16);
+        }
+    r->times = times;
+    r->of = d;
+    return r;
 }
 /* Rows l / 4 and eight on, of the registers that a warp's lanes bring. */
 static void operand(Four *x, const unsigned *a, bool f16)
@@ -488,18 +546,20 @@ static void multiply(float *d, int n, const unsigned *a, const Step &s,
                      bool add)
 {
     const int l = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16;
-    Four left[16], right[16];
+    Four left[16];
+    const Right *right = right_of(s.right, 2 * n, s.across, HALF);
     if (a)
         operand(left, a, HALF);
     else
-        operand<false>(left, s.left, first + l / 4, 8, s.left_across, HALF);
+        operand(left, s.left, first + l / 4, s.left_across, HALF);
     for (int j = 0; j < n / 4; j++) {
         Four sum = { 0, 0, 0, 0 };
         if (add)
             memcpy(&sum, d + 4 * j, sizeof sum);
-        operand<true>(right, s.right, 8 * j + l % 4 * 2, 1, s.across, HALF);
-        for (int k = 0; k < 16; k++)
-            sum += s.sign * left[k] * right[k];
+        for (int k = 0; k < 16; k++) {
+            const float *two = &right->x[j][k][l % 4 * 2];
+            sum += s.sign * left[k] * Four { two[0], two[1], two[0], two[1] };
+        }
         memcpy(d + 4 * j, &sum, sizeof sum);
     }
 }
@@ -530,6 +590,7 @@ void wgmma_wait_for(int left)
 
 /* ---- a launch ---- */
 
+alignas(128) char arena[ARENA];         /* the shared memory of kernels */
 alignas(128) static char second_arena[ARENA];
 
 void launch_roles(long grid, int threads, char *arena,
@@ -546,10 +607,9 @@ void launch_roles(long grid, int threads, char *arena,
     const int most = 2 * threads <= MOST_THREADS ? 2 : 1;
     for (long i = 0; i < grid; i += most) {
         blockIdx.x = (int)i;
-        norders = 0;
+        end_barriers();
         for (int k = 0; k < most; k++)
             memset(arenas[k], 0xff, ARENA);
         run_roles(i + most <= grid ? most : 1);
     }
 }
-#pragma GCC visibility pop

@@ -4,8 +4,6 @@
  */
 #include "host.h"
 
-#pragma GCC visibility push(hidden)
-
 struct TensorMap;
 struct float4 { float x, y, z, w; };
 struct uint4 { unsigned x, y, z, w; };
@@ -233,4 +231,3 @@ inline void wgmma_fence() {}
 void wgmma_commit();
 void wgmma_wait_for(int left);
 template<int LEFT> PLAIN inline void wgmma_wait() { wgmma_wait_for(LEFT); }
-#pragma GCC visibility pop

@@ -1,14 +1,13 @@
 /* host.cc -- what host.h declares: fibers, what a warp does together, a look at
- * each access. Compiled once and linked to each kernel; never with a sanitizer,
- * whose hooks are here.
+ * each access. One library for all kernels; never with a sanitizer, whose hooks
+ * are here.
  */
 #include "host.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
-
-#pragma GCC visibility push(hidden)
 
 volatile Index threadIdx, blockIdx, gridDim;
 int faults;
@@ -36,7 +35,8 @@ unsigned short float_to_half(float x)
 
 /* ---- fibers ---- */
 
-enum { MOST_THREADS = 1024, STACK = 1 << 16 };
+/* Stacks so far apart that their tops are of all sets of a cache. */
+enum { MOST_THREADS = 1024, STACK = (1 << 16) + 17 * 64 };
 enum State { READY, WITH_WARP, AT_BARRIER, DONE };
 
 /* Where a fiber goes on: turn(FROM, TO) does, and comes back to FROM's. */
@@ -162,6 +162,7 @@ void launch(long grid, int threads, char *arena, void (*f)(void *), void *ud)
     argument = ud;
     shared_memory = arena;
     launches++;
+    now++;
     gridDim.x = (int)grid;
     for (int i = 0; i < grid; i++) {
         blockIdx.x = i;
@@ -331,7 +332,6 @@ static bool is_new(const void *p, size_t bytes)
 }
 
 static bool looks;                      /* at each access */
-extern "C" const char __ehdr_start[];   /* of the library */
 static void access(const void *p, size_t bytes, size_t align, bool write,
                    const void *from)
 {
@@ -352,10 +352,13 @@ static void access(const void *p, size_t bytes, size_t align, bool write,
         see(write ? &c->written : &c->read);
     }
     if (wrong) {
+        Dl_info of = {};
+        dladdr(from, &of);              /* the kernel's library */
         snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at "
                  "%#lx)", shared ? "shared" : "global",
                  shared ? (long)((char *)p - shared_memory) : (long)at,
-                 (int)bytes, wrong, (long)((char *)from - __ehdr_start));
+                 (int)bytes, wrong,
+                 (long)((char *)from - (char *)of.dli_fbase));
         fault(text);
     }
 }
@@ -391,4 +394,3 @@ void __tsan_init() { looks = true; }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 }
-#pragma GCC visibility pop

@@ -2,7 +2,7 @@
  * from CUDA, for the sources that cuda_tiles prints as plain C++. Threads are
  * fibers, which take turns at barriers and where a warp acts together; what
  * they do wrong there is said, and counted in `faults`. What is not inline is
- * in host.cc, compiled once for all of them.
+ * in host.cc, a library that all of them share.
  *
  * Compiled with -fsanitize=thread, and without its library, each access to
  * memory is looked at, too: two threads must not meet at a place between two
@@ -17,15 +17,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#pragma GCC visibility push(default)
 extern "C" {
 float exp2f(float), expf(float), log2f(float), sqrtf(float), sinf(float),
       cosf(float), floorf(float), rintf(float), fabsf(float),
       fmaf(float, float, float), fmaxf(float, float), fminf(float, float),
       copysignf(float, float);
 }
-#pragma GCC visibility pop
-#pragma GCC visibility push(hidden)
 
 #define __device__
 #define __global__
@@ -190,5 +187,4 @@ template<class P> inline void store_last(P *to, P x) { *to = x; }
 inline void let_follow() {}
 inline void follow() {}
 template<int LEFT> inline void copy_wait() {}
-#pragma GCC visibility pop
 #endif

@@ -29,13 +29,16 @@ end
 
 -- Matrices of bfloat16, a number a token of float32; heads fill eight of
 -- eleven multiprocessors, as those of a usual call do 96 of an H200's 132.
+-- Nobody reads their numbers.
 local function inputs_of(v, size)
-  local x = v:random(sized(v, size, { B = 1, T = 2048, H = 8,
+  local x = v:random(sized(v, size, { B = 1, T = 1, H = 8,
                                       dtype = "bfloat16" }))
   for _, input in ipairs(v.inputs) do
     local number = not input.axes:find "[^t%s]"
-    x[input.name] = x[input.name]:to(number and "float32" or "bfloat16")
-                                 :to "cuda"
+    local shape = x[input.name].shape
+    if input.axes:find "t" then shape[2] = 2048 end
+    x[input.name] = flin.zeros(table.unpack(shape))
+                        :to(number and "float32" or "bfloat16"):to "cuda"
   end
   return x
 end

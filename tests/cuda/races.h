@@ -9,8 +9,6 @@
  */
 #include "host.h"
 
-#pragma GCC visibility push(hidden)
-
 enum {
     WARPS = MOST_THREADS / 32, PRODUCTS = WARPS, STORES = 2 * WARPS,
     ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, ENTRIES = FENCED + WARPS,
@@ -147,4 +145,3 @@ static void writes_as(int block, unsigned party, unsigned when, unsigned at,
         w->written = when;
     }
 }
-#pragma GCC visibility pop

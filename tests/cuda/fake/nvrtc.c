@@ -9,14 +9,16 @@
  * that a process compiles; those that could read anew
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
- * files where they are; with FAKE_HOPPER=1 only what is Hopper's is
- * compiled, with 2 others, too, but their way forward runs once: when the
- * way back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
+ * files where they are; in the folder FAKE_HEADS what sources begin with is
+ * compiled once for all that begin so; with FAKE_HOPPER=1 only what is
+ * Hopper's is compiled, with 2 others, too, but their way forward runs once:
+ * when the way back is checked; with FAKE_EMPTY nothing is compiled, see
+ * fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in
  * them: tests/cuda/hopper.h has them. What kernels do most of the time is in
- * HOST_OBJECT, so that to compile them well would take longer than it saves.
+ * HOST_LIBRARY, so that to compile them well would take longer than it saves.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
 #include <signal.h>
@@ -27,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,10 +181,43 @@ static char *spoilt(const char *text)
     return copy;
 }
 
-enum { SOURCE, HEADER, HEADER_OF_HOPPER };
+enum { SOURCE, HEAD, HEADER, HEADER_OF_HOPPER };
 
+/* How much of a source comes before its kernels: its last #include ends it. */
+static size_t head_of(const char *source)
+{
+    const char *at = source, *end = source;
+    while ((at = strstr(at, "#include \"")))
+        end = at += strcspn(at, "\n");
+    return (size_t)(end - source);
+}
+
+static void write_host(FILE *f, const char *text)
+{
+    fprintf(f, "%s#include \"%s/%s.h\"\nextern char arena[ARENA];\n",
+            strstr(text, "#define ELEMENT_F16") ? "#define ELEMENT_F16\n" : "",
+            HOST_DIR, is_hopper(text) ? "hopper" : "host");
+}
+
+static void write_wrappers(FILE *f, const char *text)
+{
+    const char *wrong = getenv("FAKE_WRONG");
+    bool first = true;
+    for (const char *s = text; (s = strstr(s, "__global__"));
+         s++, first = false) {
+        const char *name_at = strchr(s, '(');
+        while (!strncmp(name_at - 2, "__", 2))  /* an attribute's */
+            name_at = strchr(strchr(name_at, ')'), '(');
+        while (name_at[-1] != ' ' && name_at[-1] != '\n')
+            name_at--;
+        write_wrapper(f, name_at, is_hopper(text),
+                      wrong && strstr(text, wrong), first);
+    }
+}
+
+/* heads: what it begins with is in that file; or NULL. */
 static int write_file(const char *dir, const char *name, const char *as,
-                      int kind)
+                      int kind, const char *heads)
 {
     char path[256], *text = spoilt(as);
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -190,30 +226,26 @@ static int write_file(const char *dir, const char *name, const char *as,
         free(text);
         return 0;
     }
-    int hopper = is_hopper(text);
-    const char *wrong = getenv("FAKE_WRONG");
-    if (kind == SOURCE)
-        fprintf(f, "%s#include \"%s/%s.h\"\n"
-                "alignas(128) char arena[ARENA];\n",
-                strstr(text, "#define ELEMENT_F16") ? "#define ELEMENT_F16\n"
-                : "", HOST_DIR, hopper ? "hopper" : "host");
+    if (heads)
+        fprintf(f, "#include \"%s\"\n", heads);
+    else if (kind < HEADER)
+        write_host(f, text);
     if (kind == HEADER_OF_HOPPER)
         write_plain(f, text);
     else
-        fputs(text, f);
-    bool first = true;
-    for (const char *s = text; kind == SOURCE
-         && (s = strstr(s, "__global__")); s++, first = false) {
-        const char *name_at = strchr(s, '(');
-        while (!strncmp(name_at - 2, "__", 2))  /* an attribute's */
-            name_at = strchr(strchr(name_at, ')'), '(');
-        while (name_at[-1] != ' ' && name_at[-1] != '\n')
-            name_at--;
-        write_wrapper(f, name_at, hopper, wrong && strstr(text, wrong),
-                      first);
-    }
+        fprintf(f, "%.*s", kind == HEAD ? (int)head_of(text)
+                : (int)strlen(text), text + (heads ? head_of(text) : 0));
+    if (kind == SOURCE)
+        write_wrappers(f, text);
     free(text);
     return fclose(f) == 0;
+}
+
+static void write_headers(const Program *p, const char *dir)
+{
+    for (int i = 0; i < p->n; i++)
+        write_file(dir, p->name[i], p->text[i], is_hopper(p->source)
+                   ? HEADER_OF_HOPPER : HEADER, NULL);
 }
 
 static void read_file(Program *p, const char *path)
@@ -306,9 +338,54 @@ static int left_twice(const char *source, const char **at)
 /* A lane's registers are arrays: an index beyond one ends the process. */
 #define BOUNDED "-fsanitize=bounds -fsanitize-undefined-trap-on-error"
 
+static void options_for(const Program *p, char *to, size_t size)
+{
+    snprintf(to, size, "-std=c++17 %s -fno-exceptions -fPIC -w -I. %s",
+             getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
+             strstr(p->source, "schedule.cuh") ? BOUNDED : "");
+}
+
+static uint64_t hash(uint64_t h, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001b3;
+    return h;
+}
+
+/* The compiled file that the source begins with; false: it is none that others
+ * begin with. Who makes it does so elsewhere and has it appear at once. */
+static bool find_head(const Program *p, const char *cxx, char *path,
+                      size_t size)
+{
+    const char *in = getenv("FAKE_HEADS");
+    char options[256], dir[256], made[256], command[1400];
+    if (!in || getenv("FAKE_SPOILT"))
+        return false;
+    options_for(p, options, sizeof options);
+    uint64_t h = hash(0xcbf29ce484222325, options, strlen(options));
+    h = hash(h, p->source, head_of(p->source));
+    for (int i = 0; i < p->n; i++)
+        h = hash(h, p->text[i], strlen(p->text[i]));
+    snprintf(dir, sizeof dir, "%s/%016llx", in, (unsigned long long)h);
+    snprintf(path, size, "%s/head.h", dir);
+    if (access(path, R_OK) == 0)
+        return true;
+    mkdir(in, 0777);
+    snprintf(made, sizeof made, "%s/XXXXXX", in);
+    if (!mkdtemp(made) || !write_file(made, "head.h", p->source, HEAD, NULL))
+        return false;
+    write_headers(p, made);
+    snprintf(command, sizeof command, "exec >/dev/null 2>&1; unset LD_PRELOAD;"
+             " cd %s && %s %s -x c++-header head.h; rm -f *.cuh; mv -T %s %s"
+             " || rm -rf %s", made, cxx, options, made, dir, made);
+    shell(command);
+    return access(path, R_OK) == 0;
+}
+
 static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
+    char options[256], head[300];
     const char *cxx = getenv("FAKE_CXX");
     count_source(p->source);
     if (getenv("FAKE_EMPTY")) {
@@ -322,18 +399,18 @@ static int compile(Program *p)
         p->out = calloc(1, p->size = 1);
         return OK;
     }
-    if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, SOURCE))
-        return FAILED;
-    for (int i = 0; i < p->n; i++)
-        write_file(dir, p->name[i], p->text[i], is_hopper(p->source)
-                   ? HEADER_OF_HOPPER : HEADER);
     cxx = cxx ? cxx : "g++";
+    bool made = find_head(p, cxx, head, sizeof head);
+    if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, SOURCE,
+                                     made ? head : NULL))
+        return FAILED;
+    if (!made)
+        write_headers(p, dir);
+    options_for(p, options, sizeof options);
     snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s -std=c++17 %s -fno-exceptions -fPIC"
-             " -w %s -I. -c kernel.cc &&"
-             " ld -shared -o kernel.so kernel.o '%s'", dir, dir, cxx,
-             getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
-             strstr(p->source, "schedule.cuh") ? BOUNDED : "", HOST_OBJECT);
+             " cd %s && %s %s -c kernel.cc &&"
+             " ld -shared -Bsymbolic -o kernel.so kernel.o '%s'",
+             dir, dir, cxx, options, HOST_LIBRARY);
     const char *twice = NULL;
     int len = left_twice(p->source, &twice);
     int code = len ? 1 : shell(command);

@@ -56,6 +56,23 @@ return flin.variant {
   end,
 }"""
 RULES |= {"rwkv7": RWKV7 % "x.a", "signed_rwkv7": RWKV7 % "2 * x.a"}
+# Angles of a pair are multiples of its rate, as rotary embeddings have them:
+# slow pairs find a key again, fast ones count.
+RULES["deltanet_rope"] = """local flin = require "flin"
+local dot, outer, rotate = flin.dot, flin.outer, flin.rotate
+return flin.variant {
+  name  = "deltanet_rope_of_rates",
+  input = { q = "t k", k = "t k : unit_norm", v = "t v", beta = "t : unit",
+            theta = "t p : angle", rate = "p" },
+  state = { S = "k v", phi = "p : angle" },
+  initial = { theta = 0, rate = flin.initial.frequencies() },
+  step  = function (x, s)
+    local phi = s.phi + x.rate * x.theta
+    local q, k = rotate(x.q, phi), rotate(x.k, phi)
+    local S = s.S + outer(x.beta * k, x.v - dot(k, s.S))
+    return { S = S, phi = phi }, dot(q, S)
+  end,
+}"""
 # Momentum's feedback is its key, decayed: along another one a step may grow.
 RULES["momentum_deltanet"] = """local flin = require "flin"
 local exp, dot, outer = flin.exp, flin.dot, flin.outer

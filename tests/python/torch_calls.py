@@ -347,7 +347,8 @@ for name in flin.stdlib_names():
     begun = layer.inputs(torch.zeros(1, 1, 16))
     check(f"{name}: gates have biases, steps begin small", all(
         (layer.projections[a.name].bias is not None)
-        == (a.domain in ("log_decay", "unit", "positive"))
+        == (a.domain in ("log_decay", "unit", "positive")
+            or a.name in layer.variant.initial())
         and (a.domain != "positive" or 9e-4 < begun[a.name].min()
              and begun[a.name].max() < 0.11) for a in gates))
 with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -411,6 +411,7 @@ bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next turn goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);
+void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not held. */
 void schedule_find_again(Schedule *s);
 /* Of a row axis: which programs ahead make their decays early; the registers
@@ -552,6 +553,11 @@ bool decay_alike(const Graph *g, Ref a, Ref b);
  * thread's. */
 uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
+/* Of those that it writes where other warps may be that have not yet met. */
+uint32_t matrix_overwrites(const Schedule *s, const KInst *k);
+/* Whether the value is made of a loaded tile, by the role ahead, and lies where
+ * that did. */
+bool lies_over_loaded(const Schedule *s, int value);
 /* Of an axis as one block has it, with the zeros behind its end. */
 int32_t block_extent(const Schedule *s, int axis);
 /* Whether the axis has such zeros. */

@@ -149,9 +149,9 @@ typedef struct CudaKernel {
                                            0: row_axis, all states' */
     int stages;
     bool split;                         /* segments may be more than one */
-    double lean;                        /* the time of a turn for the states
-                                           alone, of another's; 0: of
-                                           cuda_emit's */
+    double lean, lean_moves;            /* the time of a turn for the states
+                                           alone, of another's, and its bytes;
+                                           0: of cuda_emit's */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
     int tokens;                         /* of that chunk */
@@ -296,6 +296,8 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
 int cuda_parts(const CudaKernel *k, int units, const Call *call);
 /* How much longer a sequence is than the first of them. */
 double cuda_parts_sum(const CudaKernel *k, int units, const Call *call);
+/* What lean turns move in all, of what the others do. */
+double cuda_lean_bytes(const CudaKernel *k, int units, const Call *call);
 /* Which chunks they have, in 1/4096 of all. */
 int cuda_bounds(const CudaKernel *k, int units, const Call *call,
                 int32_t bound[CUDA_SEGMENTS + 1]);

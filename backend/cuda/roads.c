@@ -64,6 +64,7 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
     if (k->split) {                     /* the first part is the longest */
         walks *= cuda_parts(k, units, call);
         rounds /= cuda_parts_sum(k, units, call);
+        w.bytes *= 1 + cuda_lean_bytes(k, units, call);
     }
     return gpu_call_seconds(&m, &w, walks, rounds,
                             (double)all * call->heads);

@@ -234,6 +234,67 @@ double schedule_cycles(const Schedule *s)
     return all + slower_products(s);
 }
 
+/* ---- lean turns ---- */
+
+static Schedule lean_turn(const Schedule *s)
+{
+    Schedule lean = *s;
+
+    lean.inst = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *lean.inst);
+    lean.ninsts = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].lean)
+            lean.inst[lean.ninsts++] = s->inst[i];
+    return lean;
+}
+
+/* Of a block: what it has no slice of, those of the other slices find in the
+ * cache. */
+static double turn_bytes(const Schedule *s)
+{
+    double all = 0;
+
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_LOAD && k->op != K_STORE)
+            continue;
+        const KValue *v = &s->value[k->op == K_LOAD ? k->out[0] : k->in[0]];
+        bool own = s->slices < 2 || v->row == s->slice_axis
+                || v->col == s->slice_axis;
+        all += value_bytes(v) / (own ? 1.0 : s->slices);
+    }
+    return all;
+}
+
+/* Whichever role takes longer, as fitted where one block has all columns; of
+ * half of them, what both take beside one another is about what each takes. */
+static double turn_cycles(const Schedule *s)
+{
+    return fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
+}
+
+double lean_moves(const Schedule *s)
+{
+    Schedule lean = lean_turn(s);
+
+    return turn_bytes(&lean) / turn_bytes(s);
+}
+
+/* Beside the shares that were fastest of 16 heads of 2 x 16384 tokens (an H200,
+ * among .5, .62, .74, .85): linear .50 (.5), simple_gla .58 (.62), mamba2 .65
+ * (.62), deltanet .73 (.74), gated_deltanet .68 (.74). */
+double lean_share(const Schedule *s, const Machine *m)
+{
+    const double most = 0.85;
+    double each = m->units * m->clock / m->bandwidth;   /* cycles a byte */
+    Schedule lean = lean_turn(s);
+    double whole = fmax(turn_cycles(s), each * turn_bytes(s));
+
+    return fmin(most, fmax(turn_cycles(&lean), each * turn_bytes(&lean))
+                      / whole);
+}
+
 #define SIMPLE 0.0027
 
 /* Of an element of a node, and of a token of it. */

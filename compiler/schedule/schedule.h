@@ -42,6 +42,7 @@
 #ifndef FLIN_SCHEDULE_H
 #define FLIN_SCHEDULE_H
 
+#include "../machine.h"
 #include "../plan.h"
 
 /* ---- the machine ---- */
@@ -438,8 +439,10 @@ void schedule_lean(Schedule *s);
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
 /* Buffers that are filled in lean turns. */
 uint32_t lean_buffers(const Schedule *s);
-/* The time of one, of another turn's. */
-double lean_share(const Schedule *s);
+/* The time of one, of another turn's, where all multiprocessors are busy; the
+ * bytes that it moves, of another's. */
+double lean_share(const Schedule *s, const Machine *m);
+double lean_moves(const Schedule *s);
 /* Whether the role has something to do in them. */
 bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);

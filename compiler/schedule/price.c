@@ -92,14 +92,13 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
 /* Whichever of both roles takes longer; beside one another each takes more, two
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
- * that no memory binds are within a twentieth. Those of half the columns take
- * three quarters of it where they are chains, which is not counted: nor is it
- * for the other emitter's. */
+ * that no memory binds are within a twentieth. */
 static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
+    double part = s->slices > 1 ? half_columns() : 1;
 
-    return fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+    return part * fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                 shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
 }
 
@@ -266,8 +265,8 @@ static double turn_bytes(const Schedule *s)
     return all;
 }
 
-/* Whichever role takes longer, as fitted where one block has all columns; of
- * half of them, what both take beside one another is about what each takes. */
+/* Whichever role takes longer by itself: of half the columns that is about what
+ * it takes beside the other. */
 static double turn_cycles(const Schedule *s)
 {
     return fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),

@@ -511,12 +511,9 @@ static void count_by_price(Ctx *c, void *ud)
 {
     /* such GPUs differ in what they move in a second; KDA's and the delta
      * rules' calls of 32 heads and 16384 tokens, by a tenth on either side,
-     * are told apart (an H100: 0.91 of the time in segments, 1.12). Forward
-     * alone few blocks take 0.64 to 0.77 of their price there, so that of the
-     * delta rule 0.77 is said, which takes 1.27; of 16 heads and 32768 tokens
-     * KDA takes 0.56 and GDN-2 0.66, by price 0.70 and 0.72 */
+     * are told apart (an H100: 0.91 of the time in segments, 1.12) */
     Counting *k = ud;
-    const double saved = plan_is_joint(k->all->plan) ? 0.1 : 0.25;
+    const double saved = 0.1;
     double least = INFINITY;
     k->found = 1;
     for (int n = 1; n <= k->most; n++) {

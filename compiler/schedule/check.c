@@ -604,6 +604,15 @@ static bool is_found_ahead(const Schedule *s, int at, int b)
     return s->row_axis && s->buffer[b].uses == 1 && told & waited;
 }
 
+/* Whether the instruction finds such a tile. */
+static bool finds_overwritten(const Schedule *s, const KInst *k, int b)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= s->value[k->in[i]].buffer == b && lies_over_loaded(s, k->in[i]);
+    return any;
+}
+
 /* Every cross-role use lies between a wait and a post. */
 static const char *check_hands(const Schedule *s)
 {
@@ -620,7 +629,8 @@ static const char *check_hands(const Schedule *s)
                 bool uses = overwrites(s, k, b);
                 for (int j = 0; j < (writes ? k->nout : k->nin); j++)
                     uses |= s->value[(writes ? k->out : k->in)[j]].buffer == b;
-                if (uses && !open && !writes && role == KR_MATRIX)
+                if (uses && !writes && role == KR_MATRIX
+                    && (!open || finds_overwritten(s, k, b)))
                     open = is_found_ahead(s, i, b);
                 if (uses && !open)
                     return wrong(s, "a buffer that is used unasked", b);

@@ -65,6 +65,29 @@ static bool may_lie_over(const Schedule *s, int at, int to, int from)
         && is_only_read_by(s, from, at) && is_left_to_roles(s, to);
 }
 
+static bool is_read_by_matrix(const Schedule *s, int value)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            any |= s->inst[i].in[j] == value && s->inst[i].role == KR_MATRIX;
+    return any;
+}
+
+/* Whether the role of matrices waits for what the role ahead leaves in a place
+ * of its own behind the instruction: it is told of the loaded tile by who loads
+ * it, not of what becomes of that. */
+static bool is_told_of_later(const Schedule *s, int at)
+{
+    bool any = false;
+    for (int i = at + 1; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout && s->inst[i].role == KR_AHEAD; j++)
+            any |= s->value[s->inst[i].out[j]].layout == LAY_TILE
+                && s->value[s->inst[i].out[j]].col == AX_J
+                && is_read_by_matrix(s, s->inst[i].out[j]);
+    return any;
+}
+
 static bool has_alias(const Schedule *s, int value)
 {
     bool any = false;
@@ -83,7 +106,8 @@ void schedule_overwrite(Schedule *s)
             && !s->rings && s->target->form[FORM_COPY]->waited;
     for (int i = 0; i < s->ninsts && may; i++) {
         const KInst *k = &s->inst[i];
-        if (k->op != K_MAP || k->role != KR_AHEAD || !is_elementwise(s, k))
+        if (k->op != K_MAP || k->role != KR_AHEAD || !is_elementwise(s, k)
+            || !is_told_of_later(s, i))
             continue;
         for (int o = 0; o < k->nout; o++)
             for (int j = 0; j < k->nin; j++)

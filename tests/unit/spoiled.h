@@ -705,11 +705,23 @@ static void not_met_behind(Schedule *s)
         if (k->op == K_SYNC && k->role == KR_AHEAD)
             k->op = K_SETTLE;
 }
+/* The role of matrices waits for the load, not for what becomes of it. */
+static void waits_for_load(Schedule *s)
+{
+    int b = s->value[over_loaded(s)->out[0]].buffer;
+    not_waited_ahead(s);
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_MATRIX && s->inst[i].op == K_PRODUCT) {
+            s->inst[i].wait_full |= 1u << b;
+            return;
+        }
+}
 static void left_by_another(Schedule *s) { over_loaded(s)->role = KR_MATRIX; }
 
 static const Spoiled over[] = {
     { "found as it was loaded", found_as_loaded, "written over" },
     { "not met behind it", not_met_behind, "do not meet" },
+    { "waited for as loaded", waits_for_load, "used unasked" },
     { "left by the other role", left_by_another, "another role" },
     { NULL, NULL, NULL },
 };

@@ -154,6 +154,8 @@ typedef struct CudaKernel {
                                            0: of cuda_emit's */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
+    bool halved;                        /* those of a block of half the columns
+                                           have been taken as fewer */
     int tokens;                         /* of that chunk */
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
@@ -279,6 +281,10 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *m, int units,
                            const Call *call);
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
                         const Machine *machine, int units, const Call *call);
+/* The same by which emitters are told apart: of half the columns not every
+ * walk of theirs is that much faster. */
+double cuda_way_whole(const Plan *p, const CudaModule *m, bool back,
+                      const Machine *machine, int units, const Call *call);
 
 /* Whether all of cuda_tiles' kernels before the loss come from schedules. */
 bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);

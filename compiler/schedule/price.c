@@ -89,17 +89,27 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
     return cycles;
 }
 
+bool is_halved(const Schedule *s)
+{
+    return s->row_axis && s->slices > 1 && s->kind == K_FORWARD
+        && !plan_is_joint(s->p);
+}
+
 /* Whichever of both roles takes longer; beside one another each takes more, two
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
- * that no memory binds are within a twentieth. */
+ * that no memory binds are within a twentieth. However little it does, a turn
+ * takes what linear's does, 1850 of half the columns (16 heads of 2 x 16384
+ * tokens, an H200). */
 static double rows_cycles(const Schedule *s)
 {
-    const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
-    double part = s->slices > 1 ? half_columns() : 1;
+    const double beside = 1.31, least = 2470, shared = s->ahead > 1 ? 1.6 : beside;
+    double part = is_halved(s) ? half_columns() : 1;
 
-    return part * fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
-                shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
+    double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                         shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
+                                                 1526));
+    return part * fmax(least, cycles);
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;

@@ -465,6 +465,8 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
+/* Whether these are of half the columns, and so fewer. */
+bool is_halved(const Schedule *s);
 /* Decays of the program that are exponentials of differences. */
 int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);

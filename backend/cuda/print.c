@@ -106,11 +106,8 @@ static void put_kept(Print *p, Ref r)
 
 /* Vectors of tokens are fetched a chunk ahead, and asked for in the cache
  * before that: a walk's chunk takes no longer than memory does where bytes are
- * what it takes. A turn for the states alone is shorter than the cache's
- * latency where all multiprocessors read: they are fetched two ahead. */
+ * what it takes. */
 enum { ASKED_AHEAD = 4 };
-static int fetched_ahead(const Schedule *s) { return s->splits ? 2 : 1; }
-
 static bool fetches_ahead(const Schedule *s)
 {
     return s->row_axis;
@@ -167,18 +164,6 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     return any;
 }
 
-static void put_second_fetch(Print *p, KRole role, const char *from)
-{
-    const Schedule *s = p->s;
-    buf_printf(p->b, "find_chunk(a.run, %s, x);\n",
-               walked_text(p, ctx_format(p->c, "%s + 1", from)));
-    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
-        for (int i = 0; i < k->nnodes && k->role == role; i++)
-            if (is_fetched(s, k, i))
-                buf_printf(p->b, "Pair o%u = %s;\n", (unsigned)k->node[i],
-                           fetched_text(p, &s->g->n[k->node[i]], "x"));
-}
-
 /* Of a vector role, before its loop over chunks. */
 static void put_first_fetch(Print *p, KRole role)
 {
@@ -208,8 +193,6 @@ static void put_first_fetch(Print *p, KRole role)
     }
     if (!fetches_tokens(s, role))
         return;
-    if (fetched_ahead(s) > 1)
-        put_second_fetch(p, role, from);
     buf_printf(p->b, "NO_UNROLL for (int m = 1; m < %d; m++) {\n"
                "find_chunk(a.run, %s, x);\n", ASKED_AHEAD,
                walked_text(p, ctx_format(p->c, "%s + m", from)));
@@ -241,12 +224,8 @@ static void put_vector_node(Print *p, Ref r)
             return;
         }
         if (fetches_ahead(p->s)) {
-            buf_printf(b, "const Pair v%u = n%u;\n", at, at);
-            if (fetched_ahead(p->s) > 1)
-                buf_printf(b, "n%u = o%u;\no%u = %s;\n", at, at, at,
-                           fetched_text(p, n, "coming"));
-            else
-                buf_printf(b, "n%u = %s;\n", at, fetched_text(p, n, "next"));
+            buf_printf(b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
+                       fetched_text(p, n, "next"));
             put_asked(p, n, "later");
             return;
         }
@@ -736,10 +715,6 @@ static void put_turn_begin(Print *p, KRole role)
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)
                                   ? "min(m + 1, chunks - 1)" : "m + 1"));
-    if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
-        && fetched_ahead(s) > 1 && fetches_tokens(s, role))
-        buf_printf(p->b, "Item coming = x;\nfind_chunk(a.run, %s, coming);\n",
-                   walked_text(p, "m + 2"));
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
         && fetches_tokens(s, role))
         buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",

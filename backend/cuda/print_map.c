@@ -263,17 +263,6 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
 }
 
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
-static void put_tile_operand(Print *p, const KInst *k, const KValue *v,
-                             const char *to)
-{
-    int share = map_share(p, k);
-    for (int r = 0; r < k->nrow; r += TILE_ROWS)
-        buf_printf(p->b, "read_columns<%d>(%s%u + %d, %s + %d, %d, col0(%d),"
-                   " l);\n", share / 16, to, (unsigned)v->node,
-                   r / TILE_ROWS * share / 4, place(p, v), r * 128,
-                   rows_lying(v), share);
-}
-
 static void put_operands(Print *p, const KInst *k, int regs, Found how)
 {
     Buf *b = p->b;
@@ -284,10 +273,12 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
         if (is_found_by_steps(p, k, v) || !is_found(p, k, v, how)) {
             continue;
         } else if (v->layout == LAY_TILE) {
-            if (p->found)
-                continue;
             buf_printf(b, "%s t%u[%d];\n", two_type(p), u, regs / 2);
-            put_tile_operand(p, k, v, "t");
+            for (int r = 0; r < k->nrow; r += TILE_ROWS)
+                buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
+                           " col0(%d), l);\n", share / 16, u,
+                           r / TILE_ROWS * share / 4, place(p, v), r * 128,
+                           rows_lying(v), share);
         } else if (v->layout == LAY_SCALAR) {
             buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
                        v->parts, place(p, v));
@@ -608,19 +599,7 @@ static void put_arrays(Print *p, const KInst *k, int regs)
                        (unsigned)value_at(p, k->out[i])->node, regs);
 }
 
-/* Whether the program may be done again with what it found. */
-static bool finds_memory_alone(const Print *p, const KInst *k)
-{
-    bool all = true;
-    for (int i = 0; i < k->nin; i++)
-        all &= value_at(p, k->in[i])->layout != LAY_FRAGMENT;
-    for (int i = 0; i < k->nout; i++)
-        all &= value_at(p, k->out[i])->layout == LAY_TILE;
-    return all;
-}
-
-/* What the program finds, its loop, sums of columns. Where none is deep below
- * zero nothing waits until that is known. */
+/* What the program finds, its loop, sums of columns. */
 static void put_columns(Print *p, const KInst *k, int regs)
 {
     put_operands(p, k, regs, k->early ? FOUND_OTHERS : FOUND_ALL);
@@ -628,93 +607,39 @@ static void put_columns(Print *p, const KInst *k, int regs)
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
     bool deep = put_swish_begin(p, k, regs);
-    bool again = deep && finds_memory_alone(p, k);
-    if (again)
-        put_program(p, k, regs);
     if (deep) {
         p->deep = true;
         buf_printf(p->b, "if (deep) {\n");
         put_program(p, k, regs);
-        buf_printf(p->b, again ? "}\n" : "} else {\n");
+        buf_printf(p->b, "} else {\n");
         p->deep = false;
     }
-    if (!again && (k->nnodes || leaves_found(p, k)))
+    if (k->nnodes || leaves_found(p, k))
         put_program(p, k, regs);
-    if (deep && !again)
+    if (deep)
         buf_printf(p->b, "}\n");
     put_sums_end(p, k, true);
-}
-
-static const char *part_columns(Print *p, const KInst *k, const char *part)
-{
-    return ctx_format(p->c, "auto col0 = [&](int share) {\nreturn group * %d +"
-                      " %s * share;\n};\n",
-                      share_of(p->s, k->role, k->ncol), part);
-}
-
-/* Of the first part, or of the one behind that in hand. */
-static void put_found_ahead(Print *p, const KInst *k, int regs, bool first)
-{
-    const char *to = first ? "t" : "m";
-    for (int i = 0; i < k->nin; i++)
-        if (value_at(p, k->in[i])->layout == LAY_TILE)
-            buf_printf(p->b, "%s %s%u[%d];\n", two_type(p), to,
-                       (unsigned)value_at(p, k->in[i])->node, regs / 2);
-    buf_printf(p->b, first ? "{\n" : "if (part + 1 < %d) {\n", k->parts);
-    buf_printf(p->b, "%s", part_columns(p, k, first ? "0" : "(part + 1)"));
-    for (int i = 0; i < k->nin; i++)
-        if (value_at(p, k->in[i])->layout == LAY_TILE)
-            put_tile_operand(p, k, value_at(p, k->in[i]), to);
-    buf_printf(p->b, "}\n");
-}
-
-static void put_next_part(Print *p, const KInst *k, int regs)
-{
-    for (int i = 0; i < k->nin; i++) {
-        unsigned u = (unsigned)value_at(p, k->in[i])->node;
-        if (value_at(p, k->in[i])->layout == LAY_TILE)
-            buf_printf(p->b, "UNROLL for (int i = 0; i < %d && part + 1 < %d;"
-                       " i++)\nt%u[i] = m%u[i];\n", regs / 2, k->parts, u, u);
-    }
-}
-
-/* Exponentials of one part go on while the next one is found. */
-static bool may_find_ahead(const Print *p, const KInst *k)
-{
-    bool any = false;
-    for (int i = 0; i < k->nnodes; i++)
-        any |= swish_of(p, k, k->node[i]) != 0;
-    for (int i = 0; i < k->nin; i++)
-        any &= !is_found_by_steps(p, k, value_at(p, k->in[i]));
-    return any && finds_memory_alone(p, k) && deals_rows(p->s, KR_MATRIX);
 }
 
 /* The columns one part after another, from memory to memory. */
 static void put_parts(Print *p, const KInst *k, int regs)
 {
     Buf *b = p->b;
-    bool tiles = false, ahead = may_find_ahead(p, k);
+    bool tiles = false;
     for (int i = 0; i < k->nout; i++)
         if (takes_turns(p, value_at(p, k->out[i])))
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
-    if (ahead)
-        put_found_ahead(p, k, regs, true);
-    buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n%s",
-               deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
-               k->parts, part_columns(p, k, "part"));
-    if (ahead)
-        put_found_ahead(p, k, regs, false);
-    p->found = ahead;
+    buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
+               "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
+               "\n};\n", deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
+               k->parts, share_of(p->s, k->role, k->ncol));
     put_columns(p, k, regs);
-    p->found = false;
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {
             put_tile(p, k, value_at(p, k->out[i]));
             tiles = true;
         }
-    if (ahead)
-        put_next_part(p, k, regs);
     buf_printf(b, "}\n");
     p->fence_due |= tiles;
     for (int i = 0; i < k->nout; i++)

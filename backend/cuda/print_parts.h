@@ -16,7 +16,6 @@ typedef struct Print {
     bool fence_due;                     /* for what is written of tiles */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in turns for the states alone */
-    bool found;                         /* the program's tiles, a part ahead */
     bool beside;                        /* while products are under way */
     bool slots;                         /* a turn of a loop begins with the
                                            places of its rings' slots */

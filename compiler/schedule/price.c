@@ -98,18 +98,16 @@ bool is_halved(const Schedule *s)
 /* Whichever of both roles takes longer; beside one another each takes more, two
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
- * that no memory binds are within a twentieth. However little it does, a turn
- * takes what linear's does, 1850 of half the columns (16 heads of 2 x 16384
- * tokens, an H200). */
+ * that no memory binds are within a twentieth. */
 static double rows_cycles(const Schedule *s)
 {
-    const double beside = 1.31, least = 2470, shared = s->ahead > 1 ? 1.6 : beside;
+    const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
     double part = is_halved(s) ? half_columns() : 1;
 
     double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                          shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
                                                  1526));
-    return part * fmax(least, cycles);
+    return part * cycles;
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;
@@ -241,6 +239,17 @@ double schedule_cycles(const Schedule *s)
                : s->kind == K_FORWARD && !plan_is_joint(s->p)
                  ? forward_cycles(s) : walk_cycles(s);
     return all + slower_products(s);
+}
+
+double kernel_cycles(const Schedule *s)
+{
+    const double least = 2470;
+    bool rows = s->row_axis && s->kind == K_FORWARD && !plan_is_joint(s->p);
+
+    if (!rows)
+        return schedule_cycles(s);
+    return fmax(least * (is_halved(s) ? half_columns() : 1),
+                schedule_cycles(s));
 }
 
 /* ---- lean turns ---- */

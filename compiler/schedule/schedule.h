@@ -465,6 +465,10 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
+/* What a call is priced by: however little it does, a turn of a walk whose
+ * states are factors takes what linear's does, 1850 of half the columns (16
+ * heads of 2 x 16384 tokens, an H200). */
+double kernel_cycles(const Schedule *s);
 /* Whether these are of half the columns, and so fewer. */
 bool is_halved(const Schedule *s);
 /* Decays of the program that are exponentials of differences. */

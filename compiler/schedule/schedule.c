@@ -238,12 +238,10 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
- * registers then, which some spill, but for one by itself. */
+ * registers then, which some spill. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    bool more = s->ahead > than->ahead && s->ahead > 1
-             && !(s->row_axis && s->groups == 1);
-    double least = more ? 1.2 : 1;
+    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }

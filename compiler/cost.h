@@ -75,6 +75,10 @@ double gpu_seconds(const Machine *m, const GpuWork *w);
 double gpu_call_seconds(const Machine *m, const GpuWork *w, double walks,
                         double longest, double chunks);
 
+/* What a turn of a walk takes whose blocks have half a head's columns, of one's
+ * that has all. */
+double half_columns(void);
+
 /* Prices the kernels of a plan that does not come from partition; returns
  * the seconds of all, a chunk and head. */
 double price_plan(Plan *p, const Machine *m);

@@ -149,11 +149,13 @@ typedef struct CudaKernel {
                                            0: row_axis, all states' */
     int stages;
     bool split;                         /* segments may be more than one */
-    double lean;                        /* the time of a turn for the states
-                                           alone, of another's; 0: of
-                                           cuda_emit's */
+    double lean, lean_moves;            /* the time of a turn for the states
+                                           alone, of another's, and its bytes;
+                                           0: of cuda_emit's */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
+    bool halved;                        /* those of a block of half the columns
+                                           have been taken as fewer */
     int tokens;                         /* of that chunk */
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
@@ -279,6 +281,10 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *m, int units,
                            const Call *call);
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
                         const Machine *machine, int units, const Call *call);
+/* The same by which emitters are told apart: of half the columns not every
+ * walk of theirs is that much faster. */
+double cuda_way_whole(const Plan *p, const CudaModule *m, bool back,
+                      const Machine *machine, int units, const Call *call);
 
 /* Whether all of cuda_tiles' kernels before the loss come from schedules. */
 bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
@@ -296,6 +302,8 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
 int cuda_parts(const CudaKernel *k, int units, const Call *call);
 /* How much longer a sequence is than the first of them. */
 double cuda_parts_sum(const CudaKernel *k, int units, const Call *call);
+/* What lean turns move in all, of what the others do. */
+double cuda_lean_bytes(const CudaKernel *k, int units, const Call *call);
 /* Which chunks they have, in 1/4096 of all. */
 int cuda_bounds(const CudaKernel *k, int units, const Call *call,
                 int32_t bound[CUDA_SEGMENTS + 1]);

@@ -104,8 +104,8 @@ static void choose_forward(Ctx *c, const Plan *p, const Machine *m,
     const CudaModule *rest = rest_of(p, y);
     bool takes = cuda_takes_schedules(p, y->own, NULL, y->forward, rest,
                                       m, m->units, &call);
-    double own = cuda_way_seconds(p, y->own, false, m, m->units, &call);
-    double not = cuda_way_seconds(p, y->forward, false, m, m->units, &call);
+    double own = cuda_way_whole(p, y->own, false, m, m->units, &call);
+    double not = cuda_way_whole(p, y->forward, false, m, m->units, &call);
     if (rest) {
         own += cuda_way_seconds(p, y->own, true, m, m->units, &call);
         not += cuda_way_seconds(p, rest, true, m, m->units, &call);

@@ -535,8 +535,9 @@ static double cycles_of(const Emit *e)
     const double hidden = 0.8;          /* kda's, measured; gdn2's two, at one
                                            chunk, take 1 */
     bool turns = e->aheads == 2 && e->groups == 1 && !e->joint && !e->team;
+    double part = e->out->halved ? half_columns() : 1;
 
-    return nodes_cycles(e->g, e->k) * e->ranks * (turns ? hidden : 1);
+    return part * nodes_cycles(e->g, e->k) * e->ranks * (turns ? hidden : 1);
 }
 
 /* What each chunk's states take that are kept for the way back. */
@@ -566,6 +567,7 @@ static bool emit_kernel(Emit *e, Buf *to)
     if (can_join(e))
         e = joined(e, &room);
     e->out->threads = 128 * (1 + e->aheads + e->groups);
+    e->out->halved = e->groups == 1 && e->out->blocks > 1;
     e->out->cycles = cycles_of(e);
     emit_stores(e);
     put_io_role(e, &body);

@@ -921,7 +921,9 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->shared = s->shared;
     k->blocks = s->slices;
     k->split = s->splits;
-    k->lean = lean_share(s);
+    k->lean = s->splits ? lean_share(s, options_machine(o)) : 0;
+    k->lean_moves = s->splits ? lean_moves(s) : 0;
+    k->halved = is_halved(s);
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);

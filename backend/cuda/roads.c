@@ -42,11 +42,12 @@ static int64_t length_of(const Call *call, int64_t i)
 
 /* ---- prices ---- */
 
-double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
-                           int units, const Call *call)
+static double kernel_seconds(const CudaKernel *k, const Machine *machine,
+                             int units, const Call *call, bool whole)
 {
     Machine m = *machine;
-    GpuWork w = { k->cycles, k->moves, k->blocks, k->resident,
+    double cycles = k->cycles / (whole && k->halved ? half_columns() : 1);
+    GpuWork w = { cycles, k->moves, k->blocks, k->resident,
                   k->walk != CUDA_CHUNKS && k->walk != CUDA_SCHEDULED };
     int64_t each = k->tokens, longest = 0, all = 0;
     double walks = (double)call->nseq * call->heads, rounds;
@@ -64,9 +65,16 @@ double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
     if (k->split) {                     /* the first part is the longest */
         walks *= cuda_parts(k, units, call);
         rounds /= cuda_parts_sum(k, units, call);
+        w.bytes *= 1 + cuda_lean_bytes(k, units, call);
     }
     return gpu_call_seconds(&m, &w, walks, rounds,
                             (double)all * call->heads);
+}
+
+double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
+                           int units, const Call *call)
+{
+    return kernel_seconds(k, machine, units, call, false);
 }
 
 /* Whether it is a way forward alone, of kernels over all chunks and a walk. */
@@ -79,8 +87,9 @@ static bool is_cut_forward(const Plan *p, const CudaModule *m)
     return any && !plan_is_joint(p);
 }
 
-double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
-                        const Machine *machine, int units, const Call *call)
+static double way_seconds(const Plan *p, const CudaModule *m, bool back,
+                          const Machine *machine, int units, const Call *call,
+                          bool whole)
 {
     /* more than its price is what a cut way takes of few heads: kda .255 ms of
      * 4 x 2,048 tokens and 16 heads, 1.28 of 2 x 16,384, 2.03 of 32,768, by
@@ -90,8 +99,20 @@ double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
 
     for (int i = 0; i < m->nkernels; i++)
         if (goes_forward(p, &m->kernel[i]) != back)
-            all += cuda_kernel_seconds(&m->kernel[i], machine, units, call);
+            all += kernel_seconds(&m->kernel[i], machine, units, call, whole);
     return !back && !call->ends && is_cut_forward(p, m) ? few * all : all;
+}
+
+double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
+                        const Machine *machine, int units, const Call *call)
+{
+    return way_seconds(p, m, back, machine, units, call, false);
+}
+
+double cuda_way_whole(const Plan *p, const CudaModule *m, bool back,
+                      const Machine *machine, int units, const Call *call)
+{
+    return way_seconds(p, m, back, machine, units, call, true);
 }
 
 /* The call with sequences of the mean length, as it is known of them wherever
@@ -124,13 +145,13 @@ static double ends_seconds(const Plan *p, const CudaModule *m,
     double all = 0;
 
     if (ends)
-        return call->ends * cuda_way_seconds(p, ends, false, machine, units,
-                                             call);
+        return call->ends * cuda_way_whole(p, ends, false, machine, units,
+                                           call);
     for (int i = 0; i < m->nkernels && call->ends; i++) {
         const CudaKernel *k = &m->kernel[i];
         if (goes_forward(p, k) && k->walk != CUDA_SCHEDULED)
             all += call->ends * (k->walk == CUDA_HOPPER ? emitted : walk)
-                 * cuda_kernel_seconds(k, machine, units, call);
+                 * kernel_seconds(k, machine, units, call, true);
     }
     return all;
 }
@@ -139,7 +160,7 @@ static double forward_seconds(const Plan *p, const CudaModule *m,
                               const CudaModule *ends, const Machine *machine,
                               int units, const Call *call)
 {
-    return cuda_way_seconds(p, m, false, machine, units, call)
+    return cuda_way_whole(p, m, false, machine, units, call)
          + ends_seconds(p, m, ends, machine, units, call);
 }
 

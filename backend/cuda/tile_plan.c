@@ -268,7 +268,7 @@ static void price(Tiles *t)
     const Kernel *k = &t->p->kernel[t->at];
 
     t->out->moves = kernel_moves(t->p, t->at, options_machine(t->o));
-    t->out->cycles = s && !s->why && !s->tokens.threads ? schedule_cycles(s)
+    t->out->cycles = s && !s->why && !s->tokens.threads ? kernel_cycles(s)
                                   : plain_cycles(t->g, k);
 }
 

@@ -328,6 +328,8 @@ static bool place_value(Schedule *s, const int16_t *ring, int i)
     }
     if (v->alias != NOTHING) {          /* where what it is made of lies */
         v->buffer = s->value[v->alias].buffer;
+        if (v->layout == LAY_TILE)
+            v->at = s->value[v->alias].at;
         return true;
     }
     bool sums = v->layout == LAY_SUMS;

@@ -335,8 +335,10 @@ static const char *check_writers(const Schedule *s)
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nout; j++) {
             int v = s->inst[i].out[j];
+            bool over = lies_over_loaded(s, v) && s->inst[i].role == KR_AHEAD;
             if (has_buffer(&s->value[v]) && s->value[v].buffer != NOTHING
-                && s->buffer[s->value[v].buffer].writer != s->inst[i].role)
+                && s->buffer[s->value[v].buffer].writer != s->inst[i].role
+                && !over)
                 return wrong(s, "a buffer that another role fills", v);
         }
     return NULL;
@@ -545,13 +547,14 @@ static const char *check_meetings_of(const Schedule *s, int role)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             uint32_t in = matrix_reads(s, k), out = matrix_writes(s, k);
+            uint32_t over = matrix_overwrites(s, k);
             uint32_t before = written | read;
             if (k->role != role)
                 continue;
             if (k->op == K_SYNC)
                 written = read = before = 0;
             if (in & written
-                || (k->op != K_BEGIN && places_of(s, out) & before))
+                || (k->op != K_BEGIN && places_of(s, over) & before))
                 return wrong(s, "warps of the matrix role that do not meet",
                              i);
             written |= out;
@@ -586,8 +589,19 @@ static const char *check_lean(const Schedule *s)
     return NULL;
 }
 
+/* Whether the instruction leaves a tile where one of the buffer was loaded. */
+static bool overwrites(const Schedule *s, const KInst *k, int b)
+{
+    bool any = false;
+    for (int i = 0; i < k->nout; i++)
+        any |= s->value[k->out[i]].buffer == b
+            && lies_over_loaded(s, k->out[i]);
+    return any;
+}
+
 /* Whether the matrix role, at that instruction, has waited for what the role
- * ahead made behind its own wait for the buffer. */
+ * ahead made behind its own wait for the buffer, and behind what it left there.
+ */
 static bool is_found_ahead(const Schedule *s, int at, int b)
 {
     uint32_t told = 0, waited = 0;
@@ -596,12 +610,22 @@ static bool is_found_ahead(const Schedule *s, int at, int b)
         const KInst *k = &s->inst[i];
         if (k->role == KR_AHEAD) {
             open |= k->wait_full >> b & 1;
+            told = overwrites(s, k, b) ? 0 : told;
             told |= open ? k->post_full : 0;
         }
         if (k->role == KR_MATRIX && i <= at)
             waited |= k->wait_full;
     }
     return s->row_axis && s->buffer[b].uses == 1 && told & waited;
+}
+
+/* Whether the instruction finds such a tile. */
+static bool finds_overwritten(const Schedule *s, const KInst *k, int b)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= s->value[k->in[i]].buffer == b && lies_over_loaded(s, k->in[i]);
+    return any;
 }
 
 /* Every cross-role use lies between a wait and a post. */
@@ -617,10 +641,11 @@ static const char *check_hands(const Schedule *s)
                     || (!writes && !(s->buffer[b].readers & 1u << role)))
                     continue;
                 open |= (writes ? k->wait_empty : k->wait_full) >> b & 1;
-                bool uses = false;
+                bool uses = overwrites(s, k, b);
                 for (int j = 0; j < (writes ? k->nout : k->nin); j++)
                     uses |= s->value[(writes ? k->out : k->in)[j]].buffer == b;
-                if (uses && !open && !writes && role == KR_MATRIX)
+                if (uses && !writes && role == KR_MATRIX
+                    && (!open || finds_overwritten(s, k, b)))
                     open = is_found_ahead(s, i, b);
                 if (uses && !open)
                     return wrong(s, "a buffer that is used unasked", b);

@@ -138,18 +138,6 @@ bool has_lean(const Schedule *s, int role)
     return any;
 }
 
-/* Measured of linear, whose matrix role alone has something to do in them, and
- * of simple_gla, which waits for its vectors, at 16 and 32 heads. */
-double lean_share(const Schedule *s)
-{
-    const double alone = 0.5, others = 0.85;
-    bool any = false;
-    for (int i = 0; i < s->ninsts; i++)
-        any |= s->inst[i].lean && s->inst[i].role != KR_MATRIX
-            && s->inst[i].role != KR_LOAD;
-    return any ? others : alone;
-}
-
 static bool is_worth_it(const Schedule *s)
 {
     bool saves = false;

@@ -90,18 +90,25 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
     return cycles;
 }
 
+bool is_halved(const Schedule *s)
+{
+    return s->row_axis && s->slices > 1 && s->kind == K_FORWARD
+        && !plan_is_joint(s->p);
+}
+
 /* Whichever of both roles takes longer; beside one another each takes more, two
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
- * that no memory binds are within a twentieth. Those of half the columns take
- * three quarters of it where they are chains, which is not counted: nor is it
- * for the other emitter's. */
+ * that no memory binds are within a twentieth. */
 static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
+    double part = is_halved(s) ? half_columns() : 1;
 
-    return fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
-                shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
+    double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                         shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
+                                                 1526));
+    return part * cycles;
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;
@@ -286,6 +293,78 @@ double schedule_cycles(const Schedule *s)
                : s->kind == K_FORWARD && !plan_is_joint(s->p)
                  ? forward_cycles(s) : walk_cycles(s);
     return all + slower_products(s);
+}
+
+double kernel_cycles(const Schedule *s)
+{
+    const double least = 2470;
+    bool rows = s->row_axis && s->kind == K_FORWARD && !plan_is_joint(s->p);
+
+    if (!rows)
+        return schedule_cycles(s);
+    return fmax(least * (is_halved(s) ? half_columns() : 1),
+                schedule_cycles(s));
+}
+
+/* ---- lean turns ---- */
+
+static Schedule lean_turn(const Schedule *s)
+{
+    Schedule lean = *s;
+
+    lean.inst = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *lean.inst);
+    lean.ninsts = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].lean)
+            lean.inst[lean.ninsts++] = s->inst[i];
+    return lean;
+}
+
+/* Of a block: what it has no slice of, those of the other slices find in the
+ * cache. */
+static double turn_bytes(const Schedule *s)
+{
+    double all = 0;
+
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_LOAD && k->op != K_STORE)
+            continue;
+        const KValue *v = &s->value[k->op == K_LOAD ? k->out[0] : k->in[0]];
+        bool own = s->slices < 2 || v->row == s->slice_axis
+                || v->col == s->slice_axis;
+        all += value_bytes(v) / (own ? 1.0 : s->slices);
+    }
+    return all;
+}
+
+/* Whichever role takes longer by itself: of half the columns that is about what
+ * it takes beside the other. */
+static double turn_cycles(const Schedule *s)
+{
+    return fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
+}
+
+double lean_moves(const Schedule *s)
+{
+    Schedule lean = lean_turn(s);
+
+    return turn_bytes(&lean) / turn_bytes(s);
+}
+
+/* Beside the shares that were fastest of 16 heads of 2 x 16384 tokens (an H200,
+ * among .5, .62, .74, .85): linear .50 (.5), simple_gla .58 (.62), mamba2 .65
+ * (.62), deltanet .73 (.74), gated_deltanet .68 (.74). */
+double lean_share(const Schedule *s, const Machine *m)
+{
+    const double most = 0.85;
+    double each = m->units * m->clock / m->bandwidth;   /* cycles a byte */
+    Schedule lean = lean_turn(s);
+    double whole = fmax(turn_cycles(s), each * turn_bytes(s));
+
+    return fmin(most, fmax(turn_cycles(&lean), each * turn_bytes(&lean))
+                      / whole);
 }
 
 #define SIMPLE 0.0027

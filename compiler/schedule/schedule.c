@@ -153,6 +153,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         }
         if (s->row_axis)
             schedule_find_again(s);
+        schedule_overwrite(s);
         s->large = true;
         bool fits = schedule_buffers(s);
         if (i < 0 && !fits)

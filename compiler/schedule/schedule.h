@@ -42,6 +42,7 @@
 #ifndef FLIN_SCHEDULE_H
 #define FLIN_SCHEDULE_H
 
+#include "../machine.h"
 #include "../plan.h"
 
 /* ---- the machine ---- */
@@ -411,6 +412,7 @@ bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next turn goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);
+void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not held. */
 void schedule_find_again(Schedule *s);
 /* Of a row axis: which programs ahead make their decays early; the registers
@@ -437,8 +439,10 @@ void schedule_lean(Schedule *s);
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
 /* Buffers that are filled in lean turns. */
 uint32_t lean_buffers(const Schedule *s);
-/* The time of one, of another turn's. */
-double lean_share(const Schedule *s);
+/* The time of one, of another turn's, where all multiprocessors are busy; the
+ * bytes that it moves, of another's. */
+double lean_share(const Schedule *s, const Machine *m);
+double lean_moves(const Schedule *s);
 /* Whether the role has something to do in them. */
 bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);
@@ -461,6 +465,12 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
+/* What a call is priced by: however little it does, a turn of a walk whose
+ * states are factors takes what linear's does, 1850 of half the columns (16
+ * heads of 2 x 16384 tokens, an H200). */
+double kernel_cycles(const Schedule *s);
+/* Whether these are of half the columns, and so fewer. */
+bool is_halved(const Schedule *s);
 /* Decays of the program that are exponentials of differences. */
 int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
@@ -558,6 +568,11 @@ bool decay_alike(const Graph *g, Ref a, Ref b);
  * thread's. */
 uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
+/* Of those that it writes where other warps may be that have not yet met. */
+uint32_t matrix_overwrites(const Schedule *s, const KInst *k);
+/* Whether the value is made of a loaded tile, by the role ahead, and lies where
+ * that did. */
+bool lies_over_loaded(const Schedule *s, int value);
 /* Of an axis as one block has it, with the zeros behind its end. */
 int32_t block_extent(const Schedule *s, int axis);
 /* Whether the axis has such zeros. */

@@ -57,7 +57,10 @@ static uint32_t matrix_buffers(const Schedule *s, int role,
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
         int b = s->value[list[i]].buffer;
-        if (b != NOTHING && s->buffer[b].writer == role
+        bool made = b != NOTHING && (s->buffer[b].writer == role
+                                     || (role == KR_AHEAD
+                                         && lies_over_loaded(s, list[i])));
+        if (made
             && s->buffer[b].readers & 1u << role
             && !is_warps_own(s, role, list[i]))
             set |= 1u << b;
@@ -93,6 +96,15 @@ uint32_t places_of(const Schedule *s, uint32_t buffers)
     return set;
 }
 
+uint32_t matrix_overwrites(const Schedule *s, const KInst *k)
+{
+    uint32_t set = matrix_writes(s, k);
+    for (int i = 0; i < k->nout; i++)
+        if (lies_over_loaded(s, k->out[i]))
+            set &= ~(1u << s->value[k->out[i]].buffer);
+    return set;
+}
+
 typedef struct Dirty { uint32_t written, read; } Dirty;
 
 /* Whether the warps must meet before the instruction, given what was written
@@ -100,7 +112,7 @@ typedef struct Dirty { uint32_t written, read; } Dirty;
 static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
 {
     return matrix_reads(s, k) & d->written
-        || (k->op != K_BEGIN && places_of(s, matrix_writes(s, k))
+        || (k->op != K_BEGIN && places_of(s, matrix_overwrites(s, k))
                                 & (d->written | d->read));
 }
 

@@ -307,6 +307,7 @@ int main(void)
         { .plan = "deltanet_forward", .spoiled = aheads, .alone = true,
           .unpacked = true },
         { .plan = "linear_forward", .spoiled = in_registers, .alone = true },
+        { .plan = "lightning_forward", .spoiled = over, .alone = true },
         { .plan = "largest_forward", .spoiled = leans, .alone = true,
           .few = true },
     };

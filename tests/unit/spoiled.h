@@ -683,6 +683,49 @@ static const Spoiled in_registers[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of tiles that the role ahead leaves where it found others. */
+static KInst *over_loaded(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout; j++)
+            if (lies_over_loaded(s, s->inst[i].out[j]))
+                return &s->inst[i];
+    return NULL;
+}
+static void found_as_loaded(Schedule *s)
+{
+    int16_t over = s->value[over_loaded(s)->out[0]].alias;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_MATRIX && s->inst[i].op == K_PRODUCT)
+            s->inst[i].in[1] = over;
+}
+static void not_met_behind(Schedule *s)
+{
+    for (KInst *k = over_loaded(s); k < s->inst + s->ninsts; k++)
+        if (k->op == K_SYNC && k->role == KR_AHEAD)
+            k->op = K_SETTLE;
+}
+/* The role of matrices waits for the load, not for what becomes of it. */
+static void waits_for_load(Schedule *s)
+{
+    int b = s->value[over_loaded(s)->out[0]].buffer;
+    not_waited_ahead(s);
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_MATRIX && s->inst[i].op == K_PRODUCT) {
+            s->inst[i].wait_full |= 1u << b;
+            return;
+        }
+}
+static void left_by_another(Schedule *s) { over_loaded(s)->role = KR_MATRIX; }
+
+static const Spoiled over[] = {
+    { "found as it was loaded", found_as_loaded, "written over" },
+    { "not met behind it", not_met_behind, "do not meet" },
+    { "waited for as loaded", waits_for_load, "used unasked" },
+    { "left by the other role", left_by_another, "another role" },
+    { NULL, NULL, NULL },
+};
+
 /* Of one that blocks share: no lean turn makes the number that it carries. */
 static void not_made_lean(Schedule *s)
 {

@@ -340,7 +340,7 @@ static double turn_bytes(const Schedule *s)
 
 /* Whichever role takes longer by itself: of half the columns that is about what
  * it takes beside the other. */
-static double turn_cycles(const Schedule *s)
+static double slower_role(const Schedule *s)
 {
     return fmax(ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                 ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526));
@@ -361,9 +361,9 @@ double lean_share(const Schedule *s, const Machine *m)
     const double most = 0.85;
     double each = m->units * m->clock / m->bandwidth;   /* cycles a byte */
     Schedule lean = lean_turn(s);
-    double whole = fmax(turn_cycles(s), each * turn_bytes(s));
+    double whole = fmax(slower_role(s), each * turn_bytes(s));
 
-    return fmin(most, fmax(turn_cycles(&lean), each * turn_bytes(&lean))
+    return fmin(most, fmax(slower_role(&lean), each * turn_bytes(&lean))
                       / whole);
 }
 

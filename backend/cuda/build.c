@@ -206,8 +206,7 @@ static void say_wrong(Ctx *c, Builds *all, const Build *b)
         return;
     all->said = true;
     c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
-           " for this GPU %s (%s): one for any GPU runs in its place (said"
-           " once)", all->plan->g->name, b->wrong,
+           " for this GPU %s (%s): another runs in its place (said once)", all->plan->g->name, b->wrong,
            sizes_of(c, b, all->plan->g)));
 }
 
@@ -328,8 +327,15 @@ static void set_rows(Ctx *c, Builds *all, CudaOptions *o)
     o->rows = rows > 0 ? rows : 0;
 }
 
-/* o: with its rows. groups: of the way forward that is to follow where it can;
- * 0: none is. */
+static bool is_scheduled_for(const Builds *all, const Build *b,
+                             const Call *call)
+{
+    return b->m && schedule_fits(all->plan->g, b, call);
+}
+
+/* Kernels that are made for few heads may not compile as they should where
+ * those for many do. o: with its rows. groups: of the way forward that is to
+ * follow where it can; 0: none is. */
 static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
                                 const Call *call, int groups)
 {
@@ -338,9 +344,12 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
-    if (o->scheduled
-        && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->few = o->cut = false;
+    if (!is_scheduled_for(all, b, call) && (o->few || o->cut)) {
+        o->few = o->cut = false;
+        b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    }
+    if (o->scheduled && !is_scheduled_for(all, b, call)) {
+        o->scheduled = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)

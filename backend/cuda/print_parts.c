@@ -259,15 +259,17 @@ static int turn_read(const Print *p, const KInst *k, int buffer)
     return 0;
 }
 
-/* Whether a role's lanes read from the buffer, and not its products alone, and
- * there is no fence behind that; what they clear has its own. */
+/* Whether a role's lanes read from the buffer, and not its products alone where
+ * the tensor cores read for themselves, and there is no fence behind that; what
+ * they clear has its own. */
 static bool lanes_read(const Print *p, int role, int buffer)
 {
+    bool lanes = !is_waited(p, FORM_PRODUCT);
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        bool reads = k->role == role && k->op != K_PRODUCT
-                  && k->op != K_SETTLE && k->op != K_CLEAR
-                  && (i >= p->fenced || k->late);
+        bool product = k->op == K_PRODUCT || k->op == K_SETTLE;
+        bool reads = k->role == role && (lanes || !product)
+                  && k->op != K_CLEAR && (i >= p->fenced || k->late);
         for (int u = 0; u < k->nin && reads; u++)
             if (k->in[u] >= 0 && value_at(p, k->in[u])->buffer == buffer)
                 return true;

@@ -64,6 +64,17 @@ function acts.aside()
   expect(suite.relative(v:forward(x), want) < 1e-2, "another kernel is right")
 end
 
+-- Kernels for few heads, whose blocks share a sequence, do nothing here: those
+-- for many run instead.
+function acts.few()
+  local x = inputs(80, "cpu", 128)
+  local want = v:reference(x)
+  for name, t in pairs(x) do
+    x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
+  end
+  expect(suite.relative(v:forward(x), want) < 1e-2, "another kernel is right")
+end
+
 -- Kernels for chunks of 64 tokens do nothing here: others run instead, forward
 -- and back.
 function acts.fewer()
@@ -256,6 +267,13 @@ for act, fault in pairs { wrong = "FAKE_IDLE=0",
            sources, compiled(count))
   end
 end
+os.execute("rm -f '" .. count .. "'")
+local text = run("few", ("FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
+                         .. "FLIN_SCHEDULE=forward FAKE_SOURCES=%s "
+                         .. "FAKE_COUNTED=tile.cuh "
+                         .. "'FAKE_WRONG=find_walk<2, true>'"):format(count))
+expect(text:find "runs in its place", "few heads: nothing is said: %s", text)
+expect(compiled(count) == 0, "few heads: kernels for any GPU are compiled")
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

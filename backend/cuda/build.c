@@ -206,8 +206,8 @@ static void say_wrong(Ctx *c, Builds *all, const Build *b)
         return;
     all->said = true;
     c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
-           " for this GPU %s (%s): another runs in its place (said once)", all->plan->g->name, b->wrong,
-           sizes_of(c, b, all->plan->g)));
+           " for this GPU %s (%s): another runs in its place (said once)",
+           all->plan->g->name, b->wrong, sizes_of(c, b, all->plan->g)));
 }
 
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,

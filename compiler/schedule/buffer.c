@@ -31,11 +31,8 @@ static uint16_t readers_of(const Schedule *s, int value)
 
 static const KInst *writer_of(const Schedule *s, int value)
 {
-    for (int i = 0; i < s->ninsts; i++)
-        for (int j = 0; j < s->inst[i].nout; j++)
-            if (s->inst[i].out[j] == value)
-                return &s->inst[i];
-    return NULL;
+    int at = value_writer(s, value);
+    return at == NOTHING ? NULL : &s->inst[at];
 }
 
 void live_interval(const Schedule *s, int value, int *first, int *last)

@@ -13,16 +13,6 @@ static const char *wrong(const Schedule *s, const char *what, int i)
 
 /* ---- every read is dominated ---- */
 
-/* The instruction of this role, or of any, that writes the value. */
-static int writer(const Schedule *s, int value)
-{
-    for (int i = 0; i < s->ninsts; i++)
-        for (int j = 0; j < s->inst[i].nout; j++)
-            if (s->inst[i].out[j] == value)
-                return i;
-    return NOTHING;
-}
-
 /* Whether the later instruction finds in a tile what the earlier has. */
 static bool finds_again(const Schedule *s, const KInst *a, const KInst *b)
 {
@@ -38,7 +28,7 @@ static const char *check_uses(const Schedule *s)
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         for (int j = 0; j < k->nin; j++) {
-            int w = writer(s, k->in[j]);
+            int w = value_writer(s, k->in[j]);
             if (s->value[k->in[j]].layout == LAY_GLOBAL)
                 continue;
             if (w == NOTHING)
@@ -56,8 +46,8 @@ static const char *check_uses(const Schedule *s)
             }
         }
         for (int j = 0; j < k->nout; j++)
-            if (writer(s, k->out[j]) != i
-                && !finds_again(s, &s->inst[writer(s, k->out[j])], k))
+            if (value_writer(s, k->out[j]) != i
+                && !finds_again(s, &s->inst[value_writer(s, k->out[j])], k))
                 return wrong(s, "a value that is written twice", k->out[j]);
     }
     return NULL;
@@ -108,7 +98,7 @@ static const char *check_under_way(const Schedule *s)
 static const char *check_written_over(const Schedule *s)
 {
     for (int v = 0; v < s->nvalues; v++) {
-        int w = writer(s, v), over = s->value[v].alias;
+        int w = value_writer(s, v), over = s->value[v].alias;
         if (w != NOTHING && s->inst[w].op == K_CLEAR)
             continue;                   /* it is there as it was, too */
         for (int i = w + 1; i < s->ninsts && over != NOTHING; i++)
@@ -440,7 +430,7 @@ static bool finds_first(const Schedule *s, const KInst *k, Ref r)
 static const char *check_cleared(const Schedule *s)
 {
     for (int v = 0; v < s->nvalues; v++) {
-        int w = writer(s, v);
+        int w = value_writer(s, v);
         if (w == NOTHING || s->inst[w].op != K_LOAD || s->value[v].row != AX_I
             || s->value[v].layout != LAY_TILE)
             continue;
@@ -504,7 +494,7 @@ static const char *check_sums(const Schedule *s)
         if (k->op == K_DECAYED && 4 * count_terms(s, k) != k->nin)
             return wrong(s, "other terms than its sums have", i);
         for (int j = 0; j < k->nin && k->op == K_DECAYED; j++) {
-            int w = j % 4 > 1 ? writer(s, k->in[j]) : NOTHING;
+            int w = j % 4 > 1 ? value_writer(s, k->in[j]) : NOTHING;
             if (j % 4 > 1 && (w == NOTHING || s->inst[w].op != K_SCAN))
                 return wrong(s, "decays that are no sums", i);
         }
@@ -778,7 +768,7 @@ typedef struct Life { int first, last; } Life;
 
 static Life life_of(const Schedule *s, int v)
 {
-    Life life = { writer(s, v), NOTHING };
+    Life life = { value_writer(s, v), NOTHING };
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++)
             if (lies_in_registers(&s->value[s->inst[i].in[j]])

@@ -11,16 +11,6 @@ bool lies_over_loaded(const Schedule *s, int value)
         && s->value[v->alias].layout == LAY_TILE;
 }
 
-/* The instruction that leaves the value; NOTHING: there is none. */
-static int left_by(const Schedule *s, int value)
-{
-    for (int i = 0; i < s->ninsts; i++)
-        for (int j = 0; j < s->inst[i].nout; j++)
-            if (s->inst[i].out[j] == value)
-                return i;
-    return NOTHING;
-}
-
 /* Whether nobody else needs the tile as it was loaded. */
 static bool is_only_read_by(const Schedule *s, int value, int at)
 {
@@ -55,7 +45,7 @@ static bool is_left_to_roles(const Schedule *s, int value)
 static bool may_lie_over(const Schedule *s, int at, int to, int from)
 {
     const KValue *v = &s->value[to], *u = &s->value[from];
-    int loaded = left_by(s, from);
+    int loaded = value_writer(s, from);
     bool alike = v->layout == LAY_TILE && u->layout == LAY_TILE
               && v->row == u->row && v->col == u->col && v->nrow == u->nrow
               && v->ncol == u->ncol && v->element == u->element

@@ -101,6 +101,15 @@ int schedule_value(const Schedule *s, Ref node, Layout layout)
     return NOTHING;
 }
 
+int value_writer(const Schedule *s, int value)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout; j++)
+            if (s->inst[i].out[j] == value)
+                return i;
+    return NOTHING;
+}
+
 void inst_insert(Schedule *s, int at, KInst k)
 {
     if (s->ninsts == s->cap_insts) {

@@ -547,6 +547,8 @@ Ref first_row(const Graph *g, Ref r, int token);
 bool schedule_computes(const Schedule *s, Ref node);
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
+/* The first instruction that writes the value; NOTHING: none does. */
+int value_writer(const Schedule *s, int value);
 /* The fragment in whose registers this one lies in the end. */
 static inline int fragment_root(const Schedule *s, int v)
 {

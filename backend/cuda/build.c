@@ -327,12 +327,6 @@ static void set_rows(Ctx *c, Builds *all, CudaOptions *o)
     o->rows = rows > 0 ? rows : 0;
 }
 
-static bool is_scheduled_for(const Builds *all, const Build *b,
-                             const Call *call)
-{
-    return b->m && schedule_fits(all->plan->g, b, call);
-}
-
 /* Kernels that are made for few heads may not compile as they should where
  * those for many do. o: with its rows. groups: of the way forward that is to
  * follow where it can; 0: none is. */
@@ -344,12 +338,13 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
     const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
-    if (!is_scheduled_for(all, b, call) && (o->few || o->cut)) {
+    if (!b->m && (o->few || o->cut)) {
         o->few = o->cut = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
-    if (o->scheduled && !is_scheduled_for(all, b, call)) {
-        o->scheduled = false;
+    if (o->scheduled
+        && !(b->m && schedule_fits(all->plan->g, b, call))) {
+        o->scheduled = o->few = o->cut = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)

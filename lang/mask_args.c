@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "declare.h"
 #include "mask_trace.h"
 
 /* ---- declarations ---- */
@@ -56,7 +57,12 @@ static void declare_table(lua_State *L, MaskTrace *t, int at)
     qsort(name, n, sizeof *name, by_name);
     for (size_t k = 0; k < n; k++) {
         lua_getfield(L, at, name[k]);
+        declared_name(L, "mask", "input", name[k]);
+        declared_axes(L, "mask", "input", name[k], lua_tostring(L, -1));
         declare(L, t, name[k], lua_tostring(L, -1));
+        if (find_input(t->args, name[k])->index_of)
+            lang_fail(L, "flin.layer { ... }", "mask: input '%s' is an index: "
+                      "inputs of layers are that alone", name[k]);
         lua_pop(L, 1);
     }
 }
@@ -115,9 +121,11 @@ typedef struct Reads { MaskTrace *t; bool read[MAX_INPUTS]; } Reads;
 
 void mask_declare_read(lua_State *L, MaskTrace *t)
 {
-    for (int n = 0; n < t->nreads; n++)
+    for (int n = 0; n < t->nreads; n++) {
+        declared_name(L, "mask", "input", t->read[n].name);
         declare(L, t, t->read[n].name,
                 t->read[n].token ? "t" : "t : log_decay");
+    }
 }
 
 /* Marks in `read` the leaves that the paths' values need. */
@@ -161,9 +169,8 @@ void mask_check_read(lua_State *L, MaskTrace *t)
     Reads r = { .t = t };
 
     protect(L, t->tracer.ctx, run_mark_read, &r);
-    for (int i = 0; i < t->own; i++)
-        if (!t->args->in[i].axes)
-            check_read(L, &r, t->args->in[i].name);
+    for (int i = 3; i < t->own; i++)    /* behind q, k and v */
+        check_read(L, &r, t->args->in[i].name);
     for (int n = 0; n < t->nreads; n++)
         check_read(L, &r, t->read[n].name);
 }

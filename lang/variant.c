@@ -13,18 +13,13 @@
 #include "../compiler/layer.h"
 #include "../compiler/mask.h"
 #include "bind.h"
+#include "declare.h"
 #include "shared.h"
 #include "truth.h"
 #include "plan_view.h"
 #include "value.h"
 
 /* ---- words ---- */
-
-static const char *const domain_names[] = {
-#define DOMAIN(name, from, value, of, breaks, wanted, unit, help) #name,
-#include "../compiler/domains.def"
-#undef DOMAIN
-};
 
 static const char *const fields[] = { "name", "axes", "input", "state",
     "step", "mask", "transition", "causal", "mode", "normalise", "score",
@@ -33,12 +28,6 @@ static const char *const layer_fields[] = { "name", "axes", "input", "weight",
     "forward", "initial", "checkpoint", "usual" };
 enum { NFIELDS = sizeof fields / sizeof *fields,
        NLAYER_FIELDS = sizeof layer_fields / sizeof *layer_fields };
-
-/* What calls use themselves. */
-static const char *const reserved[] = { "initial_state", "state", "saved",
-    "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy",
-    "plan", "checkpoint" };
-enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
 /* ---- the definition's fields ---- */
 
@@ -129,107 +118,6 @@ static void run_declare(Ctx *c, void *ud)
     d->declare(d->g, d->name, d->axes);
 }
 
-/* The axes less those that calls bring, in small letters; pushed. */
-static const char *own_axes(lua_State *L, const char *axes)
-{
-    luaL_Buffer b;
-
-    luaL_buffinit(L, &b);
-    for (const char *p = axes; *p && *p != ':'; p++) {
-        bool alone = (p == axes || p[-1] == ' ') && strchr(" :", p[1]);
-        if (alone && (*p == 'B' || *p == 'H'))
-            p += p[1] == ' ';
-        else
-            luaL_addchar(&b, (char)tolower((unsigned char)*p));
-    }
-    luaL_pushresult(&b);
-    return lua_tostring(L, -1);
-}
-
-/* B, T and H mean sizes of calls wherever options are named. */
-static void check_layout(lua_State *L, const char *field, const char *name,
-                         const char *axes)
-{
-    for (const char *p = axes; *p && *p != ':'; p++) {
-        bool alone = (p == axes || p[-1] == ' ') && strchr(" :", p[1]);
-        if (!alone || !strchr("BTH", *p))
-            continue;
-        lang_fail(L, lua_pushfstring(L, "%s = \"%s\"", name,
-                                     own_axes(L, axes)),
-                  "%s: %s '%s': axis %c: batch and heads are never "
-                  "named, and the tokens' axis is t", called(L), field, name,
-                  *p);
-    }
-}
-
-/* "index n" behind the colon. */
-static void check_index(lua_State *L, const char *name, const char *text)
-{
-    char word[32], more[2];
-
-    if (sscanf(text, " index %31s %1s", word, more) != 1)
-        lang_fail(L, "label = \"t : index n\", for entries of axis n",
-                  "%s: input '%s': an index is one of an axis", called(L),
-                  name);
-    if (!axis_name_ok(word) || !strcmp(word, "t"))
-        lang_fail(L, "label = \"t : index n\", for entries of axis n",
-                  "%s: input '%s': '%s' is not the name of an axis", called(L),
-                  name, word);
-}
-
-static void check_domain(lua_State *L, const char *name, const char *axes)
-{
-    const char *colon = strchr(axes, ':');
-    char word[32], more[2];
-
-    if (!colon)
-        return;
-    int n = sscanf(colon + 1, " %31s %1s", word, more);
-    if (n > 0 && !strcmp(word, "index")) {
-        check_index(L, name, colon + 1);
-        return;
-    }
-    if (n < 1)
-        lang_fail(L, words_text(L, domain_names, DOMAINS), "%s: input '%s': no "
-                  "domain after ':'", called(L), name);
-    if (n > 1 || !in_list(word, domain_names, DOMAINS))
-        lang_fail(L, suggest(L, word, "domains", domain_names, DOMAINS),
-                  "%s: input '%s': there is no domain '%s'", called(L), name,
-                  n > 1 ? colon + 1 + strspn(colon + 1, " ") : word);
-}
-
-/* A state may be declared an angle. */
-static void check_angle(lua_State *L, const char *name, const char *axes)
-{
-    const char *colon = strchr(axes, ':');
-    char word[32] = "", more[2];
-
-    if (colon && (sscanf(colon + 1, " %31s %1s", word, more) != 1
-                  || strcmp(word, "angle")))
-        lang_fail(L, "phi = \"p : angle\" keeps a state modulo 2 pi; else it "
-                  "starts from what the call gives, or 0", "%s: "
-                  "state '%s': '%s' is no domain of a state", called(L), name,
-                  colon + 1 + strspn(colon + 1, " "));
-}
-
-static void check_name(lua_State *L, const char *what, const char *name)
-{
-    if (!axis_name_ok(name))
-        lang_fail(L, "a letter, then letters, digits and _: 20 at most",
-                  "%s: %s '%s' is not a usable name", called(L), what, name);
-    if (*what == 'i' && in_list(name, reserved, NRESERVED))
-        lang_fail(L, words_text(L, reserved, NRESERVED), "%s: input '%s':"
-                  " that name is for what calls take themselves", called(L),
-                  name);
-    if (*what == 'i' && !strncmp(name, "dy_", 3))
-        lang_fail(L, NULL, "%s: input '%s': names with dy_ are for the "
-                  "gradients of results", called(L), name);
-    if (*what == 's' && !strncmp(name, "prev_", 5))
-        lang_fail(L, "flin.prev(x.NAME) makes the state prev_NAME",
-                  "%s: state '%s': names with prev_ are for "
-                  "flin.prev", called(L), name);
-}
-
 /* A layer's inputs have tokens, and its weights have none. */
 static void check_timed(lua_State *L, const char *field, const Input *in)
 {
@@ -266,18 +154,14 @@ static void declare(lua_State *L, Graph *g, int def, const char *field)
         usual_first(key, n);
     for (int i = 0; i < n; i++) {
         d.name = key[i];
-        check_name(L, field, d.name);
+        declared_name(L, called(L), field, d.name);
         if (lua_getfield(L, table, d.name) != LUA_TSTRING)
             lang_fail(L, "\"t k\": names of axes; \"\" for a scalar of the "
                       "head", "%s: %s '%s': its axes must be a "
                       "string, not %s", called(L), field, d.name,
                       type_text(L, -1));
         d.axes = lua_tostring(L, -1);
-        check_layout(L, field, d.name, d.axes);
-        if (input)
-            check_domain(L, d.name, d.axes);
-        else
-            check_angle(L, d.name, d.axes);
+        declared_axes(L, called(L), field, d.name, d.axes);
         if (input && graph_find_input(g, d.name) >= 0)
             lang_fail(L, "give one of them another name", "%s: '%s' is both "
                       "an input and a weight", called(L), d.name);
@@ -314,7 +198,7 @@ static void declare_axes(lua_State *L, Graph *g, int def)
         const char **key = sorted_keys(L, table, "axes", &n);
         for (int i = 0; i < n; i++) {
             d.name = key[i];
-            check_name(L, "axis", d.name);
+            declared_name(L, called(L), "axis", d.name);
             lua_getfield(L, table, d.name);
             lua_Integer size = lua_tointegerx(L, -1, &whole);
             if (!strcmp(d.name, "t"))

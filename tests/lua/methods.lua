@@ -88,6 +88,25 @@ do
   check("a wrong one", r.d_k > 5e-4 and r.d_q < 1e-5, tostring(r))
 end
 
+-- Steps pass corners of max.
+do
+  local v = flin.variant { name = "corners", input = { q = "t k", k = "t k",
+      v = "t v", g = "t : log_decay" }, state = { S = "k v", n = "k" },
+    step = function (x, s)
+      local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+      local n = flin.exp(x.g) * s.n + x.k
+      return { S = S, n = n },
+             flin.dot(x.q, S) / flin.max(flin.abs(flin.dot(x.q, n)), 1)
+    end }
+  for seed = 1, 8 do
+    local r = v:gradcheck { seed = seed, B = 2, H = 2 }
+    check("corners", r.worst < 1e-5, tostring(r))
+    for _, row in ipairs(r.rows) do
+      check("derivatives are there", not row.jumps, tostring(r))
+    end
+  end
+end
+
 -- A window counts its tokens: along the count the step jumps, and is not
 -- compared; all else is.
 do

@@ -6,8 +6,8 @@
 -- throughout but for v:backward's own float32. Where a step of the difference
 -- may have passed a corner of L (of max, abs, where), shorter ones are taken.
 -- Where L jumps, or is at a corner, there is no derivative to compare with:
--- along a count that the step compares with numbers (where a window's next token
--- goes), say.
+-- along a count that the step compares with numbers (where a window's next
+-- token goes), say.
 local flin = ...
 
 -- Errors: of a step its fourth power and 1e-16 / it.

@@ -167,8 +167,11 @@ end
 return function (v, o)
   local option, calls, directions = read(o)
   flin.seed(option.seed)
+  -- A state of other tokens: a maximum of these would be at a corner.
+  option.seed = option.seed + 1
+  local _, warm = v:forward(v:random(option))
+  option.seed = option.seed - 1
   local inputs = v:random(option)
-  local _, warm = v:forward(inputs)
   local initial = in_double(warm)
   -- Differences leave the domains.
   local arguments = { initial_state = initial, validate = false }

@@ -347,9 +347,11 @@ static void back_scan(Back *w, Ref r, Ref d)
     Ref before = along(g, OP_delay, r, n.a[2], flags);
     Ref zero = num(g, 0), one = num(g, 1), pass = n.a[0], took = 0, l;
 
-    if (n.op == OP_maxscan)
-        pass = took = op2(g, OP_le, n.a[1],
-                          n.a[0] ? op2(g, OP_add, n.a[0], before) : before);
+    if (n.op == OP_maxscan) {           /* half of equals, as max has it */
+        Ref s = n.a[0] ? op2(g, OP_add, n.a[0], before) : before;
+        pass = took = op3(g, OP_where, op2(g, OP_eq, n.a[1], s), num(g, 0.5),
+                          op2(g, OP_lt, n.a[1], s));
+    }
     d = with_tokens(g, d, AXIS(AX_I));
     if (pass) {
         Ref next = along(g, OP_delay, with_tokens(g, pass, AXIS(AX_I)), zero,

@@ -6,6 +6,7 @@
 #include "../compiler/domain.h"
 #include "bind.h"
 #include "declare.h"
+#include "value.h"
 
 static const char *const domain_names[] = {
 #define DOMAIN(name, from, value, of, breaks, wanted, unit, help) #name,

@@ -101,6 +101,64 @@ for _, name in ipairs { "gated_deltanet", "mlstm", "mamba3", "rwkv7" } do
   end
 end
 
+-- Numbers of a coarse grid, so that many are equal: of a max of equals each has
+-- half of the gradient on every path, whatever order its operands are in.
+do
+  local exp, dot, outer, max, min = flin.exp, flin.dot, flin.outer, flin.max,
+                                    flin.min
+  local input <const> = { q = "t k", k = "t k", v = "t v", i = "t",
+                          f = "t : log_decay" }
+  local state <const> = { S = "k v", m = "" }
+  local function running(m)
+    return function (x, s)
+      local now = m(x, s)
+      local S = exp(s.m - now) * s.S + exp(x.i - now) * outer(x.k, x.v)
+      return { S = S, m = now }, dot(x.q, S) * exp(x.f)
+    end
+  end
+  local variants = {
+    running(function (x, s) return max(s.m, x.i) end),
+    running(function (x, s) return max(x.i, s.m) end),
+    running(function (x, s) return max(x.f + s.m, x.i) end),
+    running(function (x, s) return max(max(x.f, x.i), s.m) end),
+    function (x, s)
+      local S = exp(x.f) * s.S + outer(max(x.k, x.q), min(x.v, max(x.i, x.f)))
+      return { S = S, m = max(s.m, min(x.i, x.f)) },
+             dot(max(x.q, 0.5), S) * min(1, s.m) + max(x.i, -0.5) * x.v
+    end,
+    function (x, s)
+      local S = exp(min(x.f, -0.5)) * s.S + outer(max(x.q, 0), min(x.v, x.i))
+      return { S = S, m = max(x.i + x.f, s.m) },
+             dot(flin.abs(x.k), S) * exp(x.i - max(x.i, s.m)) + max(-x.i, x.i)
+    end,
+  }
+  local function coarse(x) return x:map(function (e)
+    return math.floor(2 * e + 0.5) / 2 end) end
+  for n, step in ipairs(variants) do
+    local v = flin.variant { name = "equals", input = input, state = state,
+                             step = step }
+    local call = random_call(v, 70, { k = 4, v = 4 })
+    for name, x in pairs(call) do call[name] = coarse(x) end
+    call.initial_state = {
+      S = coarse(flin.randn({ 1, 1, 4, 4 }, { dtype = "float64" })),
+      m = flin.tensor({ { 0.5 } }, { dtype = "float64" }) }
+    call.dy = flin.randn({ 1, 70, 1, 4 }, { dtype = "float64" })
+    call.chunk = 16
+    local want = v:reference_backward(call)
+    for _, backend in ipairs { "interpreter", "cpu" } do
+      call.backend = backend
+      local got = v:backward(call)
+      for name in pairs(input) do
+        local off = got[name]:to "float64" - want[name]
+        expect(off:maxabs() <= 1e-5 * want[name]:maxabs(),
+               "equals %d: d_%s on %s is off by %g", n, name, backend,
+               off:maxabs())
+      end
+    end
+    call.backend = nil
+  end
+end
+
 -- A saved call needs its arguments no more; dy alone, dstate alone add up.
 do
   local v = flin.stdlib.gated_deltanet

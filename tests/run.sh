@@ -194,6 +194,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/lua/compositions.lua cuda" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
+        "flin tests/cuda/checked.lua" \
         "flin tests/cuda/pairs.lua" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window" \
         "flin tests/cuda/range.lua" \
@@ -242,7 +243,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
-        *first_use*) more=FAKE_ARCH=9 ;;
+        *first_use*|*checked*) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

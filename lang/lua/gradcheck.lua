@@ -62,8 +62,9 @@ end
 
 -- Whether a step a thousand times shorter leaves as much of a change, of which
 -- a thousandth is left where f is continuous; or of the difference between both
--- sides' slopes, where it has no corner.
-local function jumps(f)
+-- sides' slopes, where it has no corner: one that explains that the derivative
+-- is `off`.
+local function jumps(f, off)
   local from = f(0)
   local function change(h)
     return math.max(math.abs(f(h) - from), math.abs(f(-h) - from))
@@ -74,7 +75,7 @@ local function jumps(f)
   local near, far = change(1e-9), change(1e-6)
   local noise = 1e-10 * math.max(1, math.abs(from))
   return near > far / 2 and near > noise
-         or bend(1e-6) > bend(1e-3) / 2 and bend(1e-6) > noise / 1e-6
+         or bend(1e-6) > math.max(bend(1e-3) / 2, off / 2, noise / 1e-6)
 end
 
 -- A random direction, as long as x where that is small: a step is to be one.
@@ -137,14 +138,14 @@ local function compare_by(h, along, dirs, gradient, exact)
     ref = math.max(ref, math.abs(dot(exact, d) - slope))
     back = gradient and math.max(back, math.abs(dot(gradient, d) - slope))
   end
-  return { reference = ref / scale, backward = back and back / scale }
+  return { reference = ref / scale, backward = back and back / scale }, ref
 end
 
 local function compare(r, name, along, dirs, gradient, exact)
-  local row
+  local row, off
   for _, h in ipairs(STEPS) do
-    local now = compare_by(h, along, dirs, gradient, exact)
-    if not row or now.reference < row.reference then row = now end
+    local now, by = compare_by(h, along, dirs, gradient, exact)
+    if not row or now.reference < row.reference then row, off = now, by end
     if row.reference <= NEAR then break end
   end
   row.name = name
@@ -152,7 +153,7 @@ local function compare(r, name, along, dirs, gradient, exact)
   r[name] = row.backward or row.reference
   if row.reference > NEAR then
     for _, f in ipairs(along) do
-      if jumps(f) then
+      if jumps(f, off) then
         row.jumps = true
         return
       end

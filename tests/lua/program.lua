@@ -119,6 +119,7 @@ run("-d Z variant.lua", 1, "...dump: no pass has the letter 'Z'")
 run("-d T args.lua", 1, "...the script returns no variant")
 run("--check variant.lua", 0, "...within 1e-05")
 run("--check=T=9,K=5,dtype=\"'bf16'\" variant.lua", 0, "...within 4e-03")
+run("--check=T=9,K=5,dtype=bf16 variant.lua", 0, "...within 4e-03")
 run("--check=T= variant.lua", 1, "...unexpected symbol near '}'")
 run("--check=X=9 variant.lua", 1, "...check: there is no option 'X'")
 run("--backend tpu --check variant.lua", 1, "...there is no backend 'tpu'")
@@ -177,11 +178,11 @@ run("check", 1, "...flin check: a script is wanted")
 run("check mine.lua 7", 1, "...'7' is no option")
 write("steps.lua", [[
 local flin = require "flin"
-return flin.variant {     -- a gradient of 0 that differences contradict
+return flin.variant {     -- a gradient of 0 that all differences contradict
   name = "stairs", input = { q = "t k", k = "t k", v = "t v" },
   state = { S = "k v" },
   step = function (x, s)
-    local S = s.S + flin.outer(flin.floor(x.k * 1e4), x.v)
+    local S = s.S + flin.outer(flin.floor(x.k * 1e9) * 1e-5, x.v)
     return { S = S }, flin.dot(x.q, S)
   end,
 }]])

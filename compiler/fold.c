@@ -128,11 +128,19 @@ static Ref build(Match *m, const char *p)
     return num(m->g, atof(p));
 }
 
-Ref fold_build(Graph *g, const char *term, const Ref var[26])
+Ref fold_gradient(Graph *g, Ref r, int i, Ref d)
 {
+    const Node n = g->n[r];
+    const OpInfo *op = &op_info[n.op];
+    const char *term = op->grad[i], *bar = strchr(term, '|');
     Match m = { .g = g };
 
-    memcpy(m.var, var, sizeof m.var);
+    for (int k = 0; k < op->arity; k++)
+        m.var[k] = n.a[k];
+    m.var['y' - 'a'] = r;
+    m.var['g' - 'a'] = d;
+    if (bar && g->n[n.a[1]].op == OP_num)
+        term = skip_space(bar + 1);
     return build(&m, term);
 }
 

@@ -4,8 +4,9 @@
 
 #include "ir.h"
 
-/* Builds a term of the rules' notation; var[0] is what `a` stands for. */
-Ref fold_build(Graph *g, const char *term, const Ref var[26]);
+/* Builds the gradient of operand i of element-wise node r, of which d comes in
+ * (ops.def). */
+Ref fold_gradient(Graph *g, Ref r, int i, Ref d);
 
 /* Both sides of rule i for numbers x y z c d (so that a test can compare
  * them); false when there are no more. */

@@ -109,14 +109,9 @@ static Ref where_any(Graph *g, Ref d, Ref product)
 static void back_elem(Back *w, Ref r, Ref d)
 {
     const Node n = w->g->n[r];
-    Ref var[26] = { 0 };
 
-    for (int i = 0; i < op_info[n.op].arity; i++)
-        var[i] = n.a[i];
-    var['y' - 'a'] = r;
-    var['g' - 'a'] = d;
     for (int i = 0; i < op_info[n.op].arity; i++) {
-        Ref x = fold_build(w->g, op_info[n.op].grad[i], var);
+        Ref x = fold_gradient(w->g, r, i, d);
         x = is_steep(w, r, i) ? where_any(w->g, d, x) : x;
         add_adjoint(w, n.a[i], reduce(w, x, n.axes, axes_of(w, n.a[i])));
     }
@@ -349,8 +344,9 @@ static void back_scan(Back *w, Ref r, Ref d)
 
     if (n.op == OP_maxscan) {           /* half of equals, as max has it */
         Ref s = n.a[0] ? op2(g, OP_add, n.a[0], before) : before;
-        pass = took = op3(g, OP_where, op2(g, OP_eq, n.a[1], s), num(g, 0.5),
-                          op2(g, OP_lt, n.a[1], s));
+        pass = took = g->n[n.a[1]].op == OP_num ? op2(g, OP_le, n.a[1], s)
+            : op3(g, OP_where, op2(g, OP_eq, n.a[1], s), num(g, 0.5),
+                  op2(g, OP_lt, n.a[1], s));
     }
     d = with_tokens(g, d, AXIS(AX_I));
     if (pass) {

@@ -122,17 +122,12 @@ void pair_derive(Mask *m, Ref root, Ref of[MAX_INPUTS])
     d[root] = num(g, 1);
     for (Ref r = root; r > 0; r--) {
         const Node n = g->n[r];
-        Ref var[26] = { 0 };
         if (!d[r])
             continue;
         if (n.op == OP_input)
             of[n.index] = d[r];
-        for (int i = 0; i < op_info[n.op].arity; i++)
-            var[i] = n.a[i];
-        var['y' - 'a'] = r;
-        var['g' - 'a'] = d[r];
         for (int i = 0; i < op_info[n.op].arity; i++) {
-            Ref x = fold_build(g, op_info[n.op].grad[i], var), *to = &d[n.a[i]];
+            Ref x = fold_gradient(g, r, i, d[r]), *to = &d[n.a[i]];
             if (!is_num(g, x, 0))
                 *to = *to ? op2(g, OP_add, *to, x) : x;
         }

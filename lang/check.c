@@ -143,6 +143,59 @@ static void call_method(lua_State *L, const char *method, int results)
     lua_call(L, 2, results);
 }
 
+/* Pushes what is at `from`, a tensor as it is on `device`, of tables those in
+ * them. */
+static void push_moved(lua_State *L, int from, const char *device)
+{
+    from = lua_absindex(L, from);
+    luaL_checkstack(L, 8, NULL);
+    if (tensor_test(L, from)) {
+        lua_getfield(L, from, "to");
+        lua_pushvalue(L, from);
+        lua_pushstring(L, device);
+        lua_call(L, 2, 1);
+    } else if (lua_istable(L, from)) {
+        lua_newtable(L);
+        for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1)) {
+            lua_pushvalue(L, -2);
+            push_moved(L, -2, device);
+            lua_settable(L, -5);
+        }
+    } else {
+        lua_pushvalue(L, from);
+    }
+}
+
+/* Does the call run where its tensors are, and is that to be a GPU? Over all
+ * pairs of tokens none are moved by themselves. */
+static bool goes_to_gpu(lua_State *L, const Check *k)
+{
+    const char *backend = NULL;
+
+    if (raw_field(L, A_OPTIONS, "backend") == LUA_TSTRING)
+        backend = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    return k->v->step->mask && !k->v->runs && backend
+        && !strcmp(backend, "cuda");
+}
+
+/* As call_method, of a method that kernels run. */
+static void call_kernels(lua_State *L, const Check *k, const char *method,
+                         int results)
+{
+    bool there = goes_to_gpu(L, k);
+
+    if (there) {
+        push_moved(L, -1, "cuda");
+        lua_replace(L, -2);
+    }
+    call_method(L, method, results);
+    for (int i = 0; there && i < results; i++) {
+        push_moved(L, -results, "cpu");
+        lua_remove(L, -results - 1);
+    }
+}
+
 /* Pushes a copy of the table at `from`. */
 static void push_copy(lua_State *L, int from)
 {
@@ -175,11 +228,13 @@ static void push_arguments(lua_State *L)
     lua_setfield(L, -2, "validate");
 }
 
-/* Pushes y and the states of a whole call. */
-static void push_call(lua_State *L, const char *method)
+/* Pushes y and the states of a whole call, by kernels or by the reference. */
+static void push_calls(lua_State *L, const Check *k)
 {
     push_arguments(L);
-    call_method(L, method, 2);
+    call_kernels(L, k, "forward", 2);
+    push_arguments(L);
+    call_method(L, "reference", 2);
 }
 
 /* Pushes states, in float32, as random tokens leave them. */
@@ -459,15 +514,14 @@ static void push_adjoints(lua_State *L, Check *k)
     }
 }
 
-/* Pushes the table of gradients that the method gives. */
-static void push_gradients(lua_State *L, const char *method)
+/* Pushes the arguments of a whole call's way back. */
+static void push_back_arguments(lua_State *L)
 {
     push_arguments(L);
     lua_pushvalue(L, A_DY);
     lua_setfield(L, -2, "dy");
     lua_pushvalue(L, A_DSTATE);
     lua_setfield(L, -2, "dstate");
-    call_method(L, method, 1);
 }
 
 /* Sets d_NAME in the result; the greatest is returned. */
@@ -477,8 +531,10 @@ static double gradients_error(lua_State *L, Check *k)
     double worst = 0;
 
     push_adjoints(L, k);
-    push_gradients(L, "backward");
-    push_gradients(L, "reference_backward");
+    push_back_arguments(L);
+    call_kernels(L, k, "backward", 1);
+    push_back_arguments(L);
+    call_method(L, "reference_backward", 1);
     lua_newtable(L);
     for (int i = 0; i < g->nin; i++) {
         if (g->in[i].index_of)
@@ -659,7 +715,10 @@ static double whole_error(lua_State *L, Check *k)
         push_arguments(L);
         lua_pushnil(L);
         lua_setfield(L, -2, "initial_state");
-        call_method(L, n ? "reference" : "forward", 1);
+        if (n)
+            call_method(L, "reference", 1);
+        else
+            call_kernels(L, k, "forward", 1);
     }
     double e = tensor_error(L, tensor_check(L, top + 1),
                             tensor_check(L, top + 2), false);
@@ -680,8 +739,7 @@ static int check_method(lua_State *L)
     take_options(L, &k);
     push_inputs(L, &k, k.B, k.T, 0);
     push_initial(L, &k);
-    push_call(L, "forward");
-    push_call(L, "reference");
+    push_calls(L, &k);
     double y = results_error(L, g, A_Y, A_TRUE_Y);
     y = fmax(y, whole_error(L, &k));
     double state = states_error(L, g, A_LEFT, A_TRUE_LEFT, true);

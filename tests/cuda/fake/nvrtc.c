@@ -105,15 +105,16 @@ static int wish(void)
 
 /* The wrapper of the kernel whose name begins at s: each parameter from where
  * its address says, for each thread. first: of the source, all of whose kernels
- * have one name for shared memory. */
+ * have one name for shared memory; named: each has a namespace of its own. */
 static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong,
-                          bool first)
+                          bool first, bool named)
 {
     const char *open = strchr(s, '('), *end = strchr(open, ')');
     int params = 0, len = (int)(open - s);
-    if (hopper)
-        fprintf(f, "namespace in_%.*s {\n%s", len, s,
-                first ? "unsigned char raw[1];\n" : "");
+    if (hopper && named)
+        fprintf(f, "namespace in_%.*s {\n", len, s);
+    if (hopper && first)
+        fprintf(f, "unsigned char raw[1];\n");
     bool once = !hopper && wish() == HOPPER_FORWARD && !strncmp(s, "k0_", 3);
     fprintf(f, "extern \"C\" int fake_%.*s(void **ud, long grid, int threads)"
             "\n{\n%s%s    launch%s(grid, threads, arena, [](void *ud) {\n"
@@ -132,7 +133,7 @@ static void write_wrapper(FILE *f, const char *s, int hopper, bool wrong,
         at = stop + 1;
     }
     fprintf(f, ");\n    }, ud);\n    return faults;\n}\n%s",
-            hopper ? "}\n" : "");
+            hopper && named ? "}\n" : "");
 }
 
 /* The end of the line, macro or definition that begins at s. */
@@ -202,7 +203,7 @@ static void write_host(FILE *f, const char *text)
 static void write_wrappers(FILE *f, const char *text)
 {
     const char *wrong = getenv("FAKE_WRONG");
-    bool first = true;
+    bool first = true, named = strstr(text, "\nnamespace in_");
     for (const char *s = text; (s = strstr(s, "__global__"));
          s++, first = false) {
         const char *name_at = strchr(s, '(');
@@ -211,7 +212,7 @@ static void write_wrappers(FILE *f, const char *text)
         while (name_at[-1] != ' ' && name_at[-1] != '\n')
             name_at--;
         write_wrapper(f, name_at, is_hopper(text),
-                      wrong && strstr(text, wrong), first);
+                      wrong && strstr(text, wrong), first, named);
     }
 }
 

@@ -127,7 +127,7 @@ sanitized:
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
     $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(FAKE)/libcublasLt.so.13 \
-    $(if $(SAN),,$(BUILD)/free/flin)
+    $(FAKE)/libopenblas.so.0 $(if $(SAN),,$(BUILD)/free/flin)
 
 test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
@@ -261,10 +261,11 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK $@)
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB_OBJ) $(LIBS)
-# A CUDA driver and compiler for machines without a GPU.
+# A CUDA driver and compiler for machines without a GPU, and libraries.
 $(FAKE)/libcuda.so.1: tests/cuda/fake/driver.c
 $(FAKE)/libcublasLt.so.13: tests/cuda/fake/cublaslt.c
 $(FAKE)/libnvrtc.so.13: tests/cuda/fake/nvrtc.c $(FAKE)/host.so
+$(FAKE)/libopenblas.so.0: tests/cuda/fake/openblas.c
 $(FAKE)/%:
 	@mkdir -p $(@D)
 	$(call say,LINK $@)

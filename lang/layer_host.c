@@ -96,13 +96,14 @@ static void zero(Lay *k, const Array *v)
         move(k, v, &from, false);
 }
 
-/* The second is read a little beyond its end. */
 static bool takes(const Lay *k, const Array *v, int64_t rs, int64_t cs,
                   bool second)
 {
     (void)k;
     (void)rs;
-    return v->dtype == F32 && (!second || (v->own && cs == 1));
+    (void)cs;
+    (void)second;
+    return v->dtype == F32;
 }
 
 static bool gives(const Lay *k, const Array *v)
@@ -119,7 +120,7 @@ static void product(Lay *k, const Matmul *m)
             .a = (const float *)m->a->data + m->a0 + i * m->abs,
             .ars = m->ars, .acs = m->acs,
             .b = (const float *)m->b->data + m->b0 + i * m->bbs,
-            .brs = m->brs,
+            .brs = m->brs, .bcs = m->bcs, .bare = !m->b->own,
             .c = (float *)m->c->data + m->c0 + i * m->cbs, .crs = m->crs,
             .add = m->add });
 }

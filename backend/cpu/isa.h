@@ -47,8 +47,11 @@ static inline size_t gemm_scratch(int k, int n)
 
 typedef struct Isa {
     const char *name;
+    int columns;            /* of c that gemm makes at once, of many rows */
     ElemFn *elem[NELEMS];
     void (*gemm)(const Gemm *g);
+    /* g's b in g->pack, its rows ld apart, its columns side by side */
+    void (*pack)(const Gemm *g, ptrdiff_t ld);
     /* y[r] = sum of a[r][x] * b[r][x]; row strides ys, as, bs */
     void (*row_dot)(int rows, int len, float *y, ptrdiff_t ys, const float *a,
                     ptrdiff_t as, const float *b, ptrdiff_t bs);

@@ -627,6 +627,9 @@ variable("FLIN_CACHE", "=FOLDER", "compiled kernels of a GPU are kept here", [[
 Else $XDG_CACHE_HOME/flin, else $HOME/.cache/flin; flin.cuda().cache says which.
 "off": nowhere. A folder that others may write to is not used, and that is said
 once.]])
+variable("FLIN_BLAS", "=0 or =1", "products of layers by OpenBLAS", [[
+Where libopenblas.so.0 is found. Else it is taken where it is faster than flin's
+own products are: on machines with neither AVX2 nor AVX-512.]])
 variable("FLIN_ARCH", "=80", "kernels that an earlier GPU has, too", [[
 To compare: 80 are those of an A100, planned for its shared memory, whatever
 later GPU runs them.]])

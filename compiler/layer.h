@@ -100,9 +100,28 @@ bool layer_is_call(const Layer *l, const LayerPart *p);
  * none. */
 int layer_call_before(Ctx *c, const Layer *l, const LayerParts *p, int i);
 
-/* The parts with these places: the steps of calls are larger, what is in them
- * is no part any more. In c, but for what stays as it is. */
+/* Can the step of the call, one of the parts, have the row part, or product, in
+ * the place of what it reads? */
+bool layer_takes(Ctx *c, const Layer *l, const LayerParts *p, int call,
+                 int row);
+
+/* A part that there is to be: one of layer_cut's; with the row part `behind`
+ * (-1: none) it is that one's, in the step of the call `part`. before: per part,
+ * is it computed in the call's step, where that reads it? NULL: none is. */
+typedef struct LayerGroup {
+    int part, behind;
+    const uint8_t *before;
+} LayerGroup;
+typedef struct LayerGroups { int n; LayerGroup *group; } LayerGroups;
+
+/* The groups of these places: the steps of calls are larger, what is in them is
+ * no part any more. */
+LayerGroups layer_groups(Ctx *c, const Layer *l, const LayerParts *p,
+                         const uint8_t *place);
+/* Their parts, in order. In c, but for what stays as it is. */
+LayerPart layer_fused(Ctx *c, const Layer *l, const LayerParts *p,
+                      const LayerGroup *g, const int32_t size[NAXES]);
 LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
-                       const uint8_t *place, const int32_t size[NAXES]);
+                       const LayerGroups *g, const int32_t size[NAXES]);
 
 #endif

@@ -142,6 +142,12 @@ static bool takes(Ctx *c, const Layer *l, const LayerPart *call,
     return true;
 }
 
+bool layer_takes(Ctx *c, const Layer *l, const LayerParts *p, int call,
+                 int row)
+{
+    return takes(c, l, &p->part[call], &p->part[row]);
+}
+
 /* Can all calls in whose steps the part's readers are have it there, too? */
 static bool may_precede(Ctx *c, const Layer *l, const LayerParts *p,
                         const uint8_t *place, int i, const LayerPart *row)
@@ -185,7 +191,7 @@ typedef struct Fusing {
     Ctx *c;
     const Layer *l;
     const LayerParts *from;
-    const uint8_t *place;
+    const uint8_t *before;
     const int32_t *size;
     const LayerPart *call;              /* as it was */
     int behind;                         /* the row part behind it; or -1 */
@@ -239,7 +245,7 @@ static Ref value(Fusing *f, Ref r)
 
     if (f->map[r])
         return f->map[r];
-    if (i >= 0 && f->place[i] == PLACE_BEFORE)
+    if (i >= 0 && f->before && f->before[i])
         compute_row(f, i);
     else if (n->op == OP_num)
         f->map[r] = num(f->to, n->num);
@@ -293,7 +299,7 @@ static void call_inputs(Fusing *f, Ref *map)
     for (int i = 0; i < call->nin; i++) {
         const Input *in = &call->step->in[i];
         int row = part_of(f->from, call->in[i]) - 1;
-        map[in->node] = row >= 0 && f->place[row] == PLACE_BEFORE
+        map[in->node] = row >= 0 && f->before && f->before[row]
                       ? value(f, call->in[i])
                       : value_input(f, call->in[i], in);
     }
@@ -357,11 +363,13 @@ static LayerPart fused(Fusing *f)
 }
 
 /* Is something computed before the call, in its step? */
-static bool has_before(const LayerParts *p, const uint8_t *place, int i)
+static bool has_before(const LayerParts *p, const LayerGroup *g)
 {
-    for (int j = 0; j < p->part[i].nin; j++) {
-        int row = part_of(p, p->part[i].in[j]) - 1;
-        if (row >= 0 && place[row] == PLACE_BEFORE)
+    const LayerPart *call = &p->part[g->part];
+
+    for (int j = 0; g->before && j < call->nin; j++) {
+        int row = part_of(p, call->in[j]) - 1;
+        if (row >= 0 && g->before[row])
             return true;
     }
     return false;
@@ -393,25 +401,46 @@ static void find_borrowers(LayerParts *p)
                                && p->part[i].state == p->part[j].state;
 }
 
+LayerGroups layer_groups(Ctx *c, const Layer *l, const LayerParts *p,
+                         const uint8_t *place)
+{
+    LayerGroups to = { .group = ctx_alloc(c, (size_t)p->n * sizeof *to.group
+                                             + 1) };
+    uint8_t *before = ctx_alloc(c, (size_t)p->n + 1);
+
+    for (int i = 0; i < p->n; i++)
+        before[i] = place[i] == PLACE_BEFORE;
+    for (int i = 0; i < p->n; i++) {
+        LayerGroup g = { .part = i, .behind = -1 };
+        if (before[i] || (layer_is_call(l, &p->part[i])
+                          && is_behind(c, l, p, place, i)))
+            continue;
+        if (place[i] == PLACE_BEHIND)
+            g = (LayerGroup){ layer_call_before(c, l, p, i), i, NULL };
+        if (layer_is_call(l, &p->part[g.part]))
+            g.before = before;
+        to.group[to.n++] = g;
+    }
+    return to;
+}
+
+LayerPart layer_fused(Ctx *c, const Layer *l, const LayerParts *p,
+                      const LayerGroup *g, const int32_t size[NAXES])
+{
+    Fusing f = { .c = c, .l = l, .from = p, .before = g->before, .size = size,
+                 .behind = g->behind, .call = &p->part[g->part] };
+
+    return g->behind >= 0 || has_before(p, g) ? fused(&f) : p->part[g->part];
+}
+
 LayerParts *layer_fuse(Ctx *c, const Layer *l, const LayerParts *p,
-                       const uint8_t *place, const int32_t size[NAXES])
+                       const LayerGroups *g, const int32_t size[NAXES])
 {
     LayerParts *to = ctx_alloc(c, sizeof *to);
 
-    to->part = ctx_alloc(c, (size_t)p->n * sizeof *to->part + 1);
-    for (int i = 0; i < p->n; i++) {
-        Fusing f = { .c = c, .l = l, .from = p, .place = place,
-                     .size = size, .behind = -1, .call = &p->part[i] };
-        bool call = layer_is_call(l, f.call);
-        if (place[i] == PLACE_BEFORE || (call && is_behind(c, l, p, place, i)))
-            continue;
-        if (place[i] == PLACE_BEHIND) {
-            f.behind = i;
-            f.call = &p->part[layer_call_before(c, l, p, i)];
-        }
-        to->part[to->n++] = f.behind >= 0 || (call && has_before(p, place, i))
-                          ? fused(&f) : p->part[i];
-    }
+    to->part = ctx_alloc(c, (size_t)g->n * sizeof *to->part + 1);
+    for (int i = 0; i < g->n; i++)
+        to->part[to->n++] = layer_fused(c, l, p, &g->group[i], size);
     find_borrowers(to);
     return to;
 }

@@ -11,18 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer_price.h"
+#include "layer_weigh.h"
 
 /* ---- all that can be ---- */
-
-static bool has_chunks(Ctx *c, const LayerPart *p, const int32_t *sizes)
-{
-    int32_t size[NAXES] = { 0 };
-
-    for (int ax = AX_DIM; ax < p->step->naxes; ax++)
-        size[ax] = sizes[p->axis[ax]];
-    return derive(graph_copy(c, p->step), size, CHUNK_DEFAULT);
-}
 
 /* The part, or that which it has become, by its result. */
 static const LayerPart *part_named(const LayerParts *p, Ref y)
@@ -42,10 +33,17 @@ typedef struct Fuse {
     uint8_t *place;
 } Fuse;
 
+static LayerParts *fuse_at(const Fuse *f)
+{
+    LayerGroups g = layer_groups(f->c, f->l, f->parts, f->place);
+
+    return layer_fuse(f->c, f->l, f->parts, &g, f->size);
+}
+
 /* Do all calls that have a chunk form as they are still have one? */
 static bool keeps_chunks(const Fuse *f)
 {
-    const LayerParts *to = layer_fuse(f->c, f->l, f->parts, f->place, f->size);
+    const LayerParts *to = fuse_at(f);
 
     for (int i = 0; i < f->parts->n; i++) {
         const LayerPart *was = &f->parts->part[i], *now;
@@ -57,8 +55,8 @@ static bool keeps_chunks(const Fuse *f)
                 && layer_call_before(f->c, f->l, f->parts, j) == i)
                 behind = j;
         now = part_named(to, behind < 0 ? was->y : f->parts->part[behind].y);
-        if (now->step != was->step && has_chunks(f->c, was, f->size)
-            && !has_chunks(f->c, now, f->size))
+        if (now->step != was->step && part_has_chunks(f->c, was, f->size)
+            && !part_has_chunks(f->c, now, f->size))
             return false;
     }
     return true;
@@ -120,7 +118,7 @@ static double weight_bytes(const Fuse *f, const LayerPart *p)
 /* A kernel that walks through the tokens has its weights beside them. */
 static void check_weights(const Fuse *f)
 {
-    const LayerParts *to = layer_fuse(f->c, f->l, f->parts, f->place, f->size);
+    const LayerParts *to = fuse_at(f);
     double most = (double)f->m->shared;
 
     for (int i = 0; i < to->n; i++) {
@@ -152,72 +150,22 @@ static void fuse_whole(const Fuse *f)
 
 /* ---- what is cheapest ---- */
 
-/* Prices of steps that have been made, by a hash of their text. */
-enum { MEMOS = 256 };
-typedef struct Memo { uint64_t step; double seconds; } Memo;
-
 /* What there is so far: as if all kernels were on wgmma, and as they are. */
 typedef struct Weighing {
     Fuse f;
+    Weights *w;
     double least[2];
-    Memo memo[MEMOS];
-    int n;
 } Weighing;
-
-static uint64_t step_hash(Ctx *c, const LayerPart *p, bool roads)
-{
-    Buf text = { .ctx = c };
-
-    graph_print(p->step, &text);
-    return hash_bytes(2 * p->y + roads, text.s, text.len);
-}
-
-/* Of usual calls forward, and both ways: of one sequence, and of as many as
- * fill the machine; each sequence's share. */
-static double part_seconds(const Weighing *w, const LayerPart *p, bool roads)
-{
-    enum { TOKENS = 2048 };
-    int heads = p->heads ? w->f.size[p->heads] : 1, units = w->f.m->units;
-    Pricing s = { .c = w->f.c, .g = w->f.l->traced, .m = w->f.m,
-                  .size = w->f.size, .T = TOKENS, .sketch = true,
-                  .roads = roads, .gpu = w->f.m->arch > 0 };
-    const int64_t full = (units + heads - 1) / heads;
-    const char *by;
-    double seconds = 0;
-
-    for (int i = 0; i < 4; i++) {
-        s.B = i % 2 ? full : 1;
-        s.backward = i > 1;
-        seconds += price_part(&s, p, &by).seconds / (double)s.B;
-    }
-    return seconds;
-}
-
-static double known_seconds(Weighing *w, const LayerPart *p, bool roads)
-{
-    uint64_t hash = step_hash(w->f.c, p, roads);
-
-    for (int i = 0; i < w->n; i++)
-        if (w->memo[i].step == hash)
-            return w->memo[i].seconds;
-    double seconds = part_seconds(w, p, roads);
-    if (w->n < MEMOS)
-        w->memo[w->n++] = (Memo){ hash, seconds };
-    return seconds;
-}
 
 /* Of all parts but products, which none of it changes. */
 static double all_seconds(Weighing *w, bool roads)
 {
-    const Fuse *f = &w->f;
-    const LayerParts *to = layer_fuse(f->c, f->l, f->parts, f->place, f->size);
+    const LayerParts *to = fuse_at(&w->f);
     double seconds = 0;
 
-    for (int i = 0; i < to->n; i++) {
-        ctx_poll(f->c);
+    for (int i = 0; i < to->n; i++)
         if (to->part[i].step)
-            seconds += known_seconds(w, &to->part[i], roads);
-    }
+            seconds += weigh_part(w->w, &to->part[i], roads);
     return seconds;
 }
 
@@ -246,29 +194,71 @@ static void weigh_place(Weighing *w, int i, RowPlace to)
         f->place[i] = PLACE_APART;
 }
 
-typedef struct Cheapest { const Fuse *f; uint8_t *place; } Cheapest;
+/* Part after part: an answer for the integer program to beat. */
+static LayerGroups walk(const Fuse *f, Weights *w)
+{
+    Weighing k = { .f = *f, .w = w, .least = { INFINITY, INFINITY } };
+    const LayerParts *parts = f->parts;
+
+    is_cheaper(&k);                     /* than nothing yet */
+    for (int i = 0; i < parts->n; i++)
+        weigh_place(&k, i, PLACE_BEHIND);
+    for (int i = parts->n - 1; i >= 0; i--)
+        weigh_place(&k, i, PLACE_BEFORE);
+    return layer_groups(f->c, f->l, parts, f->place);
+}
+
+typedef struct Cheapest {
+    const Fuse *f;
+    bool others;
+    LayerChoice *to;
+} Cheapest;
+
+/* In f's context. */
+static LayerGroup kept_group(const Fuse *f, const LayerGroup *g)
+{
+    LayerGroup to = *g;
+
+    if (g->before)
+        to.before = memcpy(ctx_alloc(f->c, (size_t)f->parts->n + 1),
+                           g->before, (size_t)f->parts->n);
+    return to;
+}
+
+static void keep_choice(Ctx *c, void *ud)
+{
+    const Cheapest *k = ud;
+    LayerChoice *to = k->to;
+    LayerGroup *g = ctx_alloc(c, (size_t)to->groups.n * sizeof *g + 1);
+    LayerOther *o = ctx_alloc(c, (size_t)to->nothers * sizeof *o + 1);
+
+    for (int i = 0; i < to->groups.n; i++)
+        g[i] = kept_group(k->f, &to->groups.group[i]);
+    for (int i = 0; i < to->nothers; i++) {
+        o[i] = to->other[i];
+        o[i].group = kept_group(k->f, &to->other[i].group);
+    }
+    to->groups.group = g;
+    to->other = o;
+}
 
 static void find_cheapest(Ctx *c, void *ud)
 {
     Cheapest *k = ud;
-    Weighing *w = ctx_alloc(c, sizeof *w);
-    const LayerParts *parts = k->f->parts;
+    Weights *w = ctx_alloc(c, sizeof *w);
+    Fuse f = *k->f;
 
-    w->f = *k->f;
-    w->f.c = c;
-    w->f.place = ctx_alloc(c, (size_t)parts->n + 1);
-    w->least[0] = w->least[1] = INFINITY;
-    is_cheaper(w);                      /* than nothing yet */
-    for (int i = 0; i < parts->n; i++)
-        weigh_place(w, i, PLACE_BEHIND);
-    for (int i = parts->n - 1; i >= 0; i--)
-        weigh_place(w, i, PLACE_BEFORE);
-    memcpy(k->place, w->f.place, (size_t)parts->n);
+    f.c = c;
+    f.place = ctx_alloc(c, (size_t)f.parts->n + 1);
+    *w = (Weights){ .c = c, .l = f.l, .size = f.size, .m = f.m };
+    LayerGroups start = walk(&f, w);
+    layer_choose(w, f.parts, &start, k->others, k->to);
 }
 
-static void fuse_cheapest(const Fuse *f)
+static LayerChoice fuse_cheapest(const Fuse *f, bool others)
 {
-    Cheapest k = { f, f->place };
+    LayerChoice to = { 0 };
+    Cheapest k = { f, others, &to };
     Ctx *c = f->c, *own = ctx_like(c);
 
     if (!own)
@@ -277,22 +267,26 @@ static void fuse_cheapest(const Fuse *f)
     bool ok = ctx_protect(own, find_cheapest, &k);
     if (!ok)
         c->err = own->err;
+    if (ok && !ctx_protect(c, keep_choice, &k))
+        ok = false;
     ctx_free(own);
     if (!ok)
         ctx_rethrow(c);
+    return to;
 }
 
-uint8_t *fuse_places(Ctx *c, const Layer *l, const LayerParts *parts,
-                     const int32_t size[NAXES], Fusion how, const Machine *m)
+LayerChoice fuse_choice(Ctx *c, const Layer *l, const LayerParts *parts,
+                        const int32_t size[NAXES], Fusion how,
+                        const Machine *m, bool others)
 {
     Fuse f = { .c = c, .l = l, .parts = parts, .size = size, .m = m,
                .place = ctx_alloc(c, (size_t)parts->n + 1) };
 
     if (how == FUSE_CHEAPEST || how == FUSE_TILES)
-        fuse_cheapest(&f);
-    else if (how == FUSE_MOST)
+        return fuse_cheapest(&f, others);
+    if (how == FUSE_MOST)
         fuse_most(&f);
     else if (how == FUSE_WHOLE)
         fuse_whole(&f);
-    return f.place;
+    return (LayerChoice){ .groups = layer_groups(c, l, parts, f.place) };
 }

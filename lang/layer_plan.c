@@ -11,6 +11,7 @@
 /* The parts that there are with this much of the layer in the steps of calls.
  */
 typedef struct Cutting {
+    LayerChoice choice;
     LayerParts *parts;
     Joints *joints;
     int *tile;                          /* NULL: nothing is made in tiles */
@@ -29,6 +30,7 @@ typedef struct Showing {
     int32_t size[NAXES];
     Fusion fusion;                      /* that is shown */
     Cutting cut[NCUTS];
+    const LayerParts *uncut;
     const char **name;
     Buf text;
 } Showing;
@@ -45,20 +47,35 @@ static const Joint *joint_at(const Showing *s, const Cutting *k, int i)
     return s->as.beside || joint_pays(j, s->as.m, tokens, 2) ? j : NULL;
 }
 
+/* A call's, as in a cut before, where its step is the same. */
+static Price price_apart(const Showing *s, const Cutting *k, int i)
+{
+    const LayerPart *p = &k->parts->part[i];
+    Pricing as = s->as;
+
+    for (const Cutting *was = s->cut; was < k; was++)
+        for (int at = 0; was->parts && at < was->parts->n; at++)
+            if (layer_is_call(s->v->step->layer, p)
+                && was->parts->part[at].step == p->step) {
+                k->by[i] = was->by[at];
+                return was->price[at];
+            }
+    as.parts = k->parts;
+    return price_part(&as, p, &k->by[i]);
+}
+
 static Price price_at(const Showing *s, const Cutting *k, int i)
 {
     const Joint *j = joint_at(s, k, i);
-    Pricing as = s->as;
 
-    as.parts = k->parts;
     if (!j && k->tile && k->tile[i]) {
-        Price p = price_part(&as, &k->parts->part[i], &k->by[i]);
-        price_tiles(&as, &k->parts->part[i], &p);
+        Price p = price_apart(s, k, i);
+        price_tiles(&s->as, &k->parts->part[i], &p);
         k->by[i] = ctx_format(s->as.c, "%s, in tiles of tokens", k->by[i]);
         return p;
     }
     if (!j)
-        return price_part(&as, &k->parts->part[i], &k->by[i]);
+        return price_apart(s, k, i);
     if (j->at == i)
         return price_joint(&s->as, k->parts, j, &k->by[i]);
     k->by[i] = ctx_format(s->as.c, "in the product of %s",
@@ -119,6 +136,43 @@ static void put_price(Buf *b, const char *by, const Price *p)
                p->flops / 1e6, p->bytes / 1e6, p->seconds * 1e6);
 }
 
+/* "softplus(v5), v4 before gla(...), v9 behind it" */
+static char *group_text(const Showing *s, const LayerParts *parts,
+                        const LayerGroup *g)
+{
+    const LayerPart *p = parts->part;
+    Buf b = { .ctx = s->as.c };
+
+    for (int i = 0; g->before && i < parts->n; i++)
+        if (g->before[i])
+            buf_printf(&b, "%s%s", b.len ? ", " : "", value_text(s, p[i].y));
+    if (b.len)
+        buf_printf(&b, " in ");
+    buf_printf(&b, "%s", p[g->part].name);
+    if (g->behind >= 0)
+        buf_printf(&b, ", %s behind it", value_text(s, p[g->behind].y));
+    else if (b.len == strlen(p[g->part].name))
+        buf_printf(&b, " alone");
+    return b.s;
+}
+
+/* Why it is so: what else there was. */
+static void put_others(Showing *s)
+{
+    const LayerChoice *k = &s->cut[FUSE_CHEAPEST].choice;
+    Buf *b = &s->text;
+
+    if (!k->program)
+        return;
+    buf_printf(b, "  chosen by usual calls, of %d kernels: %.1f us%s; part by "
+               "part: %.1f us\n", k->offered, k->seconds * 1e6,
+               k->proved ? ", proved" : "", k->walk * 1e6);
+    for (int i = 0; i < k->nothers; i++)
+        buf_printf(b, "    %+.1f us%s: %s\n", k->other[i].more * 1e6,
+                   k->other[i].least ? " at least" : "",
+                   group_text(s, s->uncut, &k->other[i].group));
+}
+
 static void put_text(Showing *s)
 {
     const Cutting *k = &s->cut[s->fusion];
@@ -138,18 +192,36 @@ static void put_text(Showing *s)
         if (i != (int)s->fusion && s->cut[i].parts)
             put_price(b, ctx_format(s->as.c, "%s: %d parts", cut_name[i],
                                     s->cut[i].parts->n), &s->cut[i].all);
+    put_others(s);
 }
 
 /* ---- finding it ---- */
+
+/* ", v2 again": row parts in its step that are parts of their own, too. */
+static const char *again_text(const Showing *s, const LayerParts *parts,
+                              const Cutting *k, int i)
+{
+    const LayerGroup *g = &k->choice.groups.group[i];
+    Buf b = { .ctx = s->as.c };
+
+    for (int r = 0; g->before && r < parts->n; r++)
+        for (int at = 0; g->before[r] && at < i; at++)
+            if (k->parts->part[at].y == parts->part[r].y)
+                buf_printf(&b, ", %s", value_text(s, parts->part[r].y));
+    if (b.len)
+        buf_printf(&b, " again");
+    return b.len ? b.s : "";
+}
 
 static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
 {
     Ctx *c = s->as.c;
     const Layer *l = s->v->step->layer;
     Cutting *k = &s->cut[how];
-    const uint8_t *place = fuse_places(c, l, parts, s->size, how, s->as.m);
 
-    k->parts = layer_fuse(c, l, parts, place, s->size);
+    k->choice = fuse_choice(c, l, parts, s->size, how, s->as.m,
+                            how == FUSE_CHEAPEST);
+    k->parts = layer_fuse(c, l, parts, &k->choice.groups, s->size);
     k->joints = find_joints(c, s->as.g, k->parts, s->size);
     k->tile = how == FUSE_TILES ? find_tiles(c, l, k->parts, k->joints) : NULL;
     k->by = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->by + 1);
@@ -157,6 +229,7 @@ static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
     find_names(s, k->parts);
     for (int i = 0; i < k->parts->n; i++) {
         k->price[i] = price_at(s, k, i);
+        k->by[i] = ctx_format(c, "%s%s", k->by[i], again_text(s, parts, k, i));
         price_add(&k->all, &k->price[i]);
     }
 }
@@ -170,6 +243,7 @@ static void find(Ctx *c, void *ud)
     s->as.g = s->v->step->layer->traced;
     s->as.gpu = s->as.m->arch > 0;
     s->as.size = s->size;
+    s->uncut = parts;
     for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
         if ((i != FUSE_WHOLE && i != FUSE_TILES) || (int)s->fusion == i)
             find_cut(s, parts, (Fusion)i);
@@ -219,6 +293,28 @@ static void push_cuts(lua_State *L, const Showing *s)
         set_price(L, &s->cut[i].all);
         set_number(L, "parts", s->cut[i].parts->n);
         lua_setfield(L, -2, cut_name[i]);
+    }
+}
+
+/* What the integer program has chosen among, and what that costs instead. */
+static void push_choice(lua_State *L, const Showing *s)
+{
+    const LayerChoice *k = &s->cut[FUSE_CHEAPEST].choice;
+
+    lua_createtable(L, k->nothers, 4);
+    set_number(L, "offered", k->offered);
+    set_number(L, "predicted", k->seconds);
+    set_number(L, "walk", k->walk);
+    lua_pushboolean(L, k->proved);
+    lua_setfield(L, -2, "proved");
+    for (int i = 0; i < k->nothers; i++) {
+        lua_createtable(L, 0, 3);
+        lua_pushstring(L, group_text(s, s->uncut, &k->other[i].group));
+        lua_setfield(L, -2, "name");
+        set_number(L, "more", k->other[i].more);
+        lua_pushboolean(L, k->other[i].least);
+        lua_setfield(L, -2, "at_least");
+        lua_rawseti(L, -2, i + 1);
     }
 }
 
@@ -274,6 +370,8 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
     lua_setfield(L, -2, "parts");
     push_cuts(L, s);
     lua_setfield(L, -2, "plans");
+    push_choice(L, s);
+    lua_setfield(L, -2, "choice");
     set_price(L, &s->cut[s->fusion].all);
     lua_pushstring(L, m->name);
     lua_setfield(L, -2, "machine");

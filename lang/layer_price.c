@@ -33,6 +33,15 @@ static double bytes_of(const Pricing *s, Ref r)
          : each * count(s, n->axes) * (n->timed ? tokens(s) : 1);
 }
 
+double price_ends(const Pricing *s, const LayerPart *p)
+{
+    double bytes = bytes_of(s, p->y);
+
+    for (int i = 0; i < p->nin; i++)
+        bytes += bytes_of(s, p->in[i]);
+    return bytes;
+}
+
 void price_add(Price *to, const Price *p)
 {
     to->flops += p->flops;
@@ -229,6 +238,27 @@ static Price price_passes(const Pricing *s, const LayerPart *p,
     return price;
 }
 
+static PricedPlan plan_of(const Pricing *s, const LayerPart *p,
+                          const int32_t size[NAXES])
+{
+    PricedPlan k = { .step = p->step, .backward = s->backward };
+
+    if (s->plan && s->plan->step == p->step
+        && s->plan->backward == s->backward)
+        return *s->plan;
+    Graph *step = graph_copy(s->c, p->step);
+    k.plan = s->sketch
+           ? plan_sketch(step, size, CHUNK_DEFAULT, s->backward, s->m)
+           : plan_make(step, size, CHUNK_DEFAULT, s->backward, s->m,
+                       s->gpu ? backend_named("cuda")->larger : NULL);
+    if (!s->backward || !k.plan->g->chunk)
+        price_plan(k.plan, s->m);
+    k.plain = s->gpu && s->roads ? cuda_plain(s->c, k.plan, s->m) : NULL;
+    if (s->plan)
+        *s->plan = k;
+    return k;
+}
+
 static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
 {
     int32_t size[NAXES] = { 0 };
@@ -245,17 +275,9 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     *by = "rows";
     if (s->gpu && rows_new(s->c, p->step, size))
         return price_rows(s, p);
-    Graph *step = graph_copy(s->c, p->step);
-    Plan *plan = s->sketch
-               ? plan_sketch(step, size, CHUNK_DEFAULT, s->backward, s->m)
-               : plan_make(step, size, CHUNK_DEFAULT, s->backward, s->m,
-                           s->gpu ? backend_named("cuda")->larger : NULL);
-    if (!s->backward || !plan->g->chunk)
-        price_plan(plan, s->m);
-    const uint8_t *plain = s->gpu && s->roads
-                         ? cuda_plain(s->c, plan, s->m) : NULL;
-    *by = plan_text(s, plan, plain);
-    return price_plan_of(s, p, plan, plain);
+    PricedPlan k = plan_of(s, p, size);
+    *by = plan_text(s, k.plan, k.plain);
+    return price_plan_of(s, p, k.plan, k.plain);
 }
 
 void price_tiles(const Pricing *s, const LayerPart *p, Price *price)

@@ -8,6 +8,14 @@
 
 typedef struct Price { double flops, bytes, seconds; } Price;
 
+/* The plan of a step, which is the same for any B; kept for the next price. */
+typedef struct PricedPlan {
+    const Graph *step;                  /* NULL: there is none yet */
+    bool backward;
+    Plan *plan;
+    const uint8_t *plain;
+} PricedPlan;
+
 typedef struct Pricing {
     Ctx *c;                             /* that texts are made in */
     const Graph *g;                     /* the layer, traced */
@@ -20,12 +28,16 @@ typedef struct Pricing {
     bool sketch;                        /* plans of less effort */
     bool roads;                         /* which of their kernels are not on
                                            wgmma is looked for */
+    PricedPlan *plan;                   /* or NULL */
 } Pricing;
 
 void price_add(Price *to, const Price *p);
 
 /* A part's, of all tokens; *by: what runs it. */
 Price price_part(const Pricing *s, const LayerPart *p, const char **by);
+
+/* Bytes of what the part reads and of its result, once. */
+double price_ends(const Pricing *s, const LayerPart *p);
 
 /* The same where it is made in tiles of tokens, by its price else: a product
  * once more on the way back; of a weight the gradient is added up tile by
@@ -36,10 +48,30 @@ void price_tiles(const Pricing *s, const LayerPart *p, Price *price);
 Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
                   const char **by);
 
-/* layer_fuse.c: where each part of layer_cut's is computed, as asked. What is
- * cheapest is found by the price of a usual call forward and of one both ways.
+/* A group that is not there, and by how much it would make usual calls dearer:
+ * by that at least, where its kernels have not been looked at. */
+typedef struct LayerOther {
+    LayerGroup group;
+    double more;
+    bool least;
+} LayerOther;
+
+/* How the parts of layer_cut's are put together. */
+typedef struct LayerChoice {
+    LayerGroups groups;
+    bool program;                       /* by the integer program */
+    bool proved;                        /* none of what was offered is cheaper */
+    int offered, nothers;
+    double seconds, walk;               /* of usual calls; and of what trying
+                                           part after part would come to */
+    LayerOther *other;
+} LayerChoice;
+
+/* layer_fuse.c: them as asked. What is cheapest is found by the price of a usual
+ * call forward and of one both ways. others: what is not chosen is said, too.
  * Fails where products are to be in the steps of calls and cannot. */
-uint8_t *fuse_places(Ctx *c, const Layer *l, const LayerParts *parts,
-                     const int32_t size[NAXES], Fusion how, const Machine *m);
+LayerChoice fuse_choice(Ctx *c, const Layer *l, const LayerParts *parts,
+                        const int32_t size[NAXES], Fusion how,
+                        const Machine *m, bool others);
 
 #endif

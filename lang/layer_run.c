@@ -19,11 +19,18 @@ typedef struct NewProgram { Variant *v; LayerProgram *p; } NewProgram;
 static void cut_parts(Ctx *c, const Layer *l, LayerProgram *p)
 {
     const LayerParts *parts = layer_cut(c, l, p->size);
-    const uint8_t *place = fuse_places(c, l, parts, p->size, p->fusion,
-                                       p->machine);
+    LayerGroups g = fuse_choice(c, l, parts, p->size, p->fusion, p->machine,
+                                false).groups;
 
-    p->parts = layer_fuse(c, l, parts, place, p->size);
-    p->mark = hash_bytes(p->fusion, place, (size_t)parts->n);
+    p->parts = layer_fuse(c, l, parts, &g, p->size);
+    p->mark = p->fusion;
+    for (int i = 0; i < g.n; i++) {
+        const int at[] = { g.group[i].part, g.group[i].behind };
+        p->mark = hash_bytes(p->mark, at, sizeof at);
+        if (g.group[i].before)
+            p->mark = hash_bytes(p->mark, g.group[i].before,
+                                 (size_t)parts->n);
+    }
 }
 
 static void new_program(Ctx *c, void *ud)

@@ -47,7 +47,7 @@ for name, axes in pairs(more) do
   end
 end
 
--- Values of two numbers a head that are wide in memory, and read elsewhere, too.
+-- Values of two numbers a head that are wide in memory, and read elsewhere.
 local shared <const> = flin.layer {
   name = "shared", input = { x = "t d" },
   weight = { s = "d h", r = "d h", u = "h k", z = "h v", Wk = "h k d",

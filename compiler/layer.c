@@ -440,6 +440,33 @@ static void share_sums(Cut *k)
         }
 }
 
+/* ---- rows ---- */
+
+/* What is computed of whole rows is a value of its own where it goes into one of
+ * more axes than these have: on the way back that is summed over them, which a
+ * program over the rows cannot do. */
+static void share_rows(Cut *k)
+{
+    const Graph *g = k->g;
+    AxisSet *rows = ctx_alloc(k->c, g->len * sizeof *rows);
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool apart = n->op == OP_input || k->made[r];
+        for (int i = 0; i < 4 && k->reached[r]; i++) {
+            Ref a = n->a[i];
+            if (a && !k->made[a] && rows[a] && n->axes & ~rows[a])
+                k->made[a] = 1;
+            if (a && op_is(n->op, WHOLE_ROW))
+                rows[r] |= g->n[a].axes;
+            if (a && !k->made[a])
+                rows[r] |= rows[a];
+        }
+        if (apart)
+            rows[r] = 0;
+    }
+}
+
 /* ---- a part's step ---- */
 
 typedef struct Piece {
@@ -669,6 +696,7 @@ LayerParts *layer_cut(Ctx *c, const Layer *l, const int32_t size[NAXES])
 
     find_made(&k);
     share_sums(&k);
+    share_rows(&k);
     for (Ref r = 1; r < g->len; r++) {
         const LayerCall *call = layer_call_of(l, r);
         if (!k.reached[r] || !k.made[r])

@@ -106,8 +106,9 @@ bool layer_takes(Ctx *c, const Layer *l, const LayerParts *p, int call,
                  int row);
 
 /* A part that there is to be: one of layer_cut's; with the row part `behind`
- * (-1: none) it is that one's, in the step of the call `part`. before: per part,
- * is it computed in the call's step, where that reads it? NULL: none is. */
+ * (-1: none) it is that one's, in the step of the call `part`. before: per
+ * part, is it computed in the call's step, where that reads it? NULL: none is.
+ */
 typedef struct LayerGroup {
     int part, behind;
     const uint8_t *before;

@@ -1,14 +1,15 @@
 /* layer_choose.c -- the parts of a layer as one integer program (choose.h).
  *
- * Tensors are the values that layer_cut's parts give; a column is a kernel, or a
- * few, that one could have: a part alone; a call with row parts before it and
- * behind it in its step. It loads what its step reads, and makes the last
- * value. A row part may be in the steps of some of its readers and a part of its
- * own for others. The pool begins with each part alone, each row part within
- * each call, and what a walk has tried; it grows around what is chosen by one
- * row part more or less, until that changes nothing. A column's price is first
- * that of kernels that are all on wgmma, which is never more than it is; one
- * that is chosen so is looked at, and the choice made again.
+ * Tensors are the values that layer_cut's parts give; a column is a kernel, or
+ * a few, that one could have: a part alone; a call with row parts before it
+ * and behind it in its step. It loads what its step reads, and makes the last
+ * value. A row part may be in the steps of some of its readers and a part of
+ * its own for others. The pool begins with each part alone, each row part
+ * within each call, and what a walk has tried; it grows around what is chosen
+ * by one row part more or less, until that changes nothing. A column's price
+ * is first that of kernels that are all on wgmma, which is never more than it
+ * is; one that is chosen so is looked at, and the choice made again. Where
+ * that saves less than prices tell apart the walk's answer stays.
  */
 #include <math.h>
 #include <string.h>

@@ -60,16 +60,17 @@ typedef struct LayerOther {
 typedef struct LayerChoice {
     LayerGroups groups;
     bool program;                       /* by the integer program */
-    bool proved;                        /* none of what was offered is cheaper */
+    bool proved;                        /* nothing that was offered is cheaper */
     int offered, nothers;
     double seconds, walk;               /* of usual calls; and of what trying
                                            part after part would come to */
     LayerOther *other;
 } LayerChoice;
 
-/* layer_fuse.c: them as asked. What is cheapest is found by the price of a usual
- * call forward and of one both ways. others: what is not chosen is said, too.
- * Fails where products are to be in the steps of calls and cannot. */
+/* layer_fuse.c: them as asked. What is cheapest is found by the price of a
+ * usual call forward and of one both ways. others: what is not chosen is
+ * said, too. Fails where products are to be in the steps of calls and
+ * cannot. */
 LayerChoice fuse_choice(Ctx *c, const Layer *l, const LayerParts *parts,
                         const int32_t size[NAXES], Fusion how,
                         const Machine *m, bool others);

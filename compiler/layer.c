@@ -442,9 +442,9 @@ static void share_sums(Cut *k)
 
 /* ---- rows ---- */
 
-/* What is computed of whole rows is a value of its own where it goes into one of
- * more axes than these have: on the way back that is summed over them, which a
- * program over the rows cannot do. */
+/* What is computed of whole rows is a value of its own where it goes into one
+ * of more axes than these have: on the way back that is summed over them, which
+ * a program over the rows cannot do. */
 static void share_rows(Cut *k)
 {
     const Graph *g = k->g;

@@ -60,7 +60,7 @@ typedef struct LayerOther {
 typedef struct LayerChoice {
     LayerGroups groups;
     bool program;                       /* by the integer program */
-    bool proved;                        /* nothing that was offered is cheaper */
+    bool proved;                        /* nothing else offered is cheaper */
     int offered, nothers;
     double seconds, walk;               /* of usual calls; and of what trying
                                            part after part would come to */

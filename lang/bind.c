@@ -151,9 +151,9 @@ static void check_whole(Sizes *s, const Input *in, const Given *t)
     if (!in->index_of && dtype_whole(t->dtype))
         fail_help(s->ctx, in->line, ctx_format(s->ctx,
                   !in->timed ? "%s:to \"float32\"" : "%s = \"t : index n\" "
-                  "declares it the number of an entry of axis n", in->name), "%s: %s is %s: float32, bfloat16, float16 or "
-                  "float64 is wanted", s->what, in->name,
-                  dtype_name(t->dtype));
+                  "declares it the number of an entry of axis n", in->name),
+                  "%s: %s is %s: float32, bfloat16, float16 or float64 is "
+                  "wanted", s->what, in->name, dtype_name(t->dtype));
 }
 
 static void learn_input(Sizes *s, const Input *in, const Given *t)

@@ -185,6 +185,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
+        "flin tests/lua/layer_users.lua cuda mixture two_rules" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \

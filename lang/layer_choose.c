@@ -97,15 +97,15 @@ static int known_option(const Choosing *k, const LayerGroup *g)
     return -1;
 }
 
-/* As many values enter a step. */
+/* Can so many values enter one step? A part alone is as it is. */
 static bool is_small(const Choosing *k, const LayerGroup *g)
 {
-    int n = k->parts->part[g->part].nin;
+    int own = k->parts->part[g->part].nin, n = own;
 
     n += g->behind >= 0 ? k->parts->part[g->behind].nin : 0;
     for (int i = 0; i < k->parts->n; i++)
         n += g->before[i] ? k->parts->part[i].nin : 0;
-    return n < MAX_INPUTS - 1;
+    return n == own || n < MAX_INPUTS - 1;
 }
 
 static Set values_read(const Choosing *k, const LayerPart *p)
@@ -122,7 +122,7 @@ static Set values_read(const Choosing *k, const LayerPart *p)
  * are two choices of what to keep and what to compute again. */
 static void weigh(Choosing *k, Option *o, bool roads)
 {
-    const Option *call = &k->option[o->g.part];     /* alone */
+    const Option *call = &k->option[o->g.part];     /* first: alone */
 
     o->seconds = weigh_part(k->w, &o->p, roads);
     o->known = roads || !o->p.step || !k->w->m->arch;

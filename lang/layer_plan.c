@@ -136,7 +136,7 @@ static void put_price(Buf *b, const char *by, const Price *p)
                p->flops / 1e6, p->bytes / 1e6, p->seconds * 1e6);
 }
 
-/* "softplus(v5), v4 before gla(...), v9 behind it" */
+/* "softplus(v5), v4 in gla, v9 behind it" */
 static char *group_text(const Showing *s, const LayerParts *parts,
                         const LayerGroup *g)
 {

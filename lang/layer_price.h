@@ -60,7 +60,8 @@ typedef struct LayerOther {
 typedef struct LayerChoice {
     LayerGroups groups;
     bool program;                       /* by the integer program */
-    bool proved;                        /* nothing else offered is cheaper */
+    bool proved;                        /* nothing else offered is cheaper, as
+                                           far as prices tell apart */
     int offered, nothers;
     double seconds, walk;               /* of usual calls; and of what trying
                                            part after part would come to */

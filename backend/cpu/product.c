@@ -35,8 +35,8 @@ static int64_t pieces(int64_t n, int64_t each)
     return (n + each - 1) / each;
 }
 
-/* May what lies behind b's last row be read? Where a row is no whole number of
- * vectors that would be. */
+/* Would what lies behind b's last row be read, and may not? That is so where a
+ * row is no whole number of vectors. */
 static bool reads_beyond(const Product *p, int64_t col)
 {
     enum { WIDEST = 16 };

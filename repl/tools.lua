@@ -38,8 +38,8 @@ end
 
 -- Where a variant amplifies what its inputs and results are rounded by (a
 -- difference of two sums that are nearly the same, a norm of what is nearly 0),
--- 16 bits are off by more than usual: as far as float32 shows it on the CPU, and
--- no more than a tenth. Such rows have `alone`, what float32 is off by.
+-- 16 bits are off by more than usual: as far as float32 shows it on the CPU,
+-- and no more than a tenth. Such rows have `alone`, what float32 is off by.
 local function amplify(v, options, rows)
   local coarser, result = COARSER[dtype_of(options)], nil
   for _, row in ipairs(coarser and rows or {}) do

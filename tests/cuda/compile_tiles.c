@@ -6,6 +6,10 @@
  *   compile_tiles all [NAME]    both emitters' kernels, a line each
  *   compile_tiles cold [NAME]   first uses, forward and joint, one by one
  *   compile_tiles NAME          that variant, and its sources
+ *   compile_tiles compositions [EVERY [K V]]
+ *                               each EVERYth of what flin.attention composes
+ *                               (7), both ways and forward alone, for many
+ *                               heads and for few: what ptxas has to say
  *   compile_tiles texts [NAME]  the hashes of all that both emitters print, a
  *                               line each; what is meant to change no kernel
  *                               leaves tests/golden/kernels.txt as it is
@@ -37,10 +41,11 @@ enum { NDIMS = sizeof dims / sizeof *dims, NARCHS = 3, NTYPES = 3,
        MOST_STEPS = 32, MOST_CASES = 4096, LINE = 400 };
 
 /* groups: of Hopper's own kernels; 0: cuda_tiles'; or those of that where some
- * come from schedules. */
-enum { SCHEDULED = 3 };
+ * come from schedules: behind Hopper's own, or both ways, for many heads or
+ * for few. */
+enum { SCHEDULED = 3, MANY, FEW };
 typedef struct Case {
-    char name[32];
+    char name[64];
     const char *step;
     Dims d;
     Kind kind;
@@ -66,7 +71,7 @@ typedef struct Test {
     Nvrtc nvrtc;
     const char *only, *record;
     const char *whole;                  /* a folder */
-    bool all, cold, sources, texts, code;
+    bool all, cold, sources, texts, code, composed;
     Dims d;                             /* of the steps at hand */
     int at, n;
     Case list[MOST_CASES];
@@ -92,7 +97,8 @@ static void set_types(const Graph *g, const Case *k, CudaOptions *o)
 {
     o->tile = k->type;
     o->arch = atoi(k->arch + 3);
-    o->scheduled = k->groups == SCHEDULED;
+    o->scheduled = k->groups >= SCHEDULED;
+    o->few = k->groups == FEW;
     o->groups = o->scheduled ? 0 : k->groups;
     o->split = true;
     for (int i = 0; i < g->nin; i++)
@@ -186,7 +192,8 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
     Trial *y = ud;
     const Case *k = y->k;
     bool joint = k->kind == JOINT && y->plan->g->chunk == 64
-              && k->type != F32 && !strcmp(k->arch, "sm_90a");
+              && k->type != F32 && !strcmp(k->arch, "sm_90a")
+              && k->groups <= SCHEDULED;
 
     if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
         ctx_rethrow(c);
@@ -257,7 +264,7 @@ static void print_hash(Ctx *c, void *ud)
 static void write_whole(Ctx *c, void *ud)
 {
     static const char *const by[] = { "tiles", "hopper1", "hopper2",
-                                      "planned" };
+                                      "planned", "many", "few" };
     Test *t = ud;
     const Case *k = t->k;
     Trial y = { .k = k, .plan = shared_plan(c, t) };
@@ -298,9 +305,9 @@ static void compile(Ctx *c, void *ud)
              " other rooms, %d scheduled\n", wall, own, r.programs,
              r.registers, r.spilled, r.shared, r.spill, others,
              r.scheduled);
-    if (r.spilled > most_spilled(t->k))
+    if (r.spilled > most_spilled(t->k) && !t->composed)
         fail_code(c, ERR_INTERNAL, "%d bytes spilled", r.spilled);
-    if (own > most[t->k->kind] && !t->all && !t->cold)
+    if (own > most[t->k->kind] && !t->all && !t->cold && !t->composed)
         fail_code(c, ERR_INTERNAL, "%.1f s", own);
 }
 
@@ -309,7 +316,8 @@ static void write_line(const Test *t)
 {
     FILE *f = t->record ? fopen(t->record, "a") : NULL;
 
-    if (t->sources || t->all || t->cold || !strncmp(t->line, "FAIL", 4))
+    if (t->sources || t->all || t->cold || t->composed
+        || !strncmp(t->line, "FAIL", 4))
         fputs(t->line, stdout);
     fflush(stdout);
     if (f) {
@@ -321,7 +329,7 @@ static void write_line(const Test *t)
 static void name_case(const Case *k, char line[LINE])
 {
     static const char *const by[] = { "tiles  ", "hopper1", "hopper2",
-                                      "planned" };
+                                      "planned", "many   ", "few    " };
     snprintf(line, LINE, "ok   %-15s %-7s %3dx%-3d %-8s %-6s %s ", k->name,
              kind_name[k->kind], k->d.k, k->d.v, dtype_name(k->type), k->arch,
              by[k->groups]);
@@ -463,8 +471,32 @@ static void variant(void *ud, const char *name, const char *step)
     }
 }
 
+static void composition(void *ud, const char *name, const char *step)
+{
+    Test *t = ud;
+    Case like = { .step = step, .d = t->d };
+
+    snprintf(like.name, sizeof like.name, "%s", name);
+    for (int groups = FEW; groups >= MANY; groups--)
+        for (int k = JOINT; k >= FORWARD; k--)
+            if (t->composed || (groups == FEW && k == JOINT))
+                add(t, like, (Kind)k, BF16, "sm_90a", groups);
+}
+
+/* All that are asked for; of `make test` two. */
+static bool list_compositions(Ctx *c, Test *t)
+{
+    const char *every = !t->composed ? "311" : t->only ? t->only : "7";
+    bool none = t->all || t->cold || t->sources || t->texts || t->code
+             || t->whole;
+
+    return none || compositions_each(c, every, t->d.k, t->d.v, composition, t);
+}
+
 static bool list_cases(Ctx *c, Test *t)
 {
+    if (!list_compositions(c, t) || t->composed)
+        return t->composed && t->n;
     for (int d = 0; d < (t->all || t->texts ? NDIMS : 1); d++) {
         t->d = dims[d];
         if (!stdlib_each(c, t->d.k, t->d.v, variant, t))
@@ -515,8 +547,10 @@ int main(int argc, char **argv)
     t.texts = argc > 1 && !strcmp(argv[1], "texts");
     t.code = argc > 1 && !strcmp(argv[1], "code");
     t.whole = argc > 2 && !strcmp(argv[1], "whole") ? argv[2] : NULL;
+    t.composed = argc > 1 && !strcmp(argv[1], "compositions");
+    t.d = argc > 4 ? (Dims){ atoi(argv[3]), atoi(argv[4]) } : dims[0];
     t.sources = argc > 1 && !t.all && !t.cold && !t.texts && !t.code
-             && !t.whole;
+             && !t.whole && !t.composed;
     if (!t.texts && !t.whole && !nvrtc_open(c, &t.nvrtc)) {
         printf("skip: %s\n", c->err.message);
         return 0;

@@ -159,6 +159,7 @@ typedef struct Trial {
     const Case *k;
     const Plan *plan;
     CudaOptions o;
+    bool emitted;                       /* of many heads: by cuda_emit */
 } Trial;
 
 /* The way forward of a plan whose way back is cuda_tiles'; it saves. */
@@ -198,6 +199,8 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
     if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
         ctx_rethrow(c);
     y->o.room = room;
+    if (y->emitted)
+        return cuda_emit(c, y->plan, &y->o);
     return !k->groups || y->o.scheduled ? cuda_tiles(c, y->plan, &y->o)
          : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
 }
@@ -222,6 +225,19 @@ static uint64_t code_hash(Ctx *c, const Cubin *b)
     return h;
 }
 
+/* That of the way forward alone which usual calls take. */
+static void choose_emitter(Ctx *c, Trial *y)
+{
+    CudaOptions o = y->o;
+    CudaRuns runs;
+
+    o.groups = 2;
+    cuda_runs(c, y->plan, &o, &runs);
+    y->emitted = runs.forward.m;
+    if (y->emitted)
+        y->o = runs.forward.o;
+}
+
 /* As a first call does it; `others`: programs that took another room. */
 static Report compile_case(Ctx *c, Test *t, int *others)
 {
@@ -231,6 +247,8 @@ static Report compile_case(Ctx *c, Test *t, int *others)
     Cubin *b;
 
     set_types(y.plan->g, k, &y.o);
+    if (k->groups == MANY && k->kind == FORWARD)
+        choose_emitter(c, &y);
     CudaModule *m = rooms_compile_all(c, &rooms, &t->nvrtc, k->arch, &b);
     if (t->sources)
         printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],

@@ -299,7 +299,7 @@ static void write_whole(Ctx *c, void *ud)
  * cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
-    if (k->groups == SCHEDULED)
+    if (k->groups >= SCHEDULED)
         return 32;
     return !strcmp(k->arch, "sm_90a") && k->d.k <= 128 && k->d.v <= 128
          ? 0 : 128;
@@ -501,7 +501,7 @@ static void composition(void *ud, const char *name, const char *step)
                 add(t, like, (Kind)k, BF16, "sm_90a", groups);
 }
 
-/* All that are asked for; of `make test` two. */
+/* All that are asked for; a sample in `make test`. */
 static bool list_compositions(Ctx *c, Test *t)
 {
     const char *every = !t->composed ? "311" : t->only ? t->only : "7";

@@ -24,7 +24,8 @@ typedef struct Paths {
     int64_t share[MAX_TENSORS];         /* of these: storing it, and its part
                                            of a column at least */
     int64_t *left, *part;               /* of the columns' prices */
-    Set use;                            /* what may be of use later */
+    Set *needs, *makes;                 /* of each column: what is stored
+                                           before; what of use it makes */
     int64_t tries;
     int64_t bound;                      /* no way costs less: that of the place
                                            that is being left */
@@ -184,16 +185,20 @@ static int find_place(Paths *p, const Set *s)
     }
 }
 
-/* What may be of use later: loaded by some column or required. */
-static Set useful(const Choice *c)
+/* Of use later is what some column loads or what is required. */
+static void find_uses(Paths *p)
 {
-    Set s = c->required;
+    const Choice *c = p->c;
+    Set use = c->required;
 
     for (int i = 0; i < c->ncolumns; i++) {
-        s = set_union(s, &c->column[i].loads);
-        s = set_union(s, &c->column[i].after);
+        p->needs[i] = set_union(c->column[i].loads, &c->column[i].after);
+        use = set_union(use, &p->needs[i]);
     }
-    return s;
+    for (int i = 0; i < c->ncolumns; i++) {
+        Set other = set_minus(c->column[i].makes, &use);
+        p->makes[i] = set_minus(c->column[i].makes, &other);
+    }
 }
 
 /* Column i, run at `at`, with what it has made stored in s, for this price;
@@ -232,26 +237,29 @@ static bool store_some(Paths *p, const Step *step, int n, Set s, int64_t price)
 /* Of what is not stored always each subset. */
 static bool run_column(Paths *p, int at, int i)
 {
-    const Column *k = &p->c->column[i];
-    Set needs = set_union(k->loads, &k->after), s = p->place[at].have, fresh;
-    int64_t price = p->place[at].price + k->price;
-    Step step = { .at = at, .i = i };
+    Set s = p->place[at].have, fresh = set_minus(p->makes[i], &s);
+    int64_t price = p->place[at].price + p->c->column[i].price;
+    Step step = { .at = at, .i = i, .rest = p->place[at].rest };
 
-    if (!set_within(&needs, &s))
-        return true;
-    fresh = set_minus(k->makes, &s);
-    for (int t = 0; t < p->c->ntensors; t++) {
-        if (!set_has(&fresh, t) || !set_has(&p->use, t))
-            continue;
-        if (!set_has(&p->always, t)) {
-            step.free[step.nfree++] = t;
-            continue;
+    for (int w = 0; w < MAX_TENSORS / 64; w++)
+        for (uint64_t left = fresh.w[w]; left; left &= left - 1) {
+            int t = 64 * w + __builtin_ctzll(left);
+            if (!set_has(&p->always, t)) {
+                step.free[step.nfree++] = t;
+                continue;
+            }
+            set_add(&s, t);
+            price += p->c->store[t];
+            step.rest -= p->share[t];
         }
-        set_add(&s, t);
-        price += p->c->store[t];
-    }
-    step.rest = rest_of(p, &s);
     return store_some(p, &step, step.nfree, s, price);
+}
+
+static bool makes_more(const Paths *p, int at, int i)
+{
+    const Set *have = &p->place[at].have;
+
+    return set_within(&p->needs[i], have) && !set_within(&p->makes[i], have);
 }
 
 /* The place where all that is required is stored, by the cheapest way; -1:
@@ -269,7 +277,7 @@ static int search(Paths *p)
         p->bound = p->place[at].price + p->place[at].rest;
         ctx_poll(p->ctx);
         for (int i = 0; i < p->c->ncolumns; i++)
-            if (!run_column(p, at, i))
+            if (makes_more(p, at, i) && !run_column(p, at, i))
                 return -2;
     }
     return -1;
@@ -284,7 +292,7 @@ bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
 
     *p = (Paths){ .ctx = ctx, .c = c, .limit = limit, .cap = 4,
                   .most = start ? start->price : INT64_MAX,
-                  .use = useful(c), .always = stored_always(c) };
+                  .always = stored_always(c) };
     while (p->cap < 2 * limit)
         p->cap *= 2;
     p->hash = ctx_alloc(ctx, (size_t)p->cap * sizeof *p->hash);
@@ -292,6 +300,9 @@ bool choose_dp(Ctx *ctx, const Choice *c, const Answer *start, int limit,
     p->queue = ctx_alloc(ctx, (size_t)limit * sizeof *p->queue);
     p->left = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->left);
     p->part = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->part);
+    p->needs = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->needs);
+    p->makes = ctx_alloc(ctx, (size_t)c->ncolumns * sizeof *p->makes);
+    find_uses(p);
     find_shares(p);
     at = search(p);
     if (at == -1 && start) {            /* nothing is cheaper */

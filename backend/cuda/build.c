@@ -210,6 +210,20 @@ static void say_wrong(Ctx *c, Builds *all, const Build *b)
            all->plan->g->name, b->wrong, sizes_of(c, b, all->plan->g)));
 }
 
+/* Says once that ptxas, or the driver, did not take what was printed; that an
+ * emitter prints nothing for a plan is no fault. */
+static void say_refused(Ctx *c, Builds *all, const Build *b, const char *why)
+{
+    if (!c->say || all->said_refused)
+        return;
+    all->said_refused = true;
+    c->say(c->say_ud, ctx_format(c, "flin: %s: kernels %s (%s) are not used:"
+           " %.*s: others, maybe slower, run in their place (said once)",
+           all->plan->g->name, b->hopper ? "for Hopper alone"
+           : b->o.few ? "from schedules for few heads" : "from schedules",
+           sizes_of(c, b, all->plan->g), (int)strcspn(why, "\n"), why));
+}
+
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
                         bool hopper, const Build *rest,
                         const CudaOptions *next)
@@ -233,6 +247,8 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
         b->m = NULL;
     if (b->wrong)
         say_wrong(c, all, b);
+    else if (!ok && c->err.code == ERR_DEVICE)
+        say_refused(c, all, b, ctx_string(c, c->err.message));
     b->next = all->first;
     return all->first = b;
 }

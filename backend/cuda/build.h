@@ -52,6 +52,7 @@ typedef struct Builds {
     Build *first;
     Priced *priced;
     bool said;                          /* that others stand in for some */
+    bool said_refused;                  /* that some did not compile */
     int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
                                            0, and that is known */
 } Builds;

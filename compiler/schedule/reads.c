@@ -139,8 +139,8 @@ bool is_left(const Select *x, Ref r)
 
 bool is_of_group(const Select *x, Ref r, int group, int level)
 {
-    return in_matrix_role(x, r) && x->group[r] == group
-        && x->level[r] == level && (!x->again[r] || is_left(x, r));
+    return x->group[r] == group && x->level[r] == level
+        && in_matrix_role(x, r) && (!x->again[r] || is_left(x, r));
 }
 
 bool is_in_lanes(const Select *x, int state)

@@ -6,6 +6,10 @@
  *   compile_tiles all [NAME]    both emitters' kernels, a line each
  *   compile_tiles cold [NAME]   first uses, forward and joint, one by one
  *   compile_tiles NAME          that variant, and its sources
+ *   compile_tiles compositions [EVERY [K V]]
+ *                               each EVERYth of what flin.attention composes
+ *                               (7), both ways and forward alone, for many
+ *                               heads and for few: what ptxas has to say
  *   compile_tiles texts [NAME]  the hashes of all that both emitters print, a
  *                               line each; what is meant to change no kernel
  *                               leaves tests/golden/kernels.txt as it is
@@ -37,10 +41,11 @@ enum { NDIMS = sizeof dims / sizeof *dims, NARCHS = 3, NTYPES = 3,
        MOST_STEPS = 32, MOST_CASES = 4096, LINE = 400 };
 
 /* groups: of Hopper's own kernels; 0: cuda_tiles'; or those of that where some
- * come from schedules. */
-enum { SCHEDULED = 3 };
+ * come from schedules: behind Hopper's own, or both ways, for many heads or
+ * for few. */
+enum { SCHEDULED = 3, MANY, FEW };
 typedef struct Case {
-    char name[32];
+    char name[64];
     const char *step;
     Dims d;
     Kind kind;
@@ -48,6 +53,14 @@ typedef struct Case {
     const char *arch;
     int groups;
 } Case;
+
+/* A plan, and where it lives. */
+typedef struct Planned {
+    const char *step;
+    Kind kind;
+    Ctx *c;
+    const Plan *plan;
+} Planned;
 
 /* Shared by the processes. */
 typedef struct Progress {
@@ -58,14 +71,15 @@ typedef struct Test {
     Nvrtc nvrtc;
     const char *only, *record;
     const char *whole;                  /* a folder */
-    bool all, cold, sources, texts, code;
+    bool all, cold, sources, texts, code, composed;
     Dims d;                             /* of the steps at hand */
     int at, n;
     Case list[MOST_CASES];
     char *known;                        /* what the record holds */
     Progress *shared;
-    /* the case at hand */
+    /* the case at hand; the plans of its step, which its like share */
     const Case *k;
+    Planned planned[NKINDS];
     char line[LINE];
 } Test;
 
@@ -83,7 +97,8 @@ static void set_types(const Graph *g, const Case *k, CudaOptions *o)
 {
     o->tile = k->type;
     o->arch = atoi(k->arch + 3);
-    o->scheduled = k->groups == SCHEDULED;
+    o->scheduled = k->groups >= SCHEDULED;
+    o->few = k->groups == FEW;
     o->groups = o->scheduled ? 0 : k->groups;
     o->split = true;
     for (int i = 0; i < g->nin; i++)
@@ -115,10 +130,36 @@ static Report report_of(const CudaModule *m, const Cubin *b, int programs)
     return r;
 }
 
+static void make_plan(Ctx *c, void *ud)
+{
+    Planned *p = ud;
+
+    p->plan = plan_of(c, p->step, p->kind);
+}
+
+/* Where seconds of first uses are asked for, each is planned anew. */
+static const Plan *shared_plan(Ctx *c, Test *t)
+{
+    const Case *k = t->k;
+    Planned *p = &t->planned[k->kind];
+
+    if (p->step == k->step && !t->cold)
+        return p->plan;
+    if (p->c)
+        ctx_free(p->c);
+    *p = (Planned){ k->step, k->kind, ctx_new(), NULL };
+    if (!ctx_protect(p->c, make_plan, p)) {
+        p->step = NULL;
+        ctx_raise(c, &p->c->err);
+    }
+    return p->plan;
+}
+
 typedef struct Trial {
     const Case *k;
     const Plan *plan;
     CudaOptions o;
+    bool emitted;                       /* of many heads: by cuda_emit */
 } Trial;
 
 /* The way forward of a plan whose way back is cuda_tiles'; it saves. */
@@ -152,11 +193,14 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
     Trial *y = ud;
     const Case *k = y->k;
     bool joint = k->kind == JOINT && y->plan->g->chunk == 64
-              && k->type != F32 && !strcmp(k->arch, "sm_90a");
+              && k->type != F32 && !strcmp(k->arch, "sm_90a")
+              && k->groups <= SCHEDULED;
 
     if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
         ctx_rethrow(c);
     y->o.room = room;
+    if (y->emitted)
+        return cuda_emit(c, y->plan, &y->o);
     return !k->groups || y->o.scheduled ? cuda_tiles(c, y->plan, &y->o)
          : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
 }
@@ -181,15 +225,30 @@ static uint64_t code_hash(Ctx *c, const Cubin *b)
     return h;
 }
 
+/* That of the way forward alone which usual calls take. */
+static void choose_emitter(Ctx *c, Trial *y)
+{
+    CudaOptions o = y->o;
+    CudaRuns runs;
+
+    o.groups = 2;
+    cuda_runs(c, y->plan, &o, &runs);
+    y->emitted = runs.forward.m;
+    if (y->emitted)
+        y->o = runs.forward.o;
+}
+
 /* As a first call does it; `others`: programs that took another room. */
-static Report compile_case(Ctx *c, const Test *t, int *others)
+static Report compile_case(Ctx *c, Test *t, int *others)
 {
     const Case *k = t->k;
-    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    Trial y = { .k = k, .plan = shared_plan(c, t) };
     Rooms rooms = { .ctx = c, .print = emit, .ud = &y };
     Cubin *b;
 
     set_types(y.plan->g, k, &y.o);
+    if (k->groups == MANY && k->kind == FORWARD)
+        choose_emitter(c, &y);
     CudaModule *m = rooms_compile_all(c, &rooms, &t->nvrtc, k->arch, &b);
     if (t->sources)
         printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],
@@ -208,7 +267,7 @@ static void print_hash(Ctx *c, void *ud)
 {
     Test *t = ud;
     const Case *k = t->k;
-    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    Trial y = { .k = k, .plan = shared_plan(c, t) };
     uint64_t h = 0;
 
     set_types(y.plan->g, k, &y.o);
@@ -223,10 +282,10 @@ static void print_hash(Ctx *c, void *ud)
 static void write_whole(Ctx *c, void *ud)
 {
     static const char *const by[] = { "tiles", "hopper1", "hopper2",
-                                      "planned" };
+                                      "planned", "many", "few" };
     Test *t = ud;
     const Case *k = t->k;
-    Trial y = { .k = k, .plan = plan_of(c, k->step, k->kind) };
+    Trial y = { .k = k, .plan = shared_plan(c, t) };
     const char *path = ctx_format(c, "%s/%s_%s_%s.cu", t->whole, k->name,
                                   k->arch, by[k->groups]);
     FILE *f = fopen(path, "w");
@@ -240,7 +299,7 @@ static void write_whole(Ctx *c, void *ud)
  * cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
-    if (k->groups == SCHEDULED)
+    if (k->groups >= SCHEDULED)
         return 32;
     return !strcmp(k->arch, "sm_90a") && k->d.k <= 128 && k->d.v <= 128
          ? 0 : 128;
@@ -264,9 +323,9 @@ static void compile(Ctx *c, void *ud)
              " other rooms, %d scheduled\n", wall, own, r.programs,
              r.registers, r.spilled, r.shared, r.spill, others,
              r.scheduled);
-    if (r.spilled > most_spilled(t->k))
+    if (r.spilled > most_spilled(t->k) && !t->composed)
         fail_code(c, ERR_INTERNAL, "%d bytes spilled", r.spilled);
-    if (own > most[t->k->kind] && !t->all && !t->cold)
+    if (own > most[t->k->kind] && !t->all && !t->cold && !t->composed)
         fail_code(c, ERR_INTERNAL, "%.1f s", own);
 }
 
@@ -275,7 +334,8 @@ static void write_line(const Test *t)
 {
     FILE *f = t->record ? fopen(t->record, "a") : NULL;
 
-    if (t->sources || t->all || t->cold || !strncmp(t->line, "FAIL", 4))
+    if (t->sources || t->all || t->cold || t->composed
+        || !strncmp(t->line, "FAIL", 4))
         fputs(t->line, stdout);
     fflush(stdout);
     if (f) {
@@ -287,7 +347,7 @@ static void write_line(const Test *t)
 static void name_case(const Case *k, char line[LINE])
 {
     static const char *const by[] = { "tiles  ", "hopper1", "hopper2",
-                                      "planned" };
+                                      "planned", "many   ", "few    " };
     snprintf(line, LINE, "ok   %-15s %-7s %3dx%-3d %-8s %-6s %s ", k->name,
              kind_name[k->kind], k->d.k, k->d.v, dtype_name(k->type), k->arch,
              by[k->groups]);
@@ -429,8 +489,32 @@ static void variant(void *ud, const char *name, const char *step)
     }
 }
 
+static void composition(void *ud, const char *name, const char *step)
+{
+    Test *t = ud;
+    Case like = { .step = step, .d = t->d };
+
+    snprintf(like.name, sizeof like.name, "%s", name);
+    for (int groups = FEW; groups >= MANY; groups--)
+        for (int k = JOINT; k >= FORWARD; k--)
+            if (t->composed || (groups == FEW && k == JOINT))
+                add(t, like, (Kind)k, BF16, "sm_90a", groups);
+}
+
+/* All that are asked for; a sample in `make test`. */
+static bool list_compositions(Ctx *c, Test *t)
+{
+    const char *every = !t->composed ? "311" : t->only ? t->only : "7";
+    bool none = t->all || t->cold || t->sources || t->texts || t->code
+             || t->whole;
+
+    return none || compositions_each(c, every, t->d.k, t->d.v, composition, t);
+}
+
 static bool list_cases(Ctx *c, Test *t)
 {
+    if (!list_compositions(c, t) || t->composed)
+        return t->composed && t->n;
     for (int d = 0; d < (t->all || t->texts ? NDIMS : 1); d++) {
         t->d = dims[d];
         if (!stdlib_each(c, t->d.k, t->d.v, variant, t))
@@ -481,8 +565,10 @@ int main(int argc, char **argv)
     t.texts = argc > 1 && !strcmp(argv[1], "texts");
     t.code = argc > 1 && !strcmp(argv[1], "code");
     t.whole = argc > 2 && !strcmp(argv[1], "whole") ? argv[2] : NULL;
+    t.composed = argc > 1 && !strcmp(argv[1], "compositions");
+    t.d = argc > 4 ? (Dims){ atoi(argv[3]), atoi(argv[4]) } : dims[0];
     t.sources = argc > 1 && !t.all && !t.cold && !t.texts && !t.code
-             && !t.whole;
+             && !t.whole && !t.composed;
     if (!t.texts && !t.whole && !nvrtc_open(c, &t.nvrtc)) {
         printf("skip: %s\n", c->err.message);
         return 0;

@@ -269,6 +269,12 @@ local text = run("few", ("FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
                          .. "'FAKE_WRONG=find_walk<2, true>'"):format(count))
 expect(text:find "runs in its place", "few heads: nothing is said: %s", text)
 expect(compiled(count) == 0, "few heads: kernels for any GPU are compiled")
+-- The same where ptxas does not take them: it is said which, why, and once.
+text = run("few", "FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
+                  .. "FLIN_SCHEDULE=forward "
+                  .. "'FAKE_SERIAL=find_walk<2, true>'")
+expect(select(2, text:gsub("for few heads %(.-C7512.-run in their place", ""))
+       == 1, "what is refused is said once: %s", text)
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

@@ -1,4 +1,5 @@
-/* stdlib.h -- the steps of the standard library, as text, sizes known. */
+/* stdlib.h -- the steps of the standard library, and of what flin.attention
+ * composes, as text, sizes known. */
 #ifndef FLIN_TESTS_CUDA_STDLIB_H
 #define FLIN_TESTS_CUDA_STDLIB_H
 
@@ -27,6 +28,20 @@ static const char stdlib_script[] =
     "    f(name, v:dump('T'), v:dump('C', { K = K, V = V, chunk = 16 }))\n"
     "  end\n"
     "end\n";
+
+/* Each EVERYth composition, its title, queries times K^-1/2. */
+static const char compositions_script[] =
+    "local flin = require 'flin'\n"
+    "local f, every, K, V = ...\n"
+    "package.path = 'tests/lua/?.lua;' .. package.path\n"
+    "require 'support.compositions'(function(n)\n"
+    "  return n % every == 0\n"
+    "end, function (title, v)\n"
+    "  v = v:map { q = function (q)\n"
+    "    return q * flin.rsqrt(flin.size(q, 'k'))\n"
+    "  end }\n"
+    "  f(title, v:dump('T'), v:dump('C', { K = K, V = V, chunk = 16 }))\n"
+    "end)\n";
 
 typedef struct Stdlib {
     Ctx *c;
@@ -60,27 +75,23 @@ static int stdlib_step(lua_State *L)
     return 0;
 }
 
-/* f for each variant's step; the texts live in c. scaled: queries times
- * K^-1/2, as a call from Python has them. False, with c->err set, if a script
- * failed. */
-static bool stdlib_each_of(Ctx *c, int K, int V, bool scaled,
-                           void (*f)(void *, const char *, const char *),
-                           void *ud)
+/* f for each step that the script names, which is passed f, the argument, K, V
+ * and whether queries are scaled; the texts live in c. False, with c->err set,
+ * if it failed. */
+static bool script_each(Ctx *c, const char *script, const char *argument,
+                        int K, int V, bool scaled,
+                        void (*f)(void *, const char *, const char *), void *ud)
 {
     lua_State *L = luaL_newstate();
     Stdlib l = { c, f, ud };
 
     luaL_openlibs(L);
     luaL_requiref(L, "flin", luaopen_flin, 0);
-    bool ok = luaL_loadstring(L, stdlib_script) == LUA_OK;
+    bool ok = luaL_loadstring(L, script) == LUA_OK;
     if (ok) {
         lua_pushlightuserdata(L, &l);
         lua_pushcclosure(L, stdlib_step, 1);
-        lua_pushstring(L, "");
-        for (int i = 0; stdlib_name(i); i++) {
-            lua_pushfstring(L, "%s ", stdlib_name(i));
-            lua_concat(L, 2);
-        }
+        lua_pushstring(L, argument);
         lua_pushinteger(L, K);
         lua_pushinteger(L, V);
         lua_pushboolean(L, scaled);
@@ -91,6 +102,26 @@ static bool stdlib_each_of(Ctx *c, int K, int V, bool scaled,
                  lua_tostring(L, -1));
     lua_close(L);
     return ok;
+}
+
+/* f for each variant's step. scaled: queries times K^-1/2, as a call from
+ * Python has them. */
+static inline bool stdlib_each_of(Ctx *c, int K, int V, bool scaled,
+                                  void (*f)(void *, const char *,
+                                            const char *), void *ud)
+{
+    Buf names = { .ctx = c };
+
+    for (int i = 0; stdlib_name(i); i++)
+        buf_printf(&names, "%s ", stdlib_name(i));
+    return script_each(c, stdlib_script, names.s, K, V, scaled, f, ud);
+}
+
+static inline bool compositions_each(Ctx *c, const char *every, int K, int V,
+                                     void (*f)(void *, const char *,
+                                               const char *), void *ud)
+{
+    return script_each(c, compositions_script, every, K, V, true, f, ud);
 }
 
 static inline bool stdlib_each(Ctx *c, int K, int V,

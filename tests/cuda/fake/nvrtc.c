@@ -6,7 +6,8 @@
  * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
- * that a process compiles; those that could read anew
+ * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
+ * to have serialised; those that could read anew
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; in the folder FAKE_HEADS what sources begin with is
@@ -431,6 +432,9 @@ static int compile(Program *p)
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
     if (spills(p->source))
         strcpy(p->log, "8 bytes spill stores\n");
+    const char *serial = getenv("FAKE_SERIAL");
+    if (serial && strstr(p->source, serial))
+        strcpy(p->log, "ptxas info : (C7512) Potential Performance Loss\n");
     snprintf(command, sizeof command, "rm -rf %s", dir);
     if (!getenv("FAKE_KEEP") && shell(command) != 0)
         return FAILED;

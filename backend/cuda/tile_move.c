@@ -361,7 +361,8 @@ int64_t stored_bytes(const Tiles *t, Ref r)
     int64_t n = dtype_size(stored_type(t, r));
 
     for (AxisSet s = t->g->n[r].axes; s; s &= s - 1)
-        n *= full_extent(t, r, lowest(s));
+        n *= is_token_axis(lowest(s)) ? full_extent(t, r, lowest(s))
+           : cuda_kept_pitch(full_extent(t, r, lowest(s)));
     return (n + 15) / 16 * 16;
 }
 

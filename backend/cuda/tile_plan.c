@@ -141,6 +141,28 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
     return NULL;
 }
 
+/* Whether rows of tensors are whole pieces, and lie so. An axis of no state that
+ * is a matrix has no tiles. */
+static bool has_whole_rows(const Tiles *t)
+{
+    const Graph *g = t->g;
+    AxisSet axes = 0, last = 0;
+
+    for (int i = 0; i < g->nst; i++)
+        axes |= g->st[i].rank > 1 ? g->st[i].axes : 0;
+    for (int i = 0; i < g->nin; i++)
+        if (g->in[i].timed && g->in[i].rank)
+            last |= AXIS(g->in[i].order[g->in[i].rank - 1]);
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].rank)
+            last |= AXIS(g->out[i].order[g->out[i].rank - 1]);
+    bool whole = !t->o->scattered;
+    for (axes &= last & DIM_AXES; axes; axes &= axes - 1)
+        whole &= g->axis[lowest(axes)].size * (int64_t)dtype_size(t->o->tile)
+                 % ROW_PIECE == 0;
+    return whole;
+}
+
 static const Schedule *find_schedule(const Tiles *t, bool ahead)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
@@ -162,7 +184,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
     return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
-                                               t->narrow, t->o->tile));
+                                               t->narrow, t->o->tile,
+                                               has_whole_rows(t)));
 }
 
 /* Of a kernel whose nodes lie as asked. */
@@ -883,7 +906,7 @@ static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
     CudaOptions *own = ctx_alloc(c, sizeof *own);
 
     *own = *o;
-    own->scheduled = own->few = false;
+    own->scheduled = own->few = own->scattered = false;
     return own;
 }
 

@@ -291,6 +291,15 @@ void copy_elements(unsigned to, const void *from, int bytes, unsigned each)
     memcpy(&x, from, (size_t)bytes);
     store(to, x);
 }
+void copy_part(unsigned to, const void *from, int bytes)
+{
+    float x = 0;
+    if ((size_t)from % 4 || bytes < 0 || bytes > 4)
+        fault("4 bytes that are not aligned, or more");
+    copies((const char *)from, (unsigned)bytes, 2, false);
+    memcpy(&x, from, (size_t)bytes);
+    store(to, x);
+}
 /* Row i of the box: where its first element lies, or NULL. */
 static char *row_of_box(const Map *m, const int *from, unsigned i)
 {

@@ -87,7 +87,10 @@ PLAIN inline void ask(const void *) {}
 void copy_elements(unsigned to, const void *from, int bytes, unsigned each);
 #define copy16(to, from, bytes) \
     copy_elements(to, from, bytes, sizeof(Element))
+void copy_part(unsigned to, const void *from, int bytes);
 PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
+#define __threadfence_block()
+void fence_copied();
 PLAIN inline void add_pair(float *p, float x, float y)
 {
     p[0] += x;

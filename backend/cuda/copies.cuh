@@ -34,11 +34,17 @@ template<bool RANKED> INLINE i64 step_of(const Tensor &t)
 {
     return column_step<RANKED>(t);
 }
-/* 4 bytes to shared memory: `bytes` of them, zeros behind. */
-INLINE void copy_part(u32 to, const void *from, int bytes)
+/* 4 or 8 bytes to shared memory: `bytes` of them, zeros behind. */
+template<int PART> INLINE void copy_part(u32 to, const void *from, int bytes)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"(to), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                 :: "r"(to), "l"(from), "r"(bytes), "n"(PART) : "memory");
+}
+template<int PART> INLINE void copy_parts(u32 to, const void *from, int bytes)
+{
+    UNROLL for (int at = 0; at < 16; at += PART)
+        copy_part<PART>(to + at, (const char *)from + (at < bytes ? at : 0),
+                        max(min(bytes - at, PART), 0));
 }
 /* n numbers of 16 bits, so far from one another, and zeros behind. */
 INLINE uint4 numbers_of(const unsigned short *p, i64 step, int n)
@@ -59,7 +65,7 @@ INLINE void copy_numbers(u32 to, const unsigned short *p, i64 step, int n)
 INLINE void copy_numbers(u32 to, const float *p, i64 step, int n)
 {
     UNROLL for (int i = 0; i < 4; i++)
-        copy_part(to + 4 * i, i < n ? p + i * step : p, i < n ? 4 : 0);
+        copy_part<4>(to + 4 * i, i < n ? p + i * step : p, i < n ? 4 : 0);
 }
 /* To 16 bytes of shared memory n elements of a row, and zeros behind. */
 INLINE void copy_some(u32 to, const Element *p, i64 step, int n)
@@ -67,10 +73,10 @@ INLINE void copy_some(u32 to, const Element *p, i64 step, int n)
     const int bytes = (int)sizeof(Element) * n;
     if (step == 1 && (u64)p % 16 == 0)
         copy16(to, p, bytes);
+    else if (step == 1 && (u64)p % 8 == 0)
+        copy_parts<8>(to, p, bytes);
     else if (step == 1 && (u64)p % 4 == 0)
-        UNROLL for (int i = 0; i < 4; i++)
-            copy_part(to + 4 * i, 4 * i < bytes ? (const char *)p + 4 * i
-                      : (const char *)p, max(min(bytes - 4 * i, 4), 0));
+        copy_parts<4>(to, p, bytes);
     else
         copy_numbers(to, p, step, n);
 }

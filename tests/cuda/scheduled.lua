@@ -624,6 +624,7 @@ local function with_slices(names)
     all[#all + 1] = name .. ",K=128,V=128"
   end
   all[#all + 1] = "kda,K=72,V=40"
+  all[#all + 1] = "gla,K=20,V=33"
   return all
 end
 

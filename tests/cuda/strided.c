@@ -184,16 +184,24 @@ static void check_all(Ctx *c, void *ud)
     }
 }
 
+/* No other kernel is to run in the place of one that is wrong. */
+static void say(void *ud, const char *line)
+{
+    (void)ud;
+    expect(false, line);
+}
+
 int main(void)
 {
     Test t = { .c = ctx_new() };
+    flin_Options o = { .size = sizeof o, .log = say };
     flin_Error e;
 
     if (!driver_open(t.c, &t.d)) {
         printf("skip: %s\n", t.c->err.message);
         return 0;
     }
-    flin_State *s = flin_open(NULL, &e);
+    flin_State *s = flin_open(&o, &e);
     t.gla = flin_stdlib(s, "simple_gla", &e);
     if (!ctx_protect(t.c, check_all, &t))
         expect(false, t.c->err.message);

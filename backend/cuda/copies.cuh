@@ -29,6 +29,7 @@ INLINE int bytes_within(int col, int cols)
     return (int)sizeof(Element) * some_within(col, cols);
 }
 #ifdef ANYWHERE
+#define UNROLL_ROWS NO_UNROLL           /* each has ways of its own */
 /* From column to column. */
 template<bool RANKED> INLINE i64 step_of(const Tensor &t)
 {
@@ -80,6 +81,14 @@ INLINE void copy_some(u32 to, const Element *p, i64 step, int n)
     else
         copy_numbers(to, p, step, n);
 }
+/* Whether some row of 16-bit numbers may begin between two words, or not lie
+ * whole. */
+template<bool RANKED> INLINE bool has_odd_places(const Tensor &t)
+{
+    return sizeof(Element) == 2
+        && (step_of<RANKED>(t) != 1 || (u64)t.p % 4
+            || (t.st | t.sh | t.sb | (RANKED ? t.sd[0] : 0)) % 2);
+}
 /* What this lane has written is there, too, for who waits for its copies. */
 INLINE void numbers_arrive() { __threadfence_block(); }
 /* What lanes have copied is there for the tensor cores, which read by a way of
@@ -109,11 +118,17 @@ INLINE void put_some(Element *p, i64 step, const uint4 &v, int n)
                 put_number(p + i * step, x, i);
 }
 #else
+#define UNROLL_ROWS UNROLL_FOUR
 template<bool RANKED> INLINE i64 step_of(const Tensor &) { return 1; }
 INLINE void copy_some(u32 to, const Element *p, i64, int n)
 {
     copy16(to, p, (int)sizeof(Element) * n);
 }
+template<bool RANKED> INLINE bool has_odd_places(const Tensor &)
+{
+    return false;
+}
+INLINE void copy_numbers(u32, const Element *, i64, int) {}
 INLINE void numbers_arrive() {}
 INLINE uint4 some_of(const unsigned short *p, i64, int n)
 {
@@ -138,15 +153,21 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
     const i64 step = step_of<RANKED>(t);
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
-    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
+    const auto copy_row = [&](int i, auto copy) {
         const int row = 4 * i + lane / 8;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
                       && n;
-        copy_some(to + piece_of(row, piece),
-                  has ? p + row_place<RANKED>(t, row) + off * t.st
-                        + (col + SOME * piece) * step
-                      : (const Element *)t.p, step, has ? n : 0);
-    }
+        copy(to + piece_of(row, piece),
+             has ? p + row_place<RANKED>(t, row) + off * t.st
+                   + (col + SOME * piece) * step
+                 : (const Element *)t.p, step, has ? n : 0);
+    };
+    if (has_odd_places<RANKED>(t))      /* waited for: two at a time */
+        UNROLL_TWICE for (int i = 0; i < CHUNK_ROWS / 4; i++)
+            copy_row(i, [](auto... x) { copy_numbers(x...); });
+    else
+        UNROLL_ROWS for (int i = 0; i < CHUNK_ROWS / 4; i++)
+            copy_row(i, [](auto... x) { copy_some(x...); });
     numbers_arrive();
 }
 #if defined ELEMENT_F32 && defined ELEMENT_F16
@@ -223,7 +244,7 @@ INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
     const i64 step = step_of<RANKED>(t);
     Element *p = (Element *)t.p + x.where.b * t.sb
         + x.head / t.group * t.sh + x.row * t.st + (col + SOME * piece) * step;
-    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
+    UNROLL_ROWS for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(row, piece));
         if (row < x.n && has_place<RANKED>(row))

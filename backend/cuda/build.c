@@ -76,17 +76,18 @@ static bool is_scattered(const Graph *g, const Call *call, DType tile,
                          bool both_ways)
 {
     CudaExtent e = extent_of(call);
+    AxisSet axes = matrix_axes(g);
     bool any = false;
     for (int i = 0; i < g->nin && !any; i++) {
         const View *v = &call->in[i];
-        any = g->in[i].timed && g->in[i].rank && v->data && v->dtype == tile
-           && !(both_ways && input_is_adjoint(&g->in[i]))
+        any = g->in[i].timed && g->in[i].axes & axes && v->data
+           && v->dtype == tile && !(both_ways && input_is_adjoint(&g->in[i]))
            && !map_fits(e, v, g->in[i].rank > 1);
     }
     for (int i = 0; i < g->nout && !any && !both_ways; i++) {
         const View *v = &call->out[i];
-        any = g->out[i].rank && v->data && v->dtype == tile
-           && !map_fits(e, v, g->out[i].rank > 1);
+        any = g->n[g->out[i].node].axes & axes && v->data
+           && v->dtype == tile && !map_fits(e, v, g->out[i].rank > 1);
     }
     return any;
 }

@@ -34,8 +34,13 @@ local ARCHS <const> = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
 -- no room for the rest.
 local OTHERS <const> = {
   { K = 20, V = 36, sm_80 = { gsa = 4 }, sm_86 = { gsa = 4 }, sm_90a = {} },
-  { K = 33, V = 21, sm_80 = { deltanet_rope = 4, gsa = 4 },
-    sm_86 = { deltanet_rope = 4, gsa = 4 }, sm_90a = { deltanet_rope = 4 } },
+  { K = 33, V = 21,
+    sm_80 = { deltanet_rope = 4, gsa = 4, mamba3 = 5, mamba3_mimo = 6,
+              precond_mamba3 = 5 },
+    sm_86 = { deltanet_rope = 4, gsa = 4, mamba3 = 5, mamba3_mimo = 8,
+              precond_mamba3 = 5 },
+    sm_90a = { deltanet_rope = 4, mamba3 = 5, mamba3_mimo = 6,
+               precond_mamba3 = 5 } },
   { K = 100, V = 100, sm_80 = { gsa = 5 }, sm_86 = { gated_oja = 5, gsa = 5 },
     sm_90a = {} },
 }

@@ -143,8 +143,8 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
     return NULL;
 }
 
-/* Whether rows of tensors are whole pieces, and lie so. An axis of no state that
- * is a matrix has no tiles. */
+/* Whether rows of tensors are whole pieces, and lie so. An axis of no state
+ * that is a matrix has no tiles. */
 static bool has_whole_rows(const Tiles *t)
 {
     const Graph *g = t->g;

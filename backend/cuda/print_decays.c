@@ -526,7 +526,7 @@ void put_left(Print *p, const KInst *k, const KValue *v)
         return;
     const char *x = element_of(p, k, v->node);
     const char *within = v->nrow < TILE_ROWS ? "row < CHUNK_ROWS && " : "";
-    bool odd = !pairs && full_extent(p, k->col) % 2;    /* half a pair is last */
+    bool odd = !pairs && full_extent(p, k->col) % 2;  /* half a pair is last */
     const char *inside = inside_text(p, k->col, odd ? "col - 1" : "col");
     if (v->layout == LAY_GLOBAL)
         buf_printf(p->b, "if (e %% 2 && row < x.n%s%s%s)\n", p->s->slices == 1

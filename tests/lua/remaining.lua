@@ -41,7 +41,8 @@ local OTHERS <const> = {
               precond_mamba3 = 5, retnet = 4 },
     sm_90a = { deltanet_rope = 4, mamba3 = 5, mamba3_mimo = 6,
                precond_mamba3 = 5, retnet = 4 } },
-  { K = 100, V = 100, sm_80 = { gsa = 5 }, sm_86 = { gated_oja = 5, gsa = 5 },
+  { K = 100, V = 100, sm_80 = { gsa = 5 },
+    sm_86 = { gated_oja = 5, gsa = 5, precond_mamba3 = 7 },
     sm_90a = {} },
 }
 

@@ -54,6 +54,44 @@ static bool is_few(const Call *call, int processors)
     return call->nseq * call->heads * 2 <= processors;
 }
 
+/* The copy engine, and copies of 16 bytes, want whole rows, 16 bytes apart,
+ * forwards: tokens, or batch entries, that share one are not for them. */
+static bool map_fits(CudaExtent e, const View *v, bool ranks)
+{
+    return v->sd[ranks] == 1 && !(v->st % 8 || v->sh % 8 || v->sb % 8)
+        && v->st >= (e.tokens > 1) && v->sb >= (e.batch > 1) && v->sh >= 0
+        && !(ranks && (v->sd[0] % 8 || v->sd[0] <= 0))
+        && (uintptr_t)v->data % 16 == 0;
+}
+
+/* Where the device has the ends, rows are of one batch entry. */
+static CudaExtent extent_of(const Call *call)
+{
+    return call->seq ? cuda_extent(call) : (CudaExtent){ 1, call->tokens };
+}
+
+/* Whether tiles are made of a matrix that lies otherwise; of what both ways
+ * have: of an input that is no gradient. */
+static bool is_scattered(const Graph *g, const Call *call, DType tile,
+                         bool both_ways)
+{
+    CudaExtent e = extent_of(call);
+    AxisSet axes = matrix_axes(g);
+    bool any = false;
+    for (int i = 0; i < g->nin && !any; i++) {
+        const View *v = &call->in[i];
+        any = g->in[i].timed && g->in[i].axes & axes && v->data
+           && v->dtype == tile && !(both_ways && input_is_adjoint(&g->in[i]))
+           && !map_fits(e, v, g->in[i].rank > 1);
+    }
+    for (int i = 0; i < g->nout && !any && !both_ways; i++) {
+        const View *v = &call->out[i];
+        any = g->n[g->out[i].node].axes & axes && v->data
+           && v->dtype == tile && !map_fits(e, v, g->out[i].rank > 1);
+    }
+    return any;
+}
+
 static CudaOptions options_of(const Builds *all, const Call *call,
                               const Driver *d)
 {
@@ -68,24 +106,9 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     cuda_schedule_options(&o);
     o.few = o.scheduled && is_few(call, d->processors);
     o.cut = o.scheduled && call->ends && !plan_is_joint(all->plan);
+    o.scattered = o.scheduled && is_scattered(g, call, o.tile, false);
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
-}
-
-/* The copy engine wants whole rows, 16 bytes apart, forwards: tokens, or batch
- * entries, that share one are not for it. */
-static bool map_fits(CudaExtent e, const View *v, bool ranks)
-{
-    return v->sd[ranks] == 1 && !(v->st % 8 || v->sh % 8 || v->sb % 8)
-        && v->st >= (e.tokens > 1) && v->sb >= (e.batch > 1) && v->sh >= 0
-        && !(ranks && (v->sd[0] % 8 || v->sd[0] <= 0))
-        && (uintptr_t)v->data % 16 == 0;
-}
-
-/* Where the device has the ends, rows are of one batch entry. */
-static CudaExtent extent_of(const Call *call)
-{
-    return call->seq ? cuda_extent(call) : (CudaExtent){ 1, call->tokens };
 }
 
 /* Hopper's kernels may be passed this call's tensors. */
@@ -120,7 +143,7 @@ static bool schedule_fits(const Graph *g, const Build *b, const Call *call)
         const CudaKernel *k = &b->m->kernel[n];
         bool runs = k->head && k->of >= call->from
                  && (!call->to || k->of < call->to);
-        for (int i = 0; i < k->nmaps && runs; i++) {
+        for (int i = 0; i < k->nmaps && runs && !k->anywhere; i++) {
             CudaArg a = k->map[i];
             const View *v = view_of(call, a);
             bool ranks = (a.kind == ARG_INPUT && g->in[a.index].rank > 1)
@@ -279,6 +302,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
     o.groups = groups;
     o.split = true;
     o.scheduled = o.few = o.cut = false;        /* it knows of neither */
+    o.scattered = false;
     Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
 }
@@ -291,7 +315,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     const Graph *g = all->plan->g;
     CudaOptions f = *o;
     f.saves = true;
-    f.scheduled = f.few = f.cut = false;
+    f.scheduled = f.few = f.cut = f.scattered = false;
     f.rows = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
@@ -360,7 +384,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     }
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
-        o->scheduled = o->few = o->cut = false;
+        o->scheduled = o->few = o->cut = o->scattered = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
     if (b->wrong)
@@ -469,7 +493,7 @@ static const CudaModule *price_hopper(Ctx *c, Builds *all, CudaOptions o,
         return NULL;
     o.groups = groups;
     o.split = true;
-    o.scheduled = o.few = o.cut = false;
+    o.scheduled = o.few = o.cut = o.scattered = false;
     return price(c, all, &o, true);
 }
 
@@ -481,13 +505,15 @@ static CudaOptions own_options(const CudaOptions *o)
     return own;
 }
 
-/* The price alone decides, so that calls of the same sizes always go one way.
- * o: as tiles_build has it. */
-static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *o,
+/* The price alone decides, so that calls of the same sizes always go one way:
+ * of tensors that suit either. as: as tiles_build has it. */
+static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *as,
                             const Call *call)
 {
     const Driver *d = gpu_driver(all->gpu);
     bool joint = plan_is_joint(all->plan);
+    CudaOptions suits = *as, *o = &suits;
+    suits.scattered = false;
     CudaOptions f = joint ? forward_options(all, o) : *o;
     CudaOptions own = own_options(o);
     if (!o->scheduled || !suits_hopper(all, &f) || (joint && !o->rows)
@@ -539,7 +565,8 @@ static bool is_there(const Builds *all, const CudaOptions *o, bool hopper,
     for (const Build *b = all->first; b; b = b->next)
         any |= b->m && b->hopper == hopper && b->o.tile == o->tile
             && (hopper ? b->o.groups == groups
-                       : b->o.scheduled && b->o.few == o->few && !b->o.rows);
+                       : b->o.scheduled && b->o.few == o->few && !b->o.rows
+                         && b->o.scattered == o->scattered);
     return any;
 }
 
@@ -568,7 +595,7 @@ static const Build *build_forward(Ctx *c, Builds *all, const Call *call,
                                   CudaOptions *o)
 {
     const Build *tiles = NULL, *whole;
-    if (takes_schedules_now(c, all, o, call)) {
+    if (o->scattered || takes_schedules_now(c, all, o, call)) {
         tiles = tiles_build(c, all, o, call, 0);
         if (is_scheduled_forward(all, tiles))
             return tiles;
@@ -586,7 +613,8 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
     if (!plan_is_joint(all->plan))
         return build_forward(c, all, call, &o);
     set_rows(c, all, &o);
-    if (takes_schedules_now(c, all, &o, call))
+    if (o.scheduled && (is_scattered(all->plan->g, call, o.tile, true)
+                        || takes_schedules_now(c, all, &o, call)))
         o = own_options(&o);
     const Build *tiles = tiles_build(c, all, &o, call, call->from
                               ? 0 : groups_for(call, d->processors));

@@ -1,6 +1,7 @@
 /* copies.cuh -- what a schedule's kernel loads and stores where there is no
- * copy engine: the lanes of a role have 16 bytes each of four rows at a time.
- * After schedule.cuh.
+ * copy engine, or none that can have the tensors: the lanes of a role have 16
+ * bytes each of four rows at a time. ANYWHERE: rows of tensors begin, and end,
+ * at any element, and need not be whole. After schedule.cuh.
  */
 
 /* 16 bytes to shared memory: `bytes` of them, zeros behind. */
@@ -18,11 +19,127 @@ INLINE void copies_arrive(u32 b)
 
 constexpr int SOME = 16 / sizeof(Element);      /* that a lane has of a row */
 
-/* Bytes of 16 that lie within so many columns, from col on. */
+/* How many of them lie within so many columns, from col on; their bytes. */
+INLINE int some_within(int col, int cols)
+{
+    return max(min(cols - col, SOME), 0);
+}
 INLINE int bytes_within(int col, int cols)
 {
-    return (int)sizeof(Element) * max(min(cols - col, SOME), 0);
+    return (int)sizeof(Element) * some_within(col, cols);
 }
+#ifdef ANYWHERE
+#define UNROLL_ROWS NO_UNROLL           /* each has ways of its own */
+/* From column to column. */
+template<bool RANKED> INLINE i64 step_of(const Tensor &t)
+{
+    return column_step<RANKED>(t);
+}
+/* 4 or 8 bytes to shared memory: `bytes` of them, zeros behind. */
+template<int PART> INLINE void copy_part(u32 to, const void *from, int bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                 :: "r"(to), "l"(from), "r"(bytes), "n"(PART) : "memory");
+}
+template<int PART> INLINE void copy_parts(u32 to, const void *from, int bytes)
+{
+    UNROLL for (int at = 0; at < 16; at += PART)
+        copy_part<PART>(to + at, (const char *)from + (at < bytes ? at : 0),
+                        max(min(bytes - at, PART), 0));
+}
+/* n numbers of 16 bits, so far from one another, and zeros behind. */
+INLINE uint4 numbers_of(const unsigned short *p, i64 step, int n)
+{
+    u32 v[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+        v[i] = 2 * i < n ? p[2 * i * step] : 0;
+        v[i] |= 2 * i + 1 < n ? (u32)p[(2 * i + 1) * step] << 16 : 0;
+    }
+    return { v[0], v[1], v[2], v[3] };
+}
+INLINE void copy_numbers(u32 to, const unsigned short *p, i64 step, int n)
+{
+    const uint4 v = numbers_of(p, step, n);
+    store2(to, bits(v.x), bits(v.y));
+    store2(to + 8, bits(v.z), bits(v.w));
+}
+INLINE void copy_numbers(u32 to, const float *p, i64 step, int n)
+{
+    UNROLL for (int i = 0; i < 4; i++)
+        copy_part<4>(to + 4 * i, i < n ? p + i * step : p, i < n ? 4 : 0);
+}
+/* To 16 bytes of shared memory n elements of a row, and zeros behind. */
+INLINE void copy_some(u32 to, const Element *p, i64 step, int n)
+{
+    const int bytes = (int)sizeof(Element) * n;
+    if (step == 1 && (u64)p % 16 == 0)
+        copy16(to, p, bytes);
+    else if (step == 1 && (u64)p % 8 == 0)
+        copy_parts<8>(to, p, bytes);
+    else if (step == 1 && (u64)p % 4 == 0)
+        copy_parts<4>(to, p, bytes);
+    else
+        copy_numbers(to, p, step, n);
+}
+/* Whether some row of 16-bit numbers may begin between two words, or not lie
+ * whole. */
+template<bool RANKED> INLINE bool has_odd_places(const Tensor &t)
+{
+    return sizeof(Element) == 2
+        && (step_of<RANKED>(t) != 1 || (u64)t.p % 4
+            || (t.st | t.sh | t.sb | (RANKED ? t.sd[0] : 0)) % 2);
+}
+/* What this lane has written is there, too, for who waits for its copies. */
+INLINE void numbers_arrive() { __threadfence_block(); }
+/* What lanes have copied is there for the tensor cores, which read by a way of
+ * their own: by who has waited for it. */
+INLINE void fence_copied()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+INLINE uint4 some_of(const unsigned short *p, i64 step, int n)
+{
+    return step == 1 && n == 8 && (u64)p % 16 == 0 ? *(const uint4 *)p
+                                                   : numbers_of(p, step, n);
+}
+INLINE void put_number(float *p, const u32 (&x)[4], int i) { *p = bits(x[i]); }
+INLINE void put_number(unsigned short *p, const u32 (&x)[4], int i)
+{
+    *p = (unsigned short)(x[i / 2] >> i % 2 * 16);
+}
+INLINE void put_some(Element *p, i64 step, const uint4 &v, int n)
+{
+    const u32 x[4] = { v.x, v.y, v.z, v.w };
+    if (step == 1 && n == SOME && (u64)p % 16 == 0)
+        *(uint4 *)p = v;
+    else
+        UNROLL for (int i = 0; i < SOME; i++)
+            if (i < n)
+                put_number(p + i * step, x, i);
+}
+#else
+#define UNROLL_ROWS UNROLL_FOUR
+template<bool RANKED> INLINE i64 step_of(const Tensor &) { return 1; }
+INLINE void copy_some(u32 to, const Element *p, i64, int n)
+{
+    copy16(to, p, (int)sizeof(Element) * n);
+}
+template<bool RANKED> INLINE bool has_odd_places(const Tensor &)
+{
+    return false;
+}
+INLINE void copy_numbers(u32, const Element *, i64, int) {}
+INLINE void numbers_arrive() {}
+INLINE uint4 some_of(const unsigned short *p, i64, int n)
+{
+    return n ? *(const uint4 *)p : uint4 {};
+}
+INLINE void put_some(Element *p, i64, const uint4 &v, int n)
+{
+    if (n)
+        *(uint4 *)p = v;
+}
+#endif
 /* A chunk's rows of an input, from its chunk's first token and `off` others on,
  * a piece's columns from col on, of COLS; zeros where the sequence has no such
  * token. */
@@ -30,19 +147,28 @@ template<bool RANKED, int COLS>
 INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
                         int off, int lane)
 {
-    const int piece = lane % 8, bytes = bytes_within(col + SOME * piece, COLS);
+    const int piece = lane % 8, n = some_within(col + SOME * piece, COLS);
     const Element *p = (const Element *)t.p + x.where.b * t.sb
         + x.head / t.group * t.sh + (i64)x.row * t.st;
+    const i64 step = step_of<RANKED>(t);
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
-    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
+    const auto copy_row = [&](int i, auto copy) {
         const int row = 4 * i + lane / 8;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
-                      && bytes;
-        copy16(to + piece_of(row, piece),
-               has ? p + row_place<RANKED>(t, row) + off * t.st + col
-                     + SOME * piece : t.p, has ? bytes : 0);
-    }
+                      && n;
+        copy(to + piece_of(row, piece),
+             has ? p + row_place<RANKED>(t, row) + off * t.st
+                   + (col + SOME * piece) * step
+                 : (const Element *)t.p, step, has ? n : 0);
+    };
+    if (has_odd_places<RANKED>(t))      /* waited for: two at a time */
+        UNROLL_TWICE for (int i = 0; i < CHUNK_ROWS / 4; i++)
+            copy_row(i, [](auto... x) { copy_numbers(x...); });
+    else
+        UNROLL_ROWS for (int i = 0; i < CHUNK_ROWS / 4; i++)
+            copy_row(i, [](auto... x) { copy_some(x...); });
+    numbers_arrive();
 }
 #if defined ELEMENT_F32 && defined ELEMENT_F16
 INLINE void store_widened(u32 to, u32 a, u32 b)
@@ -56,21 +182,21 @@ template<bool RANKED, int COLS>
 INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
                          int off, int lane)
 {
-    const int piece = lane % 4;
-    const bool within = col + 8 * piece < COLS;
+    const int piece = lane % 4, n = max(min(COLS - col - 8 * piece, 8), 0);
+    const i64 step = step_of<RANKED>(t);
     const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + (i64)x.row * t.st + off * t.st + col
-        + 8 * piece;
+        + x.head / t.group * t.sh + (i64)x.row * t.st + off * t.st
+        + (col + 8 * piece) * step;
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
     uint4 v[CHUNK_ROWS / 8];
     UNROLL for (int i = 0; i < CHUNK_ROWS / 8; i++) {
         const int row = 8 * i + lane / 4;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
-                      && within;
+                      && n;
         v[i] = {};
         if (has)
-            v[i] = *(const uint4 *)(p + row_place<RANKED>(t, row));
+            v[i] = some_of(p + row_place<RANKED>(t, row), step, n);
     }
     UNROLL for (int i = 0; i < CHUNK_ROWS / 8; i++) {
         const int row = 8 * i + lane / 4;
@@ -79,9 +205,9 @@ INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
     }
 }
 #endif
-/* The same of what kernels keep for one another: of ROWS x COLS so many, from
- * `row` and `off` others on. */
-template<int ROWS, int COLS, int HERE>
+/* The same of what kernels keep for one another: of ROWS x COLS, PITCH from row
+ * to row, so many, from `row` and `off` others on. */
+template<int ROWS, int COLS, int HERE, int PITCH = COLS>
 INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                       int lane)
 {
@@ -91,7 +217,7 @@ INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
         const int r = row + off + 4 * i + lane / 8;
         const bool has = r >= 0 && r < ROWS && bytes;
         copy16(to + piece_of(4 * i + lane / 8, piece),
-               has ? (const void *)(p + (i64)r * COLS) : from,
+               has ? (const void *)(p + (i64)r * PITCH) : from,
                has ? bytes : 0);
     }
 }
@@ -114,13 +240,14 @@ template<bool RANKED>
 INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
                      int cols, int lane)
 {
-    const int piece = lane % 8;
+    const int piece = lane % 8, n = some_within(col + SOME * piece, cols);
+    const i64 step = step_of<RANKED>(t);
     Element *p = (Element *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + x.row * t.st + col + SOME * piece;
-    UNROLL_FOUR for (int i = 0; i < CHUNK_ROWS / 4; i++) {
+        + x.head / t.group * t.sh + x.row * t.st + (col + SOME * piece) * step;
+    UNROLL_ROWS for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(row, piece));
-        if (row < x.n && has_place<RANKED>(row) && col + SOME * piece < cols)
-            *(uint4 *)(p + row_place<RANKED>(t, row)) = v;
+        if (row < x.n && has_place<RANKED>(row))
+            put_some(p + row_place<RANKED>(t, row), step, v, n);
     }
 }

@@ -63,6 +63,8 @@ typedef struct CudaOptions {
     int without;                        /* but for this one, counted from 1 */
     bool few;                           /* of those: sequences and heads leave
                                            half the multiprocessors idle */
+    bool scattered;                     /* of those: rows of the call's tensors
+                                           lie anywhere, or not whole */
     bool cut;                           /* of those: they are of a call in
                                            segments, which goes forward alone */
     bool ends;                          /* cuda_tiles: of a plan from schedules
@@ -133,10 +135,12 @@ typedef struct CudaKernel {
     int nmaps, ntensors;
     bool lanes;                         /* lanes copy what has maps, which are
                                            not passed */
+    bool anywhere;                      /* rows of that may lie so */
     CudaArg map[CUDA_MAPS], tensor[CUDA_TENSORS];
     int64_t stored_at[CUDA_MAPS];       /* of ARG_STORED */
     bool stored_later[CUDA_MAPS];       /* among what the way back keeps */
     int32_t stored_rows[CUDA_MAPS], stored_cols[CUDA_MAPS];
+    int32_t stored_pitch[CUDA_MAPS];    /* from row to row, in elements */
     const char *head;                   /* what its source begins with; NULL:
                                            as the module's does */
     const struct Schedule *schedule;    /* what it was printed from, or what
@@ -310,6 +314,13 @@ int cuda_bounds(const CudaKernel *k, int units, const Call *call,
 
 /* Types and sums as the call's views have them. */
 void cuda_call_options(CudaOptions *o, const Graph *g, const Call *call);
+
+/* From row to row of a matrix of so many columns that kernels keep for one
+ * another: whole pieces of 16 bytes, of whatever type. */
+static inline int32_t cuda_kept_pitch(int32_t cols)
+{
+    return (cols + 7) / 8 * 8;
+}
 
 /* Bytes of all that cuda_tiles' kernels store for one another. */
 int64_t cuda_stored(const CudaModule *m, const Call *call);

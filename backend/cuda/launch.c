@@ -91,14 +91,19 @@ static uint64_t ranks_of(const Graph *g, CudaArg a)
     return (uint64_t)g->axis[order[0]].size;
 }
 
+static void check_there(Ctx *c, const Graph *g, CudaArg a, const View *v)
+{
+    if (!v->data)
+        fail_code(c, ERR_USER, "%s: is missing", name_of(g, a));
+}
+
 /* The copy engine wants a whole row, and rows 16 bytes apart. */
 static void check_matrix(Ctx *c, const Graph *g, CudaArg a, const View *v)
 {
     bool ranks = rank_of(g, a) > 1;
     bool apart = v->st % 8 || v->sh % 8 || v->sb % 8
               || (ranks && v->sd[0] % 8);
-    if (!v->data)
-        fail_code(c, ERR_USER, "%s: is missing", name_of(g, a));
+    check_there(c, g, a, v);
     if (v->sd[ranks] != 1 || apart || (uintptr_t)v->data % 16)
         fail_code(c, ERR_USER, "%s: rows must be whole, and start at"
                   " multiples of 16 bytes", name_of(g, a));
@@ -246,9 +251,10 @@ static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
     bool later = k->stored_later[at];
     uint64_t rows = (uint64_t)k->stored_rows[at];
     uint64_t cols = (uint64_t)k->stored_cols[at];
+    uint64_t pitch = (uint64_t)k->stored_pitch[at];
     const uint64_t dim[4] = { cols, rows, 1,
                               (uint64_t)(slots + !slots) };
-    const uint64_t stride[3] = { 2 * cols, 2 * cols * rows,
+    const uint64_t stride[3] = { 2 * pitch, 2 * pitch * rows,
                                  (uint64_t)(later ? m->later
                                                   : m->kept.bytes) };
     const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
@@ -280,7 +286,7 @@ static void scheduled_launch(Ctx *c, const Driver *d, Launch *l,
         CudaArg a = k->map[i];
         const View *v = view_of(call, a);
         if (v && (v->data ? k->lanes : a.kind == ARG_INPUT))
-            check_matrix(c, p->g, a, v);
+            (k->anywhere ? check_there : check_matrix)(c, p->g, a, v);
         else if (a.kind == ARG_STORED)
             encode_stored(c, d, m, k, i, &run, cuda_slots(m, call)
                                                * call->heads, at);

@@ -24,10 +24,12 @@ static const char *head_text(const Schedule *s)
     const char *products = ctx_format(s->c, "#include \"%s\"\n",
                                       f[FORM_PRODUCT]->header);
     bool wide = s->tile == F32;         /* stands on what others have */
-    return ctx_format(s->c, "%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s",
+    bool engine = f[FORM_COPY]->waited || f[FORM_PRODUCT]->waited;
+    return ctx_format(s->c, "%s%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s",
                       s->memory == F16 ? "#define ELEMENT_F16\n" : "",
                       wide ? "#define ELEMENT_F32\n" : "",
-                      f[FORM_COPY]->waited ? "" : "#define NO_ENGINE\n",
+                      engine ? "" : "#define NO_ENGINE\n",
+                      f[FORM_COPY]->piece ? "" : "#define ANYWHERE\n",
                       s->g->chunk == TILE_ROWS ? "" : ctx_format(s->c,
                       "#define CHUNK_ROWS %d\n", s->g->chunk),
                       rows_of_token(s->g), ranks_of_token(s->g)
@@ -508,7 +510,7 @@ static void put_ended(Print *p, const KInst *k)
 static void put_inst(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
-        each_bit(p, k, k->wait_full, false, put_wait);
+        put_waits(p, k);
     if (k->op == K_SYNC)
         put_fence(p);
     switch ((KOp)k->op) {
@@ -927,6 +929,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->resident = s->resident;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);
+    k->anywhere = !s->target->form[FORM_COPY]->piece;
     k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
     put_barriers(&p);
     put_roles(&p);

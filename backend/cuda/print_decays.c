@@ -359,7 +359,7 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
     else
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
                    " col0(%d), x, l%s);\n", u, more, regs,
-                   full_extent(p, v->col),
+                   kept_pitch(p, v->col),
                    tokens_late(p->s->g, v->node), u, more,
                    kept_place(p, loaded_node(p->s->g, v->node)),
                    sliced_index(p, v->col, 0), share,
@@ -478,12 +478,15 @@ static const char *leaves_there(const Print *p, const KInst *k,
 static void put_state_pair(Print *p, const KInst *k, const KValue *v)
 {
     const char *inside = inside_text(p, k->col, "col");
+    const char *both = full_extent(p, k->col) % 2 == 0 ? NULL
+                     : inside_text(p, k->col, "col + 1");
     buf_printf(p->b, "if (e %% 2 == 0)\nt%u = %s%skept_two(%s, row, %s, %s +"
-               " row, %s + col, %d)%s;\n", (unsigned)v->node,
+               " row, %s + col, %d%s%s)%s;\n", (unsigned)v->node,
                inside ? inside : "", inside ? " ? " : "",
                kept_place(p, v->node), inside_extent(p, k->row),
                sliced_index(p, k->row, 0), sliced_index(p, k->col, 0),
-               full_extent(p, k->col), inside ? " : Two {}" : "");
+               kept_pitch(p, k->col), both ? ", " : "", both ? both : "",
+               inside ? " : Two {}" : "");
 }
 
 void put_found_sums(Print *p, const KInst *k)
@@ -523,7 +526,8 @@ void put_left(Print *p, const KInst *k, const KValue *v)
         return;
     const char *x = element_of(p, k, v->node);
     const char *within = v->nrow < TILE_ROWS ? "row < CHUNK_ROWS && " : "";
-    const char *inside = inside_text(p, k->col, "col");
+    bool odd = !pairs && full_extent(p, k->col) % 2;  /* half a pair is last */
+    const char *inside = inside_text(p, k->col, odd ? "col - 1" : "col");
     if (v->layout == LAY_GLOBAL)
         buf_printf(p->b, "if (e %% 2 && row < x.n%s%s%s)\n", p->s->slices == 1
                    || node_of(p, v->node)->axes & AXIS(p->s->slice_axis) ? ""
@@ -531,12 +535,12 @@ void put_left(Print *p, const KInst *k, const KValue *v)
                    inside ? inside : "");
     if (v->layout == LAY_GLOBAL && pairs)
         buf_printf(p->b, "(%s)[row * %d + %s + %s] = %s;\n",
-                   kept_place(p, v->node), full_extent(p, v->col),
+                   kept_place(p, v->node), kept_pitch(p, v->col),
                    sliced_index(p, v->col, 0), pair_text(p, k), x);
     else if (v->layout == LAY_GLOBAL)
         buf_printf(p->b, "put_two(%s + row * %d + %s + col - 1, z%u, %s);\n"
                    "z%u = %s;\n", kept_place(p, v->node),
-                   full_extent(p, v->col), sliced_index(p, v->col, 0), u, x, u,
+                   kept_pitch(p, v->col), sliced_index(p, v->col, 0), u, x, u,
                    x);
     else if (pairs)
         buf_printf(p->b, "if (%se %% 2)\nstore1(%s, row < x.n ? %s : 0.f);\n",

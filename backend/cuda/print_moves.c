@@ -43,6 +43,7 @@ static int stored_map(Print *p, const KValue *v)
     k->stored_later[at] = later;
     k->stored_rows[at] = full_extent(p, v->row);
     k->stored_cols[at] = full_extent(p, v->col);
+    k->stored_pitch[at] = kept_pitch(p, v->col);
     return at;
 }
 
@@ -79,9 +80,12 @@ static void put_load_by_lanes(Print *p, const KValue *v)
                                       p->o->in[n->index]),
                            sliced_index(p, v->col, c), off);
             else
-                buf_printf(p->b, "copy_kept<%d, %d, %d>(to + %d, %s, %s, %s,"
+                buf_printf(p->b, "copy_kept<%d, %d, %d%s>(to + %d, %s, %s, %s,"
                            " %d, lane);\n", full_extent(p, v->row), cols,
-                           rows < TILE_ROWS ? rows : TILE_ROWS, at,
+                           rows < TILE_ROWS ? rows : TILE_ROWS,
+                           cols == kept_pitch(p, v->col) ? ""
+                           : ctx_format(p->c, ", %d", kept_pitch(p, v->col)),
+                           at,
                            kept_place(p, r), sliced_index(p, v->row, i),
                            sliced_index(p, v->col, c),
                            off * rows_of_token(p->s->g));
@@ -279,7 +283,7 @@ static void put_keep_by_lanes(Print *p, const KValue *v)
         for (int r = 0; r < rows; r += TILE_ROWS)
             buf_printf(p->b, "keep_tile<%d, %d, %d>(%s, from + %d, %s, %s,"
                        " lane%s);\n", full_extent(p, v->row),
-                       full_extent(p, v->col),
+                       kept_pitch(p, v->col),
                        rows < TILE_ROWS ? rows : TILE_ROWS,
                        kept_place(p, v->node),
                        c / piece_cols(v) * rows * 128 + r * 128,
@@ -298,7 +302,7 @@ static void put_keep_cut_off(Print *p, const KValue *v)
                place(p, v));
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         buf_printf(p->b, "keep_columns<%d>(%s, from + %d, %s, %s, %s, %s,"
-                   " lane);\n", full_extent(p, v->col),
+                   " lane);\n", kept_pitch(p, v->col),
                    kept_place(p, v->node), c / piece_cols(v) * rows * 128,
                    inside_extent(p, v->row), sliced_index(p, v->row, 0),
                    sliced_index(p, v->col, c), columns_end(p, v->col));
@@ -343,7 +347,7 @@ void put_share(Print *p, const KInst *k)
         const char *from = sliced_index(p, v->col, 0);
         buf_printf(p->b, "%skeep_matrix<%d>((%s *)%s + %s +"
                    " col0(%d), %s, x, l%s);\n", once_text(p, v->node),
-                   full_extent(p, v->col), element_type(p->s->tile),
+                   kept_pitch(p, v->col), element_type(p->s->tile),
                    kept_place(p, v->node), from, cols,
                    fragment_name(p, v->node), end_text(p, v->col, cols));
         return;

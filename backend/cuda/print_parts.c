@@ -97,6 +97,11 @@ int full_extent(const Print *p, int axis)
     return axis < AX_DIM ? p->s->g->chunk : (int)p->s->g->axis[axis].size;
 }
 
+int kept_pitch(const Print *p, int axis)
+{
+    return cuda_kept_pitch(full_extent(p, axis));
+}
+
 const char *inside_text(Print *p, int axis, const char *at)
 {
     return !is_padded(p->s, axis) ? NULL
@@ -123,9 +128,11 @@ int padded_end(const Print *p, int axis)
 
 const char *end_text(Print *p, int axis, int share)
 {
+    bool odd = full_extent(p, axis) % 2;
     return !is_padded(p->s, axis) ? ""
-         : ctx_format(p->c, ", %d - (%s + col0(%d))", full_extent(p, axis),
-                      sliced_index(p, axis, 0), share);
+         : ctx_format(p->c, ", %s%d - (%s + col0(%d))%s", odd
+                      ? "OddColumns { " : "", full_extent(p, axis),
+                      sliced_index(p, axis, 0), share, odd ? " }" : "");
 }
 
 const char *masked_text(Print *p, const KInst *k, Ref r)
@@ -285,6 +292,18 @@ void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
         if (set >> b & 1
             && (p->s->buffer[b].uses == 1 || p->s->buffer[b].copied))
             put(p, b, turn_read(p, k, b), empty);
+}
+
+/* Where the tensor cores read for themselves what lanes have copied. */
+void put_waits(Print *p, const KInst *k)
+{
+    bool fence = false;
+    each_bit(p, k, k->wait_full, false, put_wait);
+    for (int b = 0; b < p->s->nbuffers; b++)
+        fence |= k->wait_full >> b & 1 && p->s->buffer[b].copied;
+    if (fence && has_matrices(k->role) && is_waited(p, FORM_PRODUCT)
+        && !is_waited(p, FORM_COPY))
+        buf_printf(p->b, "fence_copied();\n");
 }
 
 int rows_held(const KInst *k)

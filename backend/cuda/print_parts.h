@@ -103,6 +103,8 @@ bool is_cut_off(const Print *p, const KValue *v);
 const char *columns_end(Print *p, int axis);
 /* Of an axis, all slices of it, as it lies in memory. */
 int full_extent(const Print *p, int axis);
+/* From row to row of matrices of such columns that kernels keep. */
+int kept_pitch(const Print *p, int axis);
 /* Where an axis is longer than it is in memory: whether row or column `at` of
  * the block is none of the zeros behind its end, else NULL; that end, else 0,
  * which the texts of schedule.cuh take so. */
@@ -134,6 +136,8 @@ void put_release(Print *p, const KInst *k);
 /* What is written of tiles so far is there for products and the copy engine of
  * whoever is told of it next. */
 void put_fence(Print *p);
+/* The instruction's waits for what is full. */
+void put_waits(Print *p, const KInst *k);
 /* Of a vector over an axis: what a lane of a vector role has. */
 static inline int lane_entries(int size) { return (size + 31) / 32; }
 

@@ -90,7 +90,7 @@ static void put_lean(Print *p, const KInst *k, PutInst put)
     }
     if (k->op == K_LOAD)
         return;
-    each_bit(p, k, k->wait_full, false, put_wait);
+    put_waits(p, k);
     each_bit(p, k, k->wait_empty, true, put_wait);
     if (k->post_full)
         put_fence(p);

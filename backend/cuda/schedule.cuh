@@ -235,6 +235,16 @@ template<int END> INLINE bool has_column(int col) { return !END || col < END; }
 struct EveryColumn {};
 INLINE bool is_within(EveryColumn, int) { return true; }
 INLINE bool is_within(int cols, int col) { return col < cols; }
+/* Of an odd number, of which the last has no neighbour. */
+struct OddColumns { int n; };
+INLINE bool is_within(OddColumns cols, int col) { return col < cols.n; }
+/* Whether a column that is within has its neighbour there. */
+template<class Cols> INLINE bool has_next(Cols, int) { return true; }
+INLINE bool has_next(OddColumns cols, int col) { return col + 1 < cols.n; }
+template<int END> INLINE bool has_next(int col)
+{
+    return END % 2 == 0 || col + 1 < END;
+}
 
 INLINE float element(const float *p) { return *p; }
 INLINE float element(const unsigned short *p) { return low(*p); }
@@ -282,10 +292,15 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
         if (!t.p || row >= at.n || !has_place<RANKED>(row)
             || !has_column<END>(col + e / 4 * 8 + l.col))
             continue;
-        if (first)
+        if (END % 2) {                  /* rows at odd places */
+            to[0] = first ? x[e] : to[0] + x[e];
+            if (has_next<END>(col + e / 4 * 8 + l.col))
+                to[1] = first ? x[e + 1] : to[1] + x[e + 1];
+        } else if (first) {
             *(float2 *)to = { x[e], x[e + 1] };
-        else
+        } else {
             add_pair(to, x[e], x[e + 1]);
+        }
     }
 }
 
@@ -298,7 +313,8 @@ INLINE bool has_entry(int e, int row, int col, const Lane &l)
 {
     const int r = l.row + e / 2 % 2 * 8 + e / (SHARE / 2) * 64;
     return (ROWS % 64 == 0 || r < ROWS) && has_column<END_ROW>(row + r)
-        && has_column<END>(col + e % (SHARE / 2) / 4 * 8 + l.col);
+        && has_column<END>(col + e % (SHARE / 2) / 4 * 8 + l.col
+                           + (END % 2 ? e % 2 : 0));
 }
 template<int SHARE>
 INLINE i64 state_place(const Tensor &t, int e, int row, int col,
@@ -439,8 +455,12 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2) {
             Neighbours<T> two = { { 0, 0 } };
-            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
-                two = *(const Neighbours<T> *)((e / 2 % 2 ? q : p) + e / 4 * 8);
+            const T *at = (e / 2 % 2 ? q : p) + e / 4 * 8;
+            const int c = col + l.col + e / 4 * 8;
+            if (rows[e / 2 % 2] && has_column<END>(c) && has_next<END>(c))
+                two = *(const Neighbours<T> *)at;
+            else if (END % 2 && rows[e / 2 % 2] && has_column<END>(c))
+                two.x[0] = *at;
             y[e] = element(two.x);
             y[e + 1] = element(two.x + 1);
         }
@@ -448,7 +468,8 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     }
     float far[N];                       /* in memory: a loop is short */
     NO_UNROLL for (int e = 0; e < N; e++)
-        far[e] = rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8)
+        far[e] = rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
+                                                    + (END % 2 ? e % 2 : 0))
                ? element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step)
                : 0.f;
     UNROLL for (int e = 0; e < N; e++)
@@ -466,16 +487,20 @@ INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
     const bool has = has_place<RANKED>(l.row);
     const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
     if (is_paired<RANKED>(t, p)) {
-        UNROLL for (int e = 0; e < N; e++)
-            y[e] = rows[e % 2] && has_column<END>(col + l.col + e / 2 * 8)
-                 ? *(const u32 *)((e % 2 ? q : p) + e / 2 * 8) : 0;
+        UNROLL for (int e = 0; e < N; e++) {
+            const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8;
+            const int c = col + l.col + e / 2 * 8;
+            y[e] = !rows[e % 2] || !has_column<END>(c) ? 0
+                 : has_next<END>(c) ? *(const u32 *)at : *at;
+        }
         return;
     }
     u32 far[N];                         /* in memory: a loop is short */
     NO_UNROLL for (int e = 0; e < N; e++) {
         const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8 * step;
-        far[e] = rows[e % 2] && has_column<END>(col + l.col + e / 2 * 8)
-               ? at[0] | (u32)at[step] << 16 : 0;
+        const int c = col + l.col + e / 2 * 8;
+        far[e] = !rows[e % 2] || !has_column<END>(c) ? 0
+               : has_next<END>(c) ? at[0] | (u32)at[step] << 16 : at[0];
     }
     UNROLL for (int e = 0; e < N; e++)
         y[e] = far[e];
@@ -503,16 +528,24 @@ INLINE void load_kept(float (&y)[N], const float *p, const Item &x,
             two = *(const float2 *)(p + (row + AHEAD * RANKS) * COLS
                                     + e / 4 * 8 + l.col);
         y[e] = two.x;
-        y[e + 1] = two.y;
+        y[e + 1] = has_next(cols, e / 4 * 8 + l.col) ? two.y : 0.f;
     }
 }
 /* Two neighbours in a row of a matrix that kernels keep for one another as
- * tiles are; zeros behind the rows that the program has. */
+ * tiles are; zeros behind the rows that the program has, and for the second
+ * where it is not `both`. */
+#ifdef ELEMENT_F32
+INLINE Two first_of(Two x) { return { x.x, 0.f }; }
+#else
+INLINE u32 first_of(u32 x) { return x & 0xffff; }
+#endif
 INLINE Two kept_two(const float *p, int own, int rows, int row, int col,
-                    int cols)
+                    int pitch, bool both = true)
 {
-    return own < rows ? *(const Two *)((const Element *)p + (i64)row * cols
-                                       + col) : Two {};
+    const Two x = own < rows ? *(const Two *)((const Element *)p
+                                              + (i64)row * pitch + col)
+                             : Two {};
+    return both ? x : first_of(x);
 }
 /* To a result. */
 INLINE void put_two(float *p, float x, float y) { *(float2 *)p = { x, y }; }
@@ -530,15 +563,21 @@ INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
     const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2)
-            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
-                put_two((e / 2 % 2 ? q : p) + e / 4 * 8, y[e], y[e + 1]);
+            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8)) {
+                T *to = (e / 2 % 2 ? q : p) + e / 4 * 8;
+                if (has_next<END>(col + l.col + e / 4 * 8))
+                    put_two(to, y[e], y[e + 1]);
+                else
+                    put_element(to, y[e]);
+            }
         return;
     }
     float far[N];                       /* in memory: a loop is short */
     UNROLL for (int e = 0; e < N; e++)
         far[e] = y[e];
     NO_UNROLL for (int e = 0; e < N; e++)
-        if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8))
+        if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
+                                               + (END % 2 ? e % 2 : 0)))
             put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
                         far[e]);
 }

@@ -356,12 +356,26 @@ static DType stored_type(const Tiles *t, Ref r)
     return t->stored_narrow[r] ? t->narrow : F32;
 }
 
+/* Whether schedules have the axis longer than it is; then all kernels are such.
+ */
+static bool is_taken_as_longer(const Tiles *t, int ax)
+{
+    bool any = false;
+
+    for (int i = 0; i < t->p->nkernels; i++) {
+        const Schedule *s = t->m->kernel[i].schedule;
+        any |= s && !s->why && !s->tokens.threads && is_padded(s, ax);
+    }
+    return any;
+}
+
 int64_t stored_bytes(const Tiles *t, Ref r)
 {
     int64_t n = dtype_size(stored_type(t, r));
 
     for (AxisSet s = t->g->n[r].axes; s; s &= s - 1)
-        n *= full_extent(t, r, lowest(s));
+        n *= !is_taken_as_longer(t, lowest(s)) ? full_extent(t, r, lowest(s))
+           : cuda_kept_pitch(full_extent(t, r, lowest(s)));
     return (n + 15) / 16 * 16;
 }
 

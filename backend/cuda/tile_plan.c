@@ -39,6 +39,8 @@ typedef struct Search {
     const int32_t (*ext)[NAXES];
     const Known *known;
     bool bare;                          /* how all is cut */
+    bool drops;                         /* no axis is taken as longer beside a
+                                           kernel without a schedule */
 } Search;
 
 /* ---- what kernels keep for one another ---- */
@@ -141,6 +143,28 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
     return NULL;
 }
 
+/* Whether rows of tensors are whole pieces, and lie so. An axis of no state
+ * that is a matrix has no tiles. */
+static bool has_whole_rows(const Tiles *t)
+{
+    const Graph *g = t->g;
+    AxisSet axes = 0, last = 0;
+
+    for (int i = 0; i < g->nst; i++)
+        axes |= g->st[i].rank > 1 ? g->st[i].axes : 0;
+    for (int i = 0; i < g->nin; i++)
+        if (g->in[i].timed && g->in[i].rank)
+            last |= AXIS(g->in[i].order[g->in[i].rank - 1]);
+    for (int i = 0; i < g->nout; i++)
+        if (g->out[i].rank)
+            last |= AXIS(g->out[i].order[g->out[i].rank - 1]);
+    bool whole = !t->o->scattered;
+    for (axes &= last & DIM_AXES; axes; axes &= axes - 1)
+        whole &= g->axis[lowest(axes)].size * (int64_t)dtype_size(t->o->tile)
+                 % ROW_PIECE == 0;
+    return whole;
+}
+
 static const Schedule *find_schedule(const Tiles *t, bool ahead)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
@@ -162,7 +186,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
     for (Ref r = 1; r < t->g->len; r++)
         turned[r] = lies_turned(t, r);
     return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
-                                               t->narrow, t->o->tile));
+                                               t->narrow, t->o->tile,
+                                               has_whole_rows(t)));
 }
 
 /* Of a kernel whose nodes lie as asked. */
@@ -223,7 +248,7 @@ static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
         t[i]->asked = asked;
         t[i]->out->schedule = schedule_of(y, t[i], ahead);
     }
-    if (t[0]->o->scheduled)
+    if (t[0]->o->scheduled && y->drops)
         drop_padded(t, n);
     for (Ref r = 1; r < p->g->len; r++) {
         bool passes = false;
@@ -652,11 +677,11 @@ static int count_lacking(const Prepared *y, bool all)
  * makes late loads dear: with one of them precond_gdn's last kernel over all
  * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
 static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
-                            bool bare)
+                            bool bare, bool drops)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
     int ways = o->rows ? 1 : 3;         /* forward */
-    Search search = { c, o, graph_extents(c, whole->g), NULL, bare };
+    Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
@@ -717,29 +742,31 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
 
 /* Slices of a state have no sums over what they are slices of: those are made
  * behind the walk where it has no schedule otherwise. */
-static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o)
+static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o,
+                             bool drops)
 {
-    Prepared y = prepare_cut(c, whole, o, false);
+    Prepared y = prepare_cut(c, whole, o, false, drops);
     int lacks = count_lacking(&y, false);
     if (!o->scheduled || !lacks || !plan_is_joint(whole)
         || !may_be_bare(whole->g))
         return y;
-    Prepared x = prepare_cut(c, whole, o, true);
+    Prepared x = prepare_cut(c, whole, o, true, drops);
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
 /* Schedules know no ranks. Where that helps them the plan is one without, and
  * rows are scaled behind products. */
-static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o)
+static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o,
+                              bool drops)
 {
-    Prepared y = prepare_best(c, whole, o);
+    Prepared y = prepare_best(c, whole, o, drops);
     int lacks = count_lacking(&y, false);
     if (!o->scheduled || !lacks)
         return y;
     const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
     if (apart == whole)
         return y;
-    Prepared x = prepare_best(c, plan_as_printed(c, apart), o);
+    Prepared x = prepare_best(c, plan_as_printed(c, apart), o, drops);
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
@@ -775,7 +802,7 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
         for (int joined = 0; rows != whole
              && joined < 1 + plan_is_joint(whole); joined++) {
             const Plan *p = joined ? plan_join_back(rows) : rows;
-            *y = prepare_best(c, plan_as_printed(c, p), own);
+            *y = prepare_best(c, plan_as_printed(c, p), own, false);
             if (!count_lacking(y, true))
                 return true;
         }
@@ -844,13 +871,25 @@ static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
     return true;
 }
 
+/* Whether some schedule takes an axis as longer. */
+static bool is_padded_plan(const Prepared *y)
+{
+    bool any = false;
+
+    for (int i = 0; i < y->p->nkernels; i++)
+        any |= !lacks_schedule(y, i) && has_padding(y->t[i]->out->schedule);
+    return any;
+}
+
 static Prepared prepare_all(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    Prepared y = prepare_apart(c, o->rows ? plan_keep_states(whole) : whole, o);
-    Prepared by_rows;
+    const Plan *p = o->rows ? plan_keep_states(whole) : whole;
+    Prepared y = prepare_apart(c, p, o, false), by_rows;
 
-    return count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows)
-         ? by_rows : y;
+    if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
+        return by_rows;
+    return count_lacking(&y, true) && is_padded_plan(&y)
+         ? prepare_apart(c, p, o, true) : y;
 }
 
 static void put_start(const Prepared *y, int rank, Buf *b)
@@ -883,7 +922,7 @@ static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
     CudaOptions *own = ctx_alloc(c, sizeof *own);
 
     *own = *o;
-    own->scheduled = own->few = false;
+    own->scheduled = own->few = own->scattered = false;
     return own;
 }
 

@@ -733,10 +733,11 @@ static const char *check_padded(const Schedule *s)
     return NULL;
 }
 
-/* Both copies move pieces of 16 bytes, and so do stores. */
+/* Where copies and stores move pieces, tensors' rows are whole such. What
+ * kernels keep for one another always is. */
 static const char *check_rows(const Schedule *s)
 {
-    enum { PIECE = 16 };
+    int piece = s->target->form[FORM_COPY]->piece;
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         bool load = k->op == K_LOAD;
@@ -745,12 +746,12 @@ static const char *check_rows(const Schedule *s)
         const KValue *v = &s->value[load ? k->out[0] : k->in[0]];
         bool tensor = load ? s->g->n[loaded_node(s->g, v->node)].op == OP_input
                            : k->index != NOTHING;
-        size_t each = dtype_size(tensor ? s->memory : s->tile);
-        if (v->col >= AX_DIM
-            && (size_t)s->g->axis[v->col].size * each % PIECE)
+        int64_t bytes = v->col < AX_DIM ? 0 : s->g->axis[v->col].size
+                      * (int64_t)dtype_size(s->memory);
+        if (tensor && piece && bytes % piece)
             return ctx_format(s->c, "%%%u: rows of %d numbers are no whole"
                               " pieces of %d bytes", (unsigned)v->node,
-                              (int)s->g->axis[v->col].size, PIECE);
+                              (int)s->g->axis[v->col].size, piece);
     }
     return NULL;
 }

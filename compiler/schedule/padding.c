@@ -57,11 +57,6 @@ const char *extents_fault(const Schedule *s)
             return ctx_format(s->c, "%d of axis %s, of which there are %d",
                               (int)s->extent[axis], s->g->axis[axis].name,
                               (int)size);
-        if (is_padded(s, axis) && size % 2)
-            return ctx_format(s->c, "axis %s is of %d: of an odd number rows"
-                              " are read one by one; %d would do",
-                              s->g->axis[axis].name, (int)size,
-                              (int)size + 1);
     }
     return NULL;
 }

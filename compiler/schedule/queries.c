@@ -24,7 +24,8 @@ static int bits_of(DType d)
     return d == BF16 ? 8 : d == F16 ? 11 : 24;
 }
 
-const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory)
+const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
+                        bool whole)
 {
     enum { ALL = sizeof forms / sizeof *forms };
     Target *t = ctx_alloc(c, sizeof *t);
@@ -37,6 +38,7 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory)
     for (const KForm *f = forms + ALL; f-- > forms;)
         if (f->from <= arch && (!f->to || arch <= f->to) && f->rows <= rows
             && (!f->element || f->element == (int)dtype_size(tile))
+            && (whole || !f->piece)
             && (!f->bits || f->bits >= bits_of(memory)))
             t->form[f->kind] = f;
     return t;

@@ -55,6 +55,7 @@ typedef struct KForm {
     int from, to;                       /* architectures; 0: to all since */
     int rows;                           /* of a chunk, at least */
     int element;                        /* bytes, of tiles; 0: any */
+    int piece;                          /* bytes, of tensors' rows; 0: any */
     bool waited;                        /* goes on until it is waited for */
     bool packed;                        /* takes factors from registers */
     int times;                          /* a product of 16 bits */
@@ -77,8 +78,11 @@ typedef struct Target {
 } Target;
 double machine_flops(int arch);         /* Target.flops */
 /* Of an architecture, 90 being sm_90, for chunks of so many rows and tiles of
- * such elements, made of matrices that lie so in memory. */
-const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory);
+ * such elements, made of matrices that lie so in memory. whole: all rows of
+ * tensors are pieces of ROW_PIECE bytes, and lie whole; else anywhere. */
+enum { ROW_PIECE = 16 };
+const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
+                        bool whole);
 
 /* ---- values ---- */
 

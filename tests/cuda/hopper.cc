@@ -291,6 +291,17 @@ void copy_elements(unsigned to, const void *from, int bytes, unsigned each)
     memcpy(&x, from, (size_t)bytes);
     store(to, x);
 }
+void copy_bytes(unsigned to, const void *from, int bytes, int part)
+{
+    float x[2] = { 0, 0 };
+    if ((size_t)from % (unsigned)part || to % (unsigned)part || bytes < 0
+        || bytes > part)
+        fault("bytes that are not aligned, or more");
+    copies((const char *)from, (unsigned)bytes, 2, false);
+    memcpy(x, from, (size_t)bytes);
+    for (int i = 0; i < part / 4; i++)
+        store(to + 4 * (unsigned)i, x[i]);
+}
 /* Row i of the box: where its first element lies, or NULL. */
 static char *row_of_box(const Map *m, const int *from, unsigned i)
 {

@@ -87,7 +87,15 @@ PLAIN inline void ask(const void *) {}
 void copy_elements(unsigned to, const void *from, int bytes, unsigned each);
 #define copy16(to, from, bytes) \
     copy_elements(to, from, bytes, sizeof(Element))
+void copy_bytes(unsigned to, const void *from, int bytes, int part);
+template<int PART>
+inline void copy_part(unsigned to, const void *from, int bytes)
+{
+    copy_bytes(to, from, bytes, PART);
+}
 PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
+#define __threadfence_block()
+void fence_copied();
 PLAIN inline void add_pair(float *p, float x, float y)
 {
     p[0] += x;

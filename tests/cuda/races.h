@@ -50,6 +50,13 @@ void fence_async()
     const int w = my_warp();
     clocks[w].at[FENCED + w] = clocks[w].at[w]++;
 }
+/* Of what it knows that others wrote. */
+void fence_copied()
+{
+    Clock *c = &clocks[my_warp()];
+    for (int i = 0; i < WARPS; i++)
+        c->at[FENCED + i] = max(c->at[FENCED + i], c->at[i]);
+}
 
 /* Blocks begin when all before is over. */
 static void all_know()

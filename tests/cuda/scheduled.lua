@@ -363,6 +363,15 @@ local cases <const> = {
   "kda,B=2,T=70,H=1,HV=2,K=40,V=72,typed=1",
   -- pairs of keys, whose rows no copy moves
   "deltanet_rope,B=1,T=70,H=1,K=72,V=40,states=1",
+  -- rows of tensors that are no whole 16 bytes, and odd ones
+  "linear,B=1,T=70,H=1,K=1,V=3",
+  "gla,B=1,T=70,H=2,K=20,V=36,cu=0/5/5/70",
+  "gated_deltanet,B=1,T=70,H=1,HV=2,K=33,V=21,typed=1",
+  "kda,B=1,T=70,H=2,K=47,V=100,dtype=float16",
+  "mlstm,B=1,T=70,H=1,K=36,V=7,dtype=float32",
+  "rwkv7,B=1,T=70,H=1,K=33,V=33,states=1",
+  "mamba3,B=1,T=70,H=1,K=36,V=21",
+  "deltaproduct,B=1,T=70,H=1,K=35,V=20",
   -- tiles of float32, products as good; a state's last rows are few
   "simple_gla,B=1,T=70,H=2,K=64,V=64,dtype=float32",
   "simple_gla,B=1,T=70,H=1,K=96,V=40,dtype=float32",
@@ -383,6 +392,7 @@ local cases <const> = {
 local long <const> = {
   "gated_deltanet,B=1,T=400,H=1,HV=2,K=64,V=64",
   "kda,B=2,T=390,H=1,K=32,V=32,typed=1",
+  "gated_deltanet,B=1,T=400,H=1,K=33,V=21,typed=1",
   "deltanet,B=1,T=500,H=1,K=32,V=32,cu=0/5/5/490/500",
   "rwkv7,B=1,T=384,H=1,K=64,V=64,states=1",
   "lightning,B=1,T=400,H=1,K=32,V=32,states=1",
@@ -624,6 +634,7 @@ local function with_slices(names)
     all[#all + 1] = name .. ",K=128,V=128"
   end
   all[#all + 1] = "kda,K=72,V=40"
+  all[#all + 1] = "gla,K=20,V=33"
   return all
 end
 

@@ -9,7 +9,7 @@
 
 static const Target *hopper(Ctx *c)
 {
-    return target_of(c, 90, 64, BF16, BF16);
+    return target_of(c, 90, 64, BF16, BF16, true);
 }
 
 /* One whose products take no factors from registers. */

@@ -122,8 +122,9 @@ ENTRY(int, cuDeviceGetName, char *name, int size, int device)
 
 /* ---- memory ---- */
 
-/* Before each piece lies what it is known by. */
-enum { HEAD = 512 };
+/* Before each piece lies what it is known by; around it as much as nobody
+ * wrote, or may write. */
+enum { HEAD = 1024, AROUND = 512 };
 
 /* A NaN of any type that is not what arithmetic makes: tests/cuda/host.h tells
  * by it that nobody wrote there. */
@@ -145,17 +146,34 @@ ENTRY(int, cuMemAlloc_v2, Ptr *p, size_t bytes)
         return ILLEGAL_ADDRESS;
     if (in_use + bytes > (size_t)option("FAKE_MEMORY", (long)1 << 34))
         return OUT_OF_MEMORY;
-    if (posix_memalign((void **)&x, HEAD, bytes + HEAD))
+    if (posix_memalign((void **)&x, HEAD, HEAD + bytes + AROUND))
         return OUT_OF_MEMORY;
     *p = (Ptr)(uintptr_t)x + HEAD;
     if (!getenv("FAKE_EMPTY"))
-        make_new((unsigned char *)x + HEAD, bytes);
+        make_new((unsigned char *)x + HEAD - AROUND, AROUND + bytes + AROUND);
     pthread_mutex_lock(&lock);
     *x = (struct Piece){ pieces, bytes };
     pieces = x;
     in_use += bytes;
     pthread_mutex_unlock(&lock);
     return OK;
+}
+/* Whether a kernel has written before a piece, or behind it. */
+static bool is_overrun(void)
+{
+    unsigned char intact[AROUND + 1];
+    bool any = false;
+    make_new(intact, sizeof intact);
+    pthread_mutex_lock(&lock);
+    for (const struct Piece *x = pieces; x; x = x->next) {
+        const char *p = (const char *)x + HEAD;
+        any |= memcmp(p - AROUND, intact, AROUND)
+            || memcmp(p + x->size, intact + x->size % 2, AROUND);
+    }
+    pthread_mutex_unlock(&lock);
+    if (any)
+        fputs("FAIL global memory was written behind its end\n", stderr);
+    return any;
 }
 ENTRY(int, cuMemFree_v2, Ptr p)
 {
@@ -406,7 +424,7 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     if (getenv("FAKE_EMPTY"))
         return launch_empty(f, bx, shared);
     memcpy(&run, &f, sizeof run);
-    broken |= run(params, (long)gx, (int)bx) != 0;
+    broken |= run(params, (long)gx, (int)bx) != 0 || is_overrun();
     return OK;
 }
 /* A kernel that may follow closely waits for those before it by itself. */

@@ -392,8 +392,18 @@ extern const LayerRuns layer_runs_by_parts;
 extern const LayerRuns runs_both_ways;
 /* The variant of one of its directions. */
 Variant *ways_variant(Ctx *c, Variant *v, int way);
-/* Does such a call go by v->runs? All do but for the truth. */
-bool goes_in_parts(const Variant *v, const Args *a);
+/* The same of a step that goes over pairs of tokens (scores_call.c), which all
+ * calls need not do: does this one? d: gradients, or NULL. */
+extern const LayerRuns runs_over_pairs;
+bool goes_over_pairs(Ctx *c, const Variant *v, const Args *a, const Bound *b,
+                     const Adjoint *d);
+/* The variant of one of its parts; NULL: there is no such part. */
+Variant *scores_variant(Ctx *c, Variant *v, int part);
+
+/* How such a call runs in parts; NULL: it does not, as the truth. d: of
+ * gradients, or NULL. */
+const LayerRuns *runs_of(Ctx *c, const Variant *v, const Args *a,
+                         const Bound *b, const Adjoint *d);
 
 /* Does such a call keep its inputs alone for the way back (bind.c)? Then it
  * runs as one that keeps all, for the same bits, in memory that ends with it.

@@ -156,6 +156,26 @@ static void fold_scales(Group *k, bool rows)
     }
 }
 
+/* What all terms have of their keys' weights goes into values that are made
+ * anyway. */
+static void fold_columns(Finding *f, Group *k)
+{
+    const ScoreFactors all = k->term[0].col;
+    bool made = k->value.n && (k->value.n > 1
+                               || f->g->n[k->value.f[0]].op != OP_input);
+
+    for (int i = 0; made && i < all.n; i++) {
+        bool common = k->value.n < MAX_FACTORS;
+        for (int t = 0; t < k->n; t++)
+            common = common && count_of(&k->term[t].col, all.f[i]);
+        if (!common)
+            continue;
+        k->value.f[k->value.n++] = all.f[i];
+        for (int t = 0; t < k->n; t++)
+            take_out(&k->term[t].col, all.f[i], 1);
+    }
+}
+
 /* ---- values ---- */
 
 static Ref product_of(Graph *g, const ScoreFactors *f)
@@ -581,13 +601,27 @@ static void make_tokens(Finding *f)
     for (int i = 0; i < g->nst; i++)
         if (live[g->st[i].node])
             s->st[s->n[map[g->st[i].node]].index].next = map[g->st[i].next];
-    for (int o = 0; o < f->ntokens; o++)
-        graph_output(s, o ? value_name(f, VALUE_TOKENS + o) : "y",
-                     map[f->token[o]]);
+    for (int o = 0; o < f->ntokens; o++) {
+        Ref r = map[f->token[o]];
+        if (s->n[r].op == OP_state)     /* kernels store what they compute */
+            r = op1(s, OP_factor, r);
+        graph_output(s, o ? value_name(f, VALUE_TOKENS + o) : "y", r);
+    }
     f->to->tokens = s;
 }
 
 /* ---- all of it ---- */
+
+/* Is y a sum of sums, and nothing else? */
+static bool adds_up(const Finding *f, Ref y)
+{
+    const Graph *g = f->result;
+    const Node *n = &g->n[y];
+
+    if (n->op == OP_add)
+        return adds_up(f, n->a[0]) && adds_up(f, n->a[1]);
+    return n->op == OP_input && f->to->of_result[n->index] >= VALUE_SUMS;
+}
 
 static bool find(Finding *f)
 {
@@ -606,6 +640,7 @@ static bool find(Finding *f)
     for (int n = 0; n < f->ngroups; n++) {
         fold_scales(&f->group[n], true);
         fold_scales(&f->group[n], false);
+        fold_columns(f, &f->group[n]);
         if (!make_pairs(f, n))
             return false;
         f->to->axis[n][0] = f->group[n].axis;
@@ -619,6 +654,7 @@ static bool find(Finding *f)
     if (f->ngroups > 1 || f->result->n[y].op != OP_input) {
         graph_output(f->result, "y", y);
         f->to->result = f->result;
+        f->to->adds = adds_up(f, y);
     }
     if (f->ntokens)
         make_tokens(f);

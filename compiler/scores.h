@@ -36,6 +36,8 @@ typedef struct Scores {
     Graph *pairs[MAX_SUMS];             /* each has a mask */
     int nsums;
     Graph *result;                      /* NULL: y is the one sum */
+    bool adds;                          /* it adds sums up: each one's gradient
+                                           is that of y */
     /* Per input of each of these: which value. */
     int of_tokens[MAX_INPUTS], of_pairs[MAX_SUMS][MAX_INPUTS],
         of_result[MAX_INPUTS];
@@ -67,6 +69,9 @@ double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
                       bool backward);
 double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
                       const Machine *m, bool backward);
+/* The same of one of its sums alone. */
+double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
+                     bool backward);
 /* Do such pairs run on the GPU's tensor cores? Else why they do not. */
 const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
                                    bool narrow, const Machine *m);

@@ -40,8 +40,8 @@ const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
 
 /* A block of OWN rows is alone with its products: few of them leave processors
  * idle, and the longest row is the least that there is to wait for. */
-static double pairs_seconds(const Graph *pairs, const ScoreCall *k,
-                            const Machine *m, bool backward)
+double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
+                     bool backward)
 {
     double key = (double)entry_count(k->size, pairs->in[0].axes);
     double value = (double)entry_count(k->size, pairs->in[2].axes);

@@ -67,7 +67,7 @@ static bool renames(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
 
-    if (n->op == OP_relabel)
+    if (op_is(n->op, RENAMES))
         return true;
     for (int i = 0; op_is(n->op, ELEMENTWISE) && i < op_info[n->op].arity; i++)
         if (renames(g, n->a[i]))
@@ -81,7 +81,7 @@ static Ref bare(Graph *g, Ref r)
     const Node n = g->n[r];
     Ref a[4] = { n.a[0], n.a[1], n.a[2], n.a[3] };
 
-    if (n.op == OP_relabel)
+    if (op_is(n.op, RENAMES))
         return bare(g, n.a[0]);
     if (!renames(g, r))
         return r;

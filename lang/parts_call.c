@@ -260,12 +260,14 @@ int64_t parts_workspace(Ctx *c, const PartsCall *how, Variant *v,
         return 0;
     Args alone = *a;
     alone.mode = M_FORWARD;
-    int64_t most = gpu_layer_bytes(lay_of(c, how, v, &alone, b, NULL), how->run);
+    int64_t most = gpu_layer_bytes(lay_of(c, how, v, &alone, b, NULL),
+                                   how->run);
     Lay *k = d ? lay_of(c, how, v, a, b, d) : NULL;
     bool left = d && d->stored.bytes
              && d->stored.bytes == parts_saved(c, how, v, a, b);
     if (left) {
-        LayerRoom saving = gpu_layer_room(lay_saving(c, how, v, a, b), how->run);
+        LayerRoom saving = gpu_layer_room(lay_saving(c, how, v, a, b),
+                                          how->run);
         most = saving.rest > most ? saving.rest : most;
         k->keep = k->left = true;
     }

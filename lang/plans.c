@@ -420,8 +420,8 @@ void plans_release(Variant *v)
     for (int i = 0; v->scan && i < NSCANS; i++)
         plans_release(v->scan[i]);
     v->scan = NULL;
-    if (v->runs || v->programs)
-        (v->runs ? v->runs : &runs_over_pairs)->release(v);
+    if (v->runs)
+        v->runs->release(v);
     pairs_free(v->shared.gpu, v->pairs);
     v->pairs = NULL;
     shared_release(&v->shared);
@@ -480,10 +480,12 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
 const LayerRuns *runs_of(Ctx *c, const Variant *v, const Args *a,
                          const Bound *b, const Adjoint *d)
 {
-    if (a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD)
+    bool truth = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
+
+    if (truth || !v->runs
+        || (v->runs->takes && !v->runs->takes(c, v, a, b, d)))
         return NULL;
-    return v->runs ? v->runs
-         : goes_over_pairs(c, v, a, b, d) ? &runs_over_pairs : NULL;
+    return v->runs;
 }
 
 static void run_pairs(Ctx *c, Variant *v, const Bound *b)

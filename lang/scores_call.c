@@ -52,8 +52,8 @@ static ScoreCall score_call(const Bound *b)
     return k;
 }
 
-bool goes_over_pairs(Ctx *c, const Variant *v, const Args *a, const Bound *b,
-                     const Adjoint *d)
+static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
+                  const Adjoint *d)
 {
     bool runs = a->mode == M_FORWARD || a->mode == M_BACKWARD;
     const Backend *on = b->call.on_device || !a->backend ? NULL : a->backend;
@@ -171,12 +171,14 @@ static void run_result(Values *x)
     x->k->realm->forward(x->k, s);
 }
 
-/* All but y where that is all that is left to be made. */
+/* All; or, not y, what the way back reads. */
 static void run_ahead(Values *x, bool y)
 {
+    bool sums = y || (x->s->result && !x->s->adds);
+
     if (x->s->tokens)
         run_tokens(x);
-    for (int n = 0; n < x->s->nsums && (y || x->s->result); n++) {
+    for (int n = 0; n < x->s->nsums && sums; n++) {
         ctx_poll(x->k->c);
         run_sum(x, n);
     }
@@ -186,17 +188,6 @@ static void run_ahead(Values *x, bool y)
 
 /* ---- gradients ---- */
 
-static int readers_of(const Values *x, int value)
-{
-    const LayerParts *p = x->k->p->parts;
-    int n = 0;
-
-    for (int at = 0; at < p->n; at++)
-        for (int i = 0; p->part[at].step && i < p->part[at].step->nin; i++)
-            n += values_of(x, at)[i] == value;
-    return n;
-}
-
 static bool is_wanted(const Values *x, int value)
 {
     const Given *dx = &x->k->d->dx[value < VALUE_TOKENS ? value : 0];
@@ -205,7 +196,8 @@ static bool is_wanted(const Values *x, int value)
 }
 
 /* Where a part's gradient of that value goes: its own place the first time,
- * then room that is added to it (put_gradient). What is added up is float32. */
+ * then room that is added to it (put_gradient). Of what is made they are
+ * float32: an angle's gradient is a sum of what cancels. */
 static void take_gradient(Values *x, int value, Given *dx, Array *more)
 {
     Lay *k = x->k;
@@ -217,10 +209,9 @@ static void take_gradient(Values *x, int value, Given *dx, Array *more)
     if (!x->has[value] && value < VALUE_TOKENS) {
         *g = k->d->dx[value];
     } else if (!x->has[value]) {
-        DType d = readers_of(x, value) > 1 ? F32 : x->value[value].dtype;
         *g = x->value[value];
         Array all = array_of(g);
-        x->own_grad[value] = room_like(k, &all, d);
+        x->own_grad[value] = room_like(k, &all, F32);
         place_given(g, &x->own_grad[value]);
     }
     *dx = *g;
@@ -271,7 +262,8 @@ static void back_sum(Values *x, int n)
 {
     Sub *s = begin(x, FIRST_SUM + n, M_BACKWARD);
 
-    s->d.dy[0] = x->s->result ? x->grad[VALUE_SUMS + n] : x->k->d->dy[0];
+    s->d.dy[0] = x->has[VALUE_SUMS + n] ? x->grad[VALUE_SUMS + n]
+                                        : x->k->d->dy[0];
     run_back(x, s, FIRST_SUM + n);
     drop_array(x->k, &x->own_grad[VALUE_SUMS + n]);
 }
@@ -291,7 +283,7 @@ static void run_backwards(Values *x)
     Lay *k = x->k;
 
     run_ahead(x, k->left);
-    if (x->s->result)
+    if (x->s->result && !x->s->adds)
         back_result(x);
     for (int n = x->s->nsums; n-- > 0;) {
         ctx_poll(k->c);
@@ -409,13 +401,14 @@ static uint64_t mark(const Variant *v, const Args *a, const Bound *b)
     return parts_mark(v, a, b) ^ 1;
 }
 
+static Variant *part_variant(Ctx *c, Variant *v, int i)
+{
+    return scores_program(c, v)->variant[i];
+}
+
 const LayerRuns runs_over_pairs = {
     .prepare = prepare, .release = parts_release, .plan = parts_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
     .saved_bytes = bytes_saved, .run_saved = forward_saving, .mark = mark,
+    .takes = takes, .part = part_variant,
 };
-
-Variant *scores_variant(Ctx *c, Variant *v, int part)
-{
-    return scores_program(c, v)->variant[part];
-}

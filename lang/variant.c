@@ -442,6 +442,8 @@ static void scores_keep(lua_State *L, int def, Variant *v)
         lang_fail(L, "leave mode out", "flin.variant: mode = \"quadratic\": "
                   "%s is no sum of values weighed by scores: %s",
                   v->step->name, s.why);
+    if (v->step->scores)
+        v->runs = &runs_over_pairs;
 }
 
 static int flin_variant(lua_State *L)

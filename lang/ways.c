@@ -22,7 +22,7 @@ static LayerProgram *ways_program(Ctx *c, Variant *v)
     return parts_program(c, v, v->step->mask->way, WAYS);
 }
 
-Variant *ways_variant(Ctx *c, Variant *v, int way)
+static Variant *way_variant(Ctx *c, Variant *v, int way)
 {
     return ways_program(c, v)->variant[way];
 }
@@ -291,5 +291,5 @@ const LayerRuns runs_both_ways = {
     .prepare = prepare, .release = parts_release, .plan = parts_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
     .saved_bytes = bytes_saved, .run_saved = forward_saving,
-    .mark = parts_mark,
+    .mark = parts_mark, .part = way_variant,
 };

@@ -81,8 +81,8 @@ void plan_text(PlanView *w);
 /* The plan as input for Graphviz. */
 void plan_dot(const PlanView *w, Buf *out);
 
-/* plan_pairs.c: the plan of sums as pairs of tokens, of a call of so many tokens
- * and heads; pushed. */
+/* plan_pairs.c: the plan of sums as pairs of tokens, of a call of so many
+ * tokens and heads; pushed. */
 typedef struct PairsAsk {
     PlanView view;                      /* as for plan_find */
     lua_Integer batch, tokens, heads;

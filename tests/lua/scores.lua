@@ -197,6 +197,25 @@ all("plain linear attention", flin.variant {
   end,
 })
 
+-- One after another in the same workspace, of which one has no bytes.
+do
+  local weighed = flin.variant {
+    name = "weighed", mode = "quadratic",
+    input = { q = "t k", k = "t k", v = "t v", w = "t" },
+    state = { S = "k v" },
+    step = function (x, s)
+      local S = s.S + outer(x.w * x.k, x.v)
+      return { S = S }, dot(x.q, S)
+    end,
+  }
+  for _, tokens in ipairs { 64, 70, 128 } do
+    local x = weighed:random { B = 1, T = tokens, H = 1, K = 64, V = 64 }
+    local here, there = moved(x, dtypes[1])
+    local e = relative(weighed:forward(there), weighed:reference(here))
+    check("weighed keys, " .. tokens .. " tokens", e <= limits[dtypes[1]], e)
+  end
+end
+
 -- ---- which have no such form ----
 
 local function refused(what, part, definition)
@@ -224,7 +243,8 @@ refused("weights of pairs of channels", "is no product of one score", {
   end,
 })
 refused("a gate for each key", "no state is a sum", {
-  mode = "quadratic", input = inputs { g = "t k : log_decay" }, state = { S = "k v" },
+  mode = "quadratic", input = inputs { g = "t k : log_decay" },
+  state = { S = "k v" },
   step = function (x, s)
     local S = exp(x.g) * s.S + outer(x.k, x.v)
     return { S = S }, dot(x.q, S)

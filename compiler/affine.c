@@ -143,9 +143,10 @@ static void close_ranks(Graph *g, Term *t)
 
 /* Whether a read may contract these axes of the state: one of a matrix, and of
  * more axes all but one. */
-static bool may_contract(const Graph *g, int s, AxisSet bound)
+static bool may_contract(const Graph *g, const Affine *a, int s, AxisSet bound)
 {
-    return bound && (!(bound & (bound - 1)) || bound != g->st[s].axes);
+    return bound && (a->all || !(bound & (bound - 1))
+                     || bound != g->st[s].axes);
 }
 
 /* coef * S summed over `over`: a read, if it contracts axes of S whose factors
@@ -155,7 +156,7 @@ static bool contract_state(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
     AxisSet bound = over & g->st[t->state].axes;
     Factors f = { 0 };
 
-    if (!may_contract(g, t->state, bound))
+    if (!may_contract(g, a, t->state, bound))
         return stop(a, at, bound ? "contracts all axes of"
                                  : "contracts no axis of");
     if (t->coef)
@@ -176,7 +177,7 @@ static bool contract_read(Graph *g, Affine *a, Term *t, AxisSet over, Ref at)
     AxisSet more = over & g->st[t->state].axes & ~t->over;
     Factors f = { 0 };
 
-    if (more && (t->rank || !may_contract(g, t->state, more | t->over)))
+    if (more && (t->rank || !may_contract(g, a, t->state, more | t->over)))
         return stop(a, at, "contracts all axes of");
     if (more) {
         factors(g, t->coef ? t->coef : num(g, 1), &f);
@@ -236,6 +237,7 @@ static Affine *another(Graph *g, const Affine *a)
 
     b->whole = a->whole;
     b->of = a->of;
+    b->all = a->all;
     return b;
 }
 

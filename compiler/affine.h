@@ -42,6 +42,8 @@ typedef struct Affine {
                                            axes, but for r itself, are as good
                                            as free of the state */
     Ref of;                             /* that r */
+    bool all;                           /* reads may contract all axes of a
+                                           matrix */
 } Affine;
 
 /* The form of value r with respect to these states. fresh: what they become

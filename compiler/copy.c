@@ -124,6 +124,7 @@ Graph *graph_copy(Ctx *c, const Graph *g)
     s->lines = lines_copy(c, &g->lines);
     s->mask = g->mask ? mask_copy(c, g->mask) : NULL;
     s->window = NULL;                   /* of the step as it was traced */
+    s->scores = NULL;
     s->layer = g->layer ? layer_copy(c, g->layer) : NULL;
     return s;
 }

@@ -238,6 +238,8 @@ typedef struct Graph {
                                            sum, whatever out[0] says */
     struct Window *window;              /* of a step: y as two scans (mask.h);
                                            or NULL */
+    struct Scores *scores;              /* of a step: y as sums over pairs
+                                           (scores.h); or NULL */
     StateSet stage;                     /* of a stage's step: its states; or
                                            0 */
     CarriedBy carry;                    /* with that; by entries, its last

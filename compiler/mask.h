@@ -89,6 +89,8 @@ typedef struct Mask {
     double *value;
     uint32_t traits_len, cap, work;
     bool softmax;                       /* of pairs (below), not their sum */
+    bool weighs;                        /* what a piece says is v_j's weight
+                                           itself, of the score, too */
     bool whole;                         /* tokens behind i weigh, too */
     bool exchanged;                     /* of keys and queries: it is what such
                                            a mask says above the diagonal */
@@ -265,6 +267,8 @@ Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* Makes the pieces of m, which does not factor or is a softmax's, g's y. */
 void mask_pairs(Mask *m, Graph *g);
+/* The same of pieces that are weights of v_j themselves. */
+void mask_weights(Mask *m, Graph *g);
 /* Is a pair of this value left out? */
 bool pair_masked(const Mask *m, Ref value);
 /* Whether its pieces are 0 from some distance on, as a window's are. */

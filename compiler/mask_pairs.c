@@ -94,19 +94,30 @@ double pair_scale(const Mask *m, int64_t key)
     return m->scale ? m->scale : 1 / sqrt((double)key);
 }
 
-void mask_pairs(Mask *m, Graph *g)
+static void put_result(Mask *m, Graph *g)
 {
     Ref q = g->in[graph_find_input(g, "q")].node;
     Ref k = g->in[graph_find_input(g, "k")].node;
     Ref v = g->in[graph_find_input(g, "v")].node;
 
+    graph_output(g, "y", op2(g, OP_mul, dot(g, q, k, g->n[k].axes), v));
+    g->mask = m;
+}
+
+void mask_weights(Mask *m, Graph *g)
+{
+    m->weighs = true;
+    put_result(m, g);
+}
+
+void mask_pairs(Mask *m, Graph *g)
+{
     m->work = 0;
     mask_pieces(m);                     /* it is causal, if it is to be */
     if (m->softmax)
         make_logits(m);
     mask_own_pieces(m);
-    graph_output(g, "y", op2(g, OP_mul, dot(g, q, k, g->n[k].axes), v));
-    g->mask = m;
+    put_result(m, g);
     g->note = m->softmax ? "softmax: every pair of tokens by itself"
         : "mode \"quadratic\": every pair of tokens by itself";
 }

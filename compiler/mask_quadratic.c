@@ -1,7 +1,7 @@
 /* mask_quadratic.c -- a mask over all pairs of tokens as it stands, in double:
  *     y_i = sum over j <= i (of both directions: over all j) of w_ij v_j,
- * in which w_ij is L(i, j) (q_i . k_j), or, of a softmax, the exponential of
- * the pair's logit over the sum of the row's.
+ * in which w_ij is L(i, j) (q_i . k_j), or what is said of the pair itself, or,
+ * of a softmax, the exponential of the pair's logit over the sum of the row's.
  *
  * Where L takes a cumulative sum by its differences alone, a pair's are from
  * its token j on: neither what was summed before nor a reset, a gate of -inf,
@@ -212,7 +212,7 @@ static PairNow pair_now(const Quadratic *u, int64_t i, int64_t j)
                                u->x[1] + j * K + u->first[0], u->count[0]);
     leaf_numbers(u, i, j, p.score, leaf);
     p.value = mask_eval(u->m, m->piece[p.piece].value, leaf);
-    p.w = p.value == 0 ? 0 : p.value * p.score;
+    p.w = m->weighs ? p.value : p.value == 0 ? 0 : p.value * p.score;
     return p;
 }
 
@@ -401,7 +401,9 @@ static void back_row(Gradient *b, int64_t i)
         double gv = inner(dy, u->x[2] + j * V + at, n);
         if (p->w != 0)
             add_scaled(b->d[2] + j * V + at, p->w, dy, n);
-        if (!u->m->softmax)
+        if (u->m->weighs)
+            add_pair(b, i, j, gv, 0);
+        else if (!u->m->softmax)
             add_pair(b, i, j, gv * p->score, gv * p->value);
         else if (p->w != 0)
             add_pair(b, i, j, p->w * (gv - all), 0);

@@ -63,19 +63,24 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
-/* With room for twice as much; who is to run it says whether that will do. */
+/* With room for twice as much, or for more: blocks may share a head, each with
+ * columns of its own. Who is to run it says whether that will do. */
 static Plan *try_larger(const PlanWish *w, PlanTry *t)
 {
+    enum { MOST = 8 };                  /* a matrix of 512 by 512 in float32 */
     Machine roomy = *w->m;
     PartitionInfo info;
     Error why;
     Ctx *c = t->g->ctx;
+    Plan *p = NULL;
 
     if (!w->larger || w->chunk < CHUNK_DEFAULT / 2)
         return NULL;
-    roomy.shared *= 2;
-    roomy.registers *= 2;
-    Plan *p = partition_if(t->g, &roomy, w->effort, &info, &why);
+    for (size_t times = 2; !p && times <= MOST; times *= 2) {
+        roomy.shared = times * w->m->shared;
+        roomy.registers = times * w->m->registers;
+        p = partition_if(t->g, &roomy, w->effort, &info, &why);
+    }
     if (!p || !w->larger(c, p, w->m))
         return NULL;
     t->info = info;

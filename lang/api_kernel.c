@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../compiler/mask.h"
+#include "../compiler/scores.h"
 #include "api.h"
 #include "shared.h"
 
@@ -71,6 +72,9 @@ static void new_kernel(Ctx *c, void *ud)
     k->v.step = graph_copy(c, from->step);
     if (from->step->window)
         k->v.step->window = window_copy(c, from->step->window);
+    if (from->step->scores)
+        k->v.step->scores = scores_copy(c, from->step->scores);
+    k->v.way = from->way;
     k->v.runs = from->runs;
     k->v.limit = from->limit;
     k->v.shared = shared_retain(from->shared);

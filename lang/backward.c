@@ -625,9 +625,10 @@ bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     check_apart(k);
     check_sums(k);
     const WindowPlans *w = window_plans(c, v, a, b, d);
+    const LayerRuns *parts = runs_of(c, v, a, b, d);
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    if (goes_in_parts(v, a))
-        v->runs->backward(c, v, a, b, d);
+    if (parts)
+        parts->backward(c, v, a, b, d);
     else if (v->step->mask)
         run_mask(k);
     else if (w)
@@ -638,8 +639,8 @@ bool run_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         if (k->sums[i].data)
             sum_gradient(k, i);
     const PlanEntry *e = k->plan;
-    if (v->runs && !e)
-        e = v->runs->plan(c, v, a, b);
+    if (parts && !e)
+        e = parts->plan(c, v, a, b);
     if (e || !b->call.on_device)
         validate_gradients(c, v, a, b, e, d);
     return k->stored;
@@ -698,10 +699,11 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     Back *k = back_new(c, v, a, b, all_gradients(c, v->step, a, b));
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
     PlanEntry *e;
 
-    if (goes_in_parts(v, a)) {
-        v->runs->prepare(c, v, a, b);
+    if (parts) {
+        parts->prepare(c, v, a, b);
         return;
     }
     if (v->step->mask) {
@@ -743,9 +745,11 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
     Back *k = back_new(c, v, a, b, d);
     int64_t segments = 1, need, more;
 
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+
     d->stored = stored;
-    if (goes_in_parts(v, a))
-        return v->runs->workspace(c, v, a, b, d);
+    if (parts)
+        return parts->workspace(c, v, a, b, d);
     if (v->step->mask && !on_device_pairs(v, a, b))
         return 0;
     if (v->step->mask) {

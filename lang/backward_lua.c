@@ -217,6 +217,23 @@ static void take_adjoints(lua_State *L, BackRun *k, const char *what)
     lua_pop(L, 2);
 }
 
+/* Of a call that is to go over pairs of tokens there are no gradients of states
+ * that nobody gives. */
+static void be_stateless(lua_State *L, BackRun *k, const char *what)
+{
+    Run *r = k->r;
+    bool any = false;
+
+    for (int i = 0; i < r->v->step->nst; i++) {
+        if (r->stateless && k->d.dstate[i].given)
+            lang_fail(L, "leave states out", "%s: states = false, but "
+                      "dstate.%s is given", what, r->v->step->st[i].name);
+        any |= r->args.state[i].given || k->d.dstate[i].given;
+    }
+    r->stateless |= r->v->way == WAY_PAIRS && r->args.mode == M_BACKWARD
+                 && !any;
+}
+
 /* into = { Wq = tensor }: what the gradient is added to, and then is. */
 static void take_sums(lua_State *L, BackRun *k, const char *what)
 {
@@ -316,6 +333,8 @@ static void push_gradients(lua_State *L, BackRun *k)
         push_gradient(L, k, i);
         lua_setfield(L, -2, g->in[i].name);
     }
+    if (r->stateless)
+        return;
     lua_createtable(L, 0, g->nst);
     for (int i = 0; i < g->nst; i++) {
         int rank = state_shape(g, &r->bound, i, shape);
@@ -343,6 +362,7 @@ static int backward_mode(lua_State *L, Mode mode)
     take_adjoints(L, &k, what);
     take_sums(L, &k, what);
     take_inplace(L, &k, what);
+    be_stateless(L, &k, what);
     push_gradients(L, &k);
     if (mode == M_REFERENCE_BACKWARD)
         truth_hold(L, k.r);

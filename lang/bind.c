@@ -494,10 +494,13 @@ static void check_node(Sizes *s, const Node *n)
 static void check_sizes(Sizes *s)
 {
     const Graph *g = s->g;
+    AxisSet used = 0;
 
     sizes_complete(g, s->b->call.size, false);
+    for (Ref r = 1; r < g->len; r++)
+        used |= g->n[r].axes | g->n[r].over;
     for (int ax = AX_DIM; ax < g->naxes; ax++)
-        if (!s->b->call.size[ax])
+        if (!s->b->call.size[ax] && used & AXIS(ax))
             fail(s->ctx, 0, "%s: nothing says how long axis '%s' is: give "
                  "axes = { %s = ... } in the variant", s->what,
                  g->axis[ax].name, g->axis[ax].name);

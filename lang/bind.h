@@ -386,14 +386,23 @@ typedef struct LayerRuns {
     int64_t (*run_saved)(Ctx *c, Variant *v, const Args *a, const Bound *b,
                          Stored room);
     uint64_t (*mark)(const Variant *v, const Args *a, const Bound *b);
+    /* Does this call go so? d: of gradients, or NULL. NULL: all do. */
+    bool (*takes)(Ctx *c, const Variant *v, const Args *a, const Bound *b,
+                  const Adjoint *d);
+    /* The variant of part i; NULL: it has none. Not of a layer. */
+    Variant *(*part)(Ctx *c, Variant *v, int i);
 } LayerRuns;
 extern const LayerRuns layer_runs_by_parts;
 /* The same of a mask of both directions (ways.c), which has two scans. */
 extern const LayerRuns runs_both_ways;
-/* The variant of one of its directions. */
-Variant *ways_variant(Ctx *c, Variant *v, int way);
-/* Does such a call go by v->runs? All do but for the truth. */
-bool goes_in_parts(const Variant *v, const Args *a);
+/* The same of sums over the tokens before as pairs of tokens (scores_call.c):
+ * what is made token by token, sum after sum, and the result of them. */
+extern const LayerRuns runs_over_pairs;
+
+/* How such a call runs in parts; NULL: it does not, as the truth. d: of
+ * gradients, or NULL. */
+const LayerRuns *runs_of(Ctx *c, const Variant *v, const Args *a,
+                         const Bound *b, const Adjoint *d);
 
 /* Does such a call keep its inputs alone for the way back (bind.c)? Then it
  * runs as one that keeps all, for the same bits, in memory that ends with it.

@@ -4,6 +4,7 @@
 
 #include "../compiler/coupled.h"
 #include "../compiler/mask.h"
+#include "../compiler/scores.h"
 #include "layer_run.h"
 
 enum { USUAL_SIZE = 16 };
@@ -289,6 +290,18 @@ static void put_road_of(Form *f, Graph *step)
                    (long long)step->window->width);
 }
 
+static void put_scores(Form *f)
+{
+    static const char *const when[] = {
+        "on a GPU, where that is predicted to take less", "", "as asked for" };
+    const Scores *s = f->v->step->scores;
+
+    if (s)
+        buf_printf(&f->text, "  or over pairs of tokens, without states, as "
+                   "polynomials of degree %d of scores: %s\n", s->degree,
+                   when[f->v->way]);
+}
+
 static void put_ways(Form *f, const Mask *m)
 {
     static const char *const from[] = {
@@ -327,6 +340,7 @@ static void find_form(Ctx *c, void *ud)
         return;
     }
     put_road_of(f, step);
+    put_scores(f);
 }
 
 const char *variant_form(lua_State *L, Variant *v)

@@ -188,6 +188,10 @@ typedef struct Shared {
     struct Pool *pool;                  /* the CPU's threads */
 } Shared;
 
+/* How sums over the tokens before are made: by price, or as the definition's
+ * mode says, by states or over pairs of tokens. */
+typedef enum Way { WAY_CHEAPER, WAY_STATES, WAY_PAIRS } Way;
+
 typedef struct PlanEntry PlanEntry;
 typedef struct BestChunk BestChunk;
 typedef struct PlanView PlanView;
@@ -205,6 +209,7 @@ typedef struct Variant {
                                            of its steps; NULL: it has none */
     struct Variant **scan;              /* of a window: its two scans, once
                                            they are wanted (window.h) */
+    Way way;                            /* where step->scores: as defined */
     int64_t limit;                      /* tokens that a sequence of a decoder
                                            has room for; 0: any number */
     struct PairPrograms *pairs;         /* on a device, of a mask over all

@@ -871,7 +871,7 @@ static void run_staged(Ctx *c, void *ud, const Call *call)
     *b = *s->b;
     b->call = *call;
     if (!d) {
-        s->v->runs->forward(c, s->v, s->a, b);
+        runs_of(c, s->v, s->a, b, NULL)->forward(c, s->v, s->a, b);
         return;
     }
     *d = *s->d;
@@ -889,7 +889,7 @@ static void run_staged(Ctx *c, void *ud, const Call *call)
         if (d->ds[i].given)
             move_given(&d->ds[i], &call->s1[step->nst + i]);
     }
-    s->v->runs->backward(c, s->v, s->a, b, d);
+    runs_of(c, s->v, s->a, b, d)->backward(c, s->v, s->a, b, d);
 }
 
 void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,

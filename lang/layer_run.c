@@ -477,7 +477,7 @@ void find_left(Lay *k)
         return;
     now = note_saved(k->c, k->v, k->args, k->b, s->at);
     if (!now.plan || now.plan != s->note.plan || now.call != s->note.call
-        || k->v->runs->saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
+        || saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
         return;
     k->left = true;
     k->kept_at = s->at;

@@ -1,6 +1,6 @@
-/* plan_view.c -- v:plan: the kernels that a machine would run, and what each
- * of them moves, as a table, as text or drawn. Plans are kept with the
- * variant: asked for again, nothing is made.
+/* plan_view.c -- the kernels that a machine would run, and what each of them
+ * moves, as a table and as text. Plans are kept with the variant: asked for
+ * again, nothing is made.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,6 @@
 #include "plan_view.h"
 
 #define PLAN_META "flin.plan"
-
-enum { USUAL_SIZE = 64 };
 
 /* ---- making one ---- */
 
@@ -549,7 +547,7 @@ static int plan_tostring(lua_State *L)
     return 1;
 }
 
-static void be_plan(lua_State *L)
+void plan_be(lua_State *L)
 {
     if (luaL_newmetatable(L, PLAN_META)) {
         lua_pushcfunction(L, plan_tostring);
@@ -584,7 +582,7 @@ static void push_weighed(lua_State *L, const PlanView *w)
     }
 }
 
-static void push_table(lua_State *L, const PlanView *w)
+void plan_push(lua_State *L, const PlanView *w)
 {
     lua_newtable(L);
     lua_newtable(L);
@@ -617,126 +615,5 @@ static void push_table(lua_State *L, const PlanView *w)
     lua_setfield(L, -2, "optimal");
     if (w->note)
         set_text(L, "note", w->note);
-    be_plan(L);
-}
-
-/* ---- v:plan ---- */
-
-static const char *text_option(lua_State *L, int arg, const char *name,
-                               const char *usual)
-{
-    if (!lua_istable(L, arg) || raw_field(L, arg, name) == LUA_TNIL)
-        return usual;
-    return luaL_tolstring(L, -1, NULL);
-}
-
-/* What v:plan shows. */
-typedef struct Showing {
-    Variant *v;
-    int way;                            /* of a mask of two directions; or -1 */
-    PlanView ask, *w;
-} Showing;
-
-static void find(Ctx *c, void *ud)
-{
-    Showing *s = ud;
-
-    s->w = plan_find(c, s->way < 0 ? s->v : ways_variant(c, s->v, s->way),
-                     &s->ask);
-}
-
-static void draw_dot(Ctx *c, void *ud)
-{
-    Showing *s = ud;
-
-    if (s->w->dot.len)
-        return;
-    s->w->dot.ctx = c;
-    plan_dot(s->w, &s->w->dot);
-}
-
-/* draw_plan.lua's drawing, which asks for the table. */
-static int draw_svg(lua_State *L)
-{
-    lua_getfield(L, LUA_REGISTRYINDEX, FLIN_OWN);
-    lua_getfield(L, -1, "picture");
-    lua_getfield(L, -1, "plan");
-    lua_pushvalue(L, 1);
-    lua_pushvalue(L, 2);
-    lua_call(L, 2, 1);
-    return 1;
-}
-
-const Machine *machine_option(lua_State *L, const char *what, int arg,
-                              const char *usual)
-{
-    const char *name = text_option(L, arg, "machine", usual);
-    const Machine *m = machine_named(name);
-
-    if (!m)
-        lang_fail(L, machine_names(), "%s: there is no machine '%s'", what,
-                  name);
-    return m;
-}
-
-static int plan_of_layer(lua_State *L, Variant *v)
-{
-    bool backward = false;
-
-    if (strcmp(text_option(L, 2, "format", "table"), "table"))
-        lang_fail(L, NULL, "plan: %s is a layer: its plan is not drawn yet",
-                  v->step->name);
-    if (lua_istable(L, 2)) {
-        raw_field(L, 2, "backward");
-        backward = lua_toboolean(L, -1);
-    }
-    layer_show_plan(L, v, machine_option(L, "plan", 2, "h200"), backward);
-    be_plan(L);
-    return 1;
-}
-
-static int variant_plan(lua_State *L)
-{
-    static const char *const also[] = { "chunk", "backend", "threads",
-        "backward", "machine", "format", "from" };
-    Variant *v = variant_check(L, 1);
-    Args args = { 0 };
-
-    lua_settop(L, 2);
-    if (v->step->layer)
-        return plan_of_layer(L, v);
-    const char *format = text_option(L, 2, "format", "table");
-    if (!strcmp(format, "svg"))
-        return draw_svg(L);
-    Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
-    *s = (Showing){ .v = v };
-    check_options(L, "plan", v->step, 2, also, 7);
-    run_options(L, "plan", 2, &args);
-    sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
-    s->ask.asked = args.chunk;
-    if (lua_istable(L, 2)) {
-        raw_field(L, 2, "backward");
-        s->ask.backward = lua_toboolean(L, -1);
-    }
-    s->ask.m = machine_option(L, "plan", 2, "cpu");
-    s->way = way_arg(L, "plan", 2, v);
-    if (s->way < 0)
-        refuse_pairs(L, v, "plan");
-    if (strcmp(format, "dot") && strcmp(format, "table"))
-        lang_fail(L, "formats: table, dot, svg", "plan: there is no format "
-                  "'%s'", format);
-    protect(L, v->ctx, find, s);
-    if (*format == 't') {
-        push_table(L, s->w);
-        return 1;
-    }
-    protect(L, s->w->ctx, draw_dot, s);
-    lua_pushlstring(L, s->w->dot.s, s->w->dot.len);
-    return 1;
-}
-
-void plan_methods(lua_State *L)
-{
-    lua_pushcfunction(L, variant_plan);
-    lua_setfield(L, -2, "plan");
+    plan_be(L);
 }

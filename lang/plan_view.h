@@ -44,6 +44,11 @@ void plan_view(Ctx *c, void *view);
 PlanView *plan_find(Ctx *c, Variant *v, const PlanView *ask);
 void plan_views_free(Variant *v);
 
+/* Pushes what v:plan gives of it; makes the table on top of the stack a plan,
+ * which prints its text. */
+void plan_push(lua_State *L, const PlanView *w);
+void plan_be(lua_State *L);
+
 /* ---- what is said of it (plan_text.c) ---- */
 
 /* "forward", "reverse", "token"; "glpk", "dp", "greedy", "none". */
@@ -76,11 +81,22 @@ void plan_text(PlanView *w);
 /* The plan as input for Graphviz. */
 void plan_dot(const PlanView *w, Buf *out);
 
+/* plan_pairs.c: the plan of sums as pairs of tokens, of a call of so many
+ * tokens and heads; pushed. */
+typedef struct PairsAsk {
+    PlanView view;                      /* as for plan_find */
+    lua_Integer batch, tokens, heads;
+} PairsAsk;
+void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask);
+/* Seconds a token and head of that call, by states and over pairs. */
+void plan_weigh(const Variant *v, const PairsAsk *ask, double *states,
+                double *pairs);
+
 /* The machine that the table at arg names, or the usual one. */
 const Machine *machine_option(lua_State *L, const char *what, int arg,
                               const char *usual);
 
-/* plan_view.c: v:plan, into the methods on top of the stack. */
+/* plan_show.c: v:plan, into the methods on top of the stack. */
 void plan_methods(lua_State *L);
 
 #endif

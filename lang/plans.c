@@ -477,10 +477,15 @@ static PlanEntry *bound_plan(Ctx *c, Variant *v, const Args *a, const Bound *b)
     return plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
 }
 
-bool goes_in_parts(const Variant *v, const Args *a)
+const LayerRuns *runs_of(Ctx *c, const Variant *v, const Args *a,
+                         const Bound *b, const Adjoint *d)
 {
-    return v->runs && a->mode != M_REFERENCE
-        && a->mode != M_REFERENCE_BACKWARD;
+    bool truth = a->mode == M_REFERENCE || a->mode == M_REFERENCE_BACKWARD;
+
+    if (truth || !v->runs
+        || (v->runs->takes && !v->runs->takes(c, v, a, b, d)))
+        return NULL;
+    return v->runs;
 }
 
 static void run_pairs(Ctx *c, Variant *v, const Bound *b)
@@ -528,15 +533,15 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
     if (v->limit && !b->call.on_device)
         check_room_for(c, v, a, &b->call);
     const WindowPlans *w = window_plans(c, v, a, b, NULL);
-    const PlanEntry *e = w ? NULL
-        : goes_in_parts(v, a) ? v->runs->plan(c, v, a, b)
-                              : bound_plan(c, v, a, b);
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+    const PlanEntry *e = w ? NULL : parts ? parts->plan(c, v, a, b)
+                                          : bound_plan(c, v, a, b);
     bool looks = e || !b->call.on_device;
     const Validation *before = looks ? validate_before(c, v, a, b, e) : NULL;
 
     ctx_doing(c, mode_name[a->mode], v->step->name);
-    if (goes_in_parts(v, a))
-        v->runs->forward(c, v, a, b);
+    if (parts)
+        parts->forward(c, v, a, b);
     else if (w)
         window_forward(c, v, w, b);
     else if (e)
@@ -553,8 +558,10 @@ void run_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (goes_in_parts(v, a)) {
-        v->runs->prepare(c, v, a, b);
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+
+    if (parts) {
+        parts->prepare(c, v, a, b);
         return;
     }
     if (on_device_pairs(v, a, b)) {
@@ -571,8 +578,10 @@ void prepare_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
 int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    if (goes_in_parts(v, a))
-        return v->runs->workspace(c, v, a, b, NULL);
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+
+    if (parts)
+        return parts->workspace(c, v, a, b, NULL);
     if (on_device_pairs(v, a, b)) {
         PairsCall p = pairs_call(v, b);
         return pairs_workspace(c, v->shared.gpu, &p);

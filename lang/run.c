@@ -136,7 +136,8 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
-    "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index" };
+    "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index",
+    "states" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -256,6 +257,21 @@ static void take_inplace(lua_State *L, Run *r, const char *what)
             lang_fail(L, NULL, "%s: inplace: state.%s is missing: there is "
                       "nothing to update", what, g->st[i].name);
     r->inplace = r->inplace || r->args.index.given;
+}
+
+/* states = false: the call is between no states. */
+static void take_stateless(lua_State *L, Run *r, const char *what)
+{
+    const Graph *g = r->v->step;
+
+    raw_field(L, 2, "states");
+    r->stateless = lua_isboolean(L, -1) && !lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    for (int i = 0; r->stateless && i < g->nst; i++)
+        if (r->args.state[i].given || mode_steps(r->args.mode))
+            lang_fail(L, "leave states out", "%s: states = false, but %s takes "
+                      "one", what, mode_steps(r->args.mode) ? what
+                      : g->st[i].name);
 }
 
 /* An option's value, or that of the flin table (flin.threads = 1); pushed. */
@@ -459,6 +475,7 @@ Run *run_begin(lua_State *L, Mode mode)
     take_states(L, r, what);
     take_index(L, r, what);
     take_inplace(L, r, what);
+    take_stateless(L, r, what);
     run_options(L, what, 2, &r->args);
     if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
         lang_fail(L, NULL, "%s: plan: %s is no layer: there is nothing that "

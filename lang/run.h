@@ -13,6 +13,8 @@ typedef struct Run {
     Args args;
     Bound bound;
     bool inplace;
+    bool stateless;                     /* states = false: none is given, none
+                                           is left behind */
     const Validation *before;           /* it ran by the function */
 } Run;
 

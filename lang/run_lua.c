@@ -23,12 +23,16 @@ static void push_y(lua_State *L, Run *r)
     }
 }
 
-/* Pushes the table of the states that are left behind. */
+/* Pushes the table of the states that are left behind; nil: none is wanted. */
 static void push_states(lua_State *L, Run *r)
 {
     int64_t shape[TENSOR_RANK];
     const Graph *g = r->v->step;
 
+    if (r->stateless) {
+        lua_pushnil(L);
+        return;
+    }
     lua_createtable(L, 0, g->nst);
     if (r->inplace)
         raw_field(L, 2, mode_steps(r->args.mode) ? "state" : "initial_state");

@@ -62,9 +62,10 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     if (on_device_pairs(v, a, b))
         return pairs_bytes(v, b);
-    if (v->runs)
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+    if (parts)
         return v->step->layer && layer_checkpoints(v, a) ? 0
-             : v->runs->saved_bytes(c, v, a, b);
+             : parts->saved_bytes(c, v, a, b);
     PlanEntry *e = saving_plan(c, v, a, b);
 
     if (!e)
@@ -76,16 +77,18 @@ int64_t saved_bytes(Ctx *c, Variant *v, const Args *a, const Bound *b)
 int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                   Stored room)
 {
-    if (v->runs && b->call.on_device && room.at)
-        return v->runs->run_saved(c, v, a, b, room);
+    const LayerRuns *parts = runs_of(c, v, a, b, NULL);
+
+    if (parts && b->call.on_device && room.at)
+        return parts->run_saved(c, v, a, b, room);
     if (on_device_pairs(v, a, b))
         return pairs_run_saved(c, v, a, b, room);
-    PlanEntry *e = saving_plan(c, v, a, b);
+    PlanEntry *e = parts ? NULL : saving_plan(c, v, a, b);
     int64_t bytes = 0;
 
     if (!e) {
         Args serial = *a;
-        serial.serial = !v->runs && !v->step->window;
+        serial.serial = !parts && !v->step->window;
         run_bound(c, v, &serial, b);
         return 0;
     }
@@ -107,7 +110,7 @@ int64_t run_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
 bool begin_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                  Stored room, int state, View moves)
 {
-    PlanEntry *e = v->runs || on_device_pairs(v, a, b) ? NULL
+    PlanEntry *e = runs_of(c, v, a, b, NULL) || on_device_pairs(v, a, b) ? NULL
                  : saving_plan(c, v, a, b);
 
     if (!e || !b->call.on_device || !e->backend->may_begin)
@@ -135,7 +138,8 @@ bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves)
     const Backend *backend = call_backend(c, a, &b->call);
     PlanEntry *e;
 
-    if (!b->call.on_device || !backend->may_begin || v->runs)
+    if (!b->call.on_device || !backend->may_begin
+        || runs_of(c, v, a, b, NULL))
         return false;
     e = plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
     Call call = b->call;
@@ -159,7 +163,8 @@ double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
     const Backend *backend = call_backend(c, a, &b->call);
     PlanEntry *e;
 
-    if (!b->call.on_device || !backend->seconds || v->runs || v->step->mask)
+    if (!b->call.on_device || !backend->seconds || v->step->mask
+        || runs_of(c, v, a, b, NULL))
         return 0;
     e = both_ways ? saving_plan(c, v, a, b)
         : plan_for(c, v, b->call.size, plan_chunk(a), false, backend);
@@ -241,8 +246,9 @@ uint64_t note_plan(Ctx *c, const PlanEntry *e, const Call *call)
 Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
                 const void *at)
 {
-    const PlanEntry *e = saving_plan(c, v, a, b);
-    bool parts = v->runs && b->call.on_device;
+    const LayerRuns *runs = runs_of(c, v, a, b, NULL);
+    const PlanEntry *e = runs ? NULL : saving_plan(c, v, a, b);
+    bool parts = runs && b->call.on_device;
 
     if (on_device_pairs(v, a, b))
         return (Note){ (uintptr_t)v->step->mask | 1, hash_call(v->step, b) | 1,
@@ -250,7 +256,7 @@ Note note_saved(Ctx *c, Variant *v, const Args *a, const Bound *b,
     if (!e && !parts)
         return (Note){ 0 };
     Call call = e ? saving_call(c, v, a, b) : b->call;
-    uint64_t mark = e ? note_plan(c, e, &call) : v->runs->mark(v, a, b);
+    uint64_t mark = e ? note_plan(c, e, &call) : runs->mark(v, a, b);
     return (Note){ mark | 1, hash_call(v->step, b) | 1,
                    hash_places(v->step, &b->call, at) | 1 };
 }

@@ -12,6 +12,7 @@
 #include "../compiler/domain.h"
 #include "../compiler/layer.h"
 #include "../compiler/mask.h"
+#include "../compiler/scores.h"
 #include "bind.h"
 #include "declare.h"
 #include "shared.h"
@@ -394,6 +395,57 @@ static void decoder_keep(lua_State *L, Variant *v)
     v->decoder->shared = shared_retain(v->shared);
 }
 
+/* ---- sums without their states ---- */
+
+typedef struct Scoring { Variant *v; const char *why; } Scoring;
+
+static void find_scores(Ctx *c, void *ud)
+{
+    Scoring *s = ud;
+
+    s->v->step->scores = scores_find(c, s->v->step, &s->why);
+}
+
+/* Of keys of several axes: what grows with a power of theirs. */
+static bool has_large_state(const Graph *g)
+{
+    for (int i = 0; i < g->nst; i++)
+        if (g->st[i].rank > 2)
+            return true;
+    return false;
+}
+
+/* What `mode` says of a step: states, pairs of tokens, or, without it, what is
+ * cheaper where pairs spare a state that is large. */
+static void scores_keep(lua_State *L, int def, Variant *v)
+{
+    static const char *const mode[] = { "linear", "quadratic" };
+    Scoring s = { v, NULL };
+    int n = 0;
+
+    if (lua_getfield(L, def, "mode") != LUA_TNIL) {
+        const char *text = lua_tostring(L, -1);
+        while (n < 2 && (!text || strcmp(text, mode[n])))
+            n++;
+        if (n == 2)
+            lang_fail(L, "leave it out for the cheaper of \"linear\", by "
+                      "states, and \"quadratic\", over pairs of tokens",
+                      "flin.variant: there is no mode %s", shown_text(L, -1));
+        v->way = n ? WAY_PAIRS : WAY_STATES;
+    }
+    lua_pop(L, 1);
+    if (v->way == WAY_STATES
+        || (v->way == WAY_CHEAPER && !has_large_state(v->step)))
+        return;
+    protect(L, v->ctx, find_scores, &s);
+    if (v->way == WAY_PAIRS && !v->step->scores)
+        lang_fail(L, "leave mode out", "flin.variant: mode = \"quadratic\": "
+                  "%s is no sum of values weighed by scores: %s",
+                  v->step->name, s.why);
+    if (v->step->scores)
+        v->runs = &runs_over_pairs;
+}
+
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
@@ -446,6 +498,7 @@ static int flin_variant(lua_State *L)
         t->closed = true;
         probes_keep(L, v, t);
         check_step(L, at, f, t, begins);
+        scores_keep(L, 1, v);
     }
     t->closed = true;
     keep_lines(L, v);

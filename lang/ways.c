@@ -10,170 +10,44 @@
 #include <string.h>
 
 #include "../compiler/mask.h"
-#include "layer_gpu.h"
-#include "plan_view.h"
-#include "shared.h"
+#include "parts_call.h"
 
 /* ---- programs ---- */
 
-typedef struct NewWays { Variant *v; LayerProgram *p; } NewWays;
-
-static void new_ways(Ctx *c, void *ud)
-{
-    NewWays *n = ud;
-    LayerProgram *p = ctx_alloc(c, sizeof *p);
-    enum { WAYS = 2 };
-
-    p->parts = ctx_alloc(c, sizeof *p->parts);
-    p->parts->n = WAYS;
-    p->parts->part = ctx_alloc(c, WAYS * sizeof *p->parts->part);
-    p->joints = ctx_alloc(c, sizeof *p->joints);
-    p->variant = ctx_alloc(c, WAYS * sizeof *p->variant);
-    p->row = ctx_alloc(c, WAYS * sizeof *p->row);
-    p->rows = ctx_alloc(c, WAYS * sizeof *p->rows);
-    p->passes = ctx_alloc(c, WAYS * sizeof *p->passes);
-    for (int w = 0; w < WAYS; w++) {
-        p->parts->part[w].step = n->v->step->mask->way[w];
-        if (!p->parts->part[w].step)
-            continue;
-        p->variant[w] = ctx_alloc(c, sizeof **p->variant);
-        p->variant[w]->ctx = c;
-        p->variant[w]->step = p->parts->part[w].step;
-    }
-    n->p = p;
-}
+enum { AHEAD, BACK, WAYS };             /* directions */
 
 /* One for all sizes: what depends on these is in the variants' plans. */
 static LayerProgram *ways_program(Ctx *c, Variant *v)
 {
-    NewWays n = { v, NULL };
-
-    if (v->programs)
-        return v->programs;
-    if (!ctx_protect(v->ctx, new_ways, &n)) {
-        c->err = v->ctx->err;
-        ctx_rethrow(c);
-    }
-    for (int w = 0; w < n.p->parts->n; w++)
-        if (n.p->variant[w])
-            n.p->variant[w]->shared = shared_retain(v->shared);
-    return v->programs = n.p;
+    return parts_program(c, v, v->step->mask->way, WAYS);
 }
 
-Variant *ways_variant(Ctx *c, Variant *v, int way)
+static Variant *way_variant(Ctx *c, Variant *v, int way)
 {
     return ways_program(c, v)->variant[way];
 }
 
-static void release(Variant *v)
-{
-    for (LayerProgram *p = v->programs; p; p = p->next)
-        for (int i = 0; i < p->parts->n; i++)
-            if (p->variant[i])
-                plan_views_free(p->variant[i]);
-    layer_release(v);
-}
-
-/* ---- tensors ---- */
-
-static Array array_of(const Given *g)
-{
-    Array v = { .data = g->data, .dtype = g->dtype, .rank = g->rank };
-
-    for (int i = 0; i < g->rank; i++) {
-        v.ax[i] = i;
-        v.n[i] = g->shape[i];
-        v.st[i] = g->stride[i];
-    }
-    return v;
-}
-
-static void place_given(Given *g, const Array *v)
-{
-    g->data = v->data;
-    g->dtype = v->dtype;
-    memcpy(g->stride, v->st, sizeof g->stride);
-}
-
-/* Room for the same in one piece. */
-static Array room_like(Lay *k, const Array *v, DType d)
-{
-    Array own = *v;
-
-    make_room(k, &own, d, false);
-    return own;
-}
-
-/* An argument as the call has it now. */
-static Given given_input(const Lay *k, int i)
-{
-    const Input *in = &k->step->in[i];
-    const View *v = &k->b->call.in[i];
-    Given g = k->args->in[i];
-    int n = 0;
-
-    g.data = v->data;
-    g.dtype = v->dtype;
-    g.device = k->b->call.on_device;
-    if (in->timed) {
-        g.stride[n++] = v->sb;
-        g.stride[n++] = v->st;
-    }
-    g.stride[n++] = v->sh;
-    for (int d = 0; d < in->rank; d++)
-        g.stride[n++] = v->sd[d];
-    return g;
-}
-
-static Given given_y(const Lay *k)
-{
-    const Output *o = &k->step->out[0];
-    const View *v = &k->b->call.out[0];
-    Given g = { .given = true, .data = v->data, .dtype = v->dtype,
-                .device = k->b->call.on_device,
-                .stride = { v->sb, v->st, v->sh } };
-
-    g.rank = result_shape(k->step, k->b, 0, g.shape);
-    for (int d = 0; d < o->rank; d++)
-        g.stride[3 + d] = v->sd[d];
-    return g;
-}
-
 /* ---- a direction's call ---- */
-
-enum { AHEAD, BACK };                   /* directions */
 
 static Sub *begin_way(Lay *k, int at, Mode mode)
 {
-    Sub *s = k->sub;
-    const Args *a = k->args;
+    Sub *s = parts_begin(k, at, mode);
 
-    s->p = &k->p->parts->part[at];
-    s->v = k->p->variant[at];
-    s->saved = &k->stored[at];
-    s->args = (Args){ .mode = mode, .cu = a->cu, .ncu = a->ncu,
-                      .device_cu = a->device_cu, .chunk = a->chunk,
-                      .threads = a->threads, .serial = a->serial,
-                      .validate = -1, .part = true, .unread = a->unread,
-                      .backend = a->backend };
     for (int i = 0; i < s->p->step->nin; i++) {
         const Input *in = &s->p->step->in[i];
         s->args.in[i] = given_input(k, graph_find_input(k->step, in->name));
     }
-    memset(&s->d, 0, sizeof s->d);
     return s;
 }
 
 static void bind_way(Lay *k, Sub *s)
 {
-    bind_call(k->c, s->p->step, &s->args, &s->bound);
+    parts_bind(k, s);
     if (s->bound.call.heads != k->b->call.heads)
         fail_help(k->c, 0, "give v as many heads as any other", "%s: %s has %d "
                   "heads, but one of its directions reads %d",
                   mode_name[k->args->mode], k->step->name, k->b->call.heads,
                   s->bound.call.heads);
-    s->bound.call.stream = k->b->call.stream;
-    s->bound.call.staged = k->b->call.staged;
 }
 
 /* What is kept is of the first direction's plan: that of the second one is not
@@ -367,135 +241,55 @@ static void run_all(Lay *k)
 
 /* ---- calls ---- */
 
-static Lay *lay_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                   const Adjoint *d)
-{
-    Lay *k = ctx_alloc(c, sizeof *k);
+static const PartsCall both_ways = { ways_program, run_all };
 
+static void refuse_steps(Ctx *c, const Variant *v, const Args *a)
+{
     if (mode_steps(a->mode))
         fail_help(c, 0, "v:forward and v:reference take whole sequences", "%s: "
                   "%s weighs tokens that are still to come: there is no state "
                   "to step from", mode_name[a->mode], v->step->name);
-    *k = (Lay){ .c = c, .v = v, .g = v->step, .step = v->step, .args = a,
-                .b = b, .d = d, .realm = b->call.on_device ? &realm_gpu
-                                                           : &realm_host,
-                .p = ways_program(c, v) };
-    k->sub = ctx_alloc(c, sizeof *k->sub);
-    k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored);
-    return k;
 }
 
-static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    Args *forward = ctx_alloc(c, sizeof *forward);
-
-    *forward = *a;
-    forward->mode = M_FORWARD;
-    Lay *k = lay_of(c, v, forward, b, NULL);
-    k->keep = true;
-    return k;
+    refuse_steps(c, v, a);
+    parts_prepare(c, &both_ways, v, a, b);
 }
 
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    layer_there(lay_of(c, v, a, b, NULL), run_all);
+    refuse_steps(c, v, a);
+    parts_forward(c, &both_ways, v, a, b);
 }
 
 static void backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                      const Adjoint *d)
 {
-    Lay *k = lay_of(c, v, a, b, d);
-
-    find_left(k);
-    k->keep = k->left;
-    layer_there(k, run_all);
+    parts_backward(c, &both_ways, v, a, b, d);
 }
 
 static int64_t bytes_saved(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
-    return !b->call.on_device ? 0
-         : gpu_layer_room(lay_saving(c, v, a, b), run_all).kept;
+    return parts_saved(c, &both_ways, v, a, b);
 }
 
 static int64_t forward_saving(Ctx *c, Variant *v, const Args *a,
                               const Bound *b, Stored room)
 {
-    Lay *k = lay_saving(c, v, a, b);
-    int64_t bytes = gpu_layer_room(k, run_all).kept;
-
-    if (bytes > room.bytes)
-        return bytes;
-    k->kept_at = room.at;
-    layer_there(k, run_all);
-    return bytes;
+    return parts_run_saved(c, &both_ways, v, a, b, room);
 }
 
-static uint64_t mark(const Variant *v, const Args *a, const Bound *b)
-{
-    const int64_t x[] = { a->chunk, a->serial, v->turned, v->step->len };
-    uint64_t h = hash_bytes(3, x, sizeof x);
-
-    h = hash_bytes(h, v->step->name, strlen(v->step->name));
-    return hash_bytes(h, b->call.size, sizeof b->call.size);
-}
-
-static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
-{
-    Lay *k = lay_of(c, v, a, b, a->mode == M_BACKWARD
-                    ? all_gradients(c, v->step, a, b) : NULL);
-
-    k->dry = true;
-    if (b->call.on_device)
-        gpu_layer(k, run_all);
-    else
-        run_all(k);
-    if (a->mode != M_BACKWARD)
-        return;
-    Args *alone = ctx_alloc(c, sizeof *alone);  /* it runs forward alone */
-    *alone = *a;
-    alone->mode = M_FORWARD;
-    prepare(c, v, alone, b);
-    if (!b->call.on_device)
-        return;
-    Lay *saving = lay_saving(c, v, a, b);   /* and what it keeps, too */
-    saving->dry = true;
-    gpu_layer(saving, run_all);
-}
-
-/* A backward call's kernel runs forward alone, too, and from what is left. */
 static int64_t workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                          const Adjoint *d)
 {
-    if (!b->call.on_device)
-        return 0;
-    Args alone = *a;
-    alone.mode = M_FORWARD;
-    int64_t most = gpu_layer_bytes(lay_of(c, v, &alone, b, NULL), run_all);
-    Lay *k = d ? lay_of(c, v, a, b, d) : NULL;
-    bool left = d && d->stored.bytes
-             && d->stored.bytes == bytes_saved(c, v, a, b);
-    if (left) {
-        LayerRoom saving = gpu_layer_room(lay_saving(c, v, a, b), run_all);
-        most = saving.rest > most ? saving.rest : most;
-        k->keep = k->left = true;
-    }
-    int64_t back = !k ? 0 : left ? gpu_layer_room(k, run_all).rest
-                                 : gpu_layer_bytes(k, run_all);
-    return back > most ? back : most;
-}
-
-static const PlanEntry *no_plan(Ctx *c, Variant *v, const Args *a,
-                                const Bound *b)
-{
-    (void)c;
-    (void)v;
-    (void)a;
-    (void)b;
-    return NULL;
+    refuse_steps(c, v, a);
+    return parts_workspace(c, &both_ways, v, a, b, d);
 }
 
 const LayerRuns runs_both_ways = {
-    .prepare = prepare, .release = release, .plan = no_plan,
+    .prepare = prepare, .release = parts_release, .plan = parts_plan,
     .workspace = workspace, .forward = forward, .backward = backward,
-    .saved_bytes = bytes_saved, .run_saved = forward_saving, .mark = mark,
+    .saved_bytes = bytes_saved, .run_saved = forward_saving,
+    .mark = parts_mark, .part = way_variant,
 };

@@ -147,11 +147,11 @@ local function step_of(decay, features, taylor, transition, scale)
   end
 end
 
--- scale multiplies q; nil: K^(-1/2).
+-- scale multiplies q; nil: K^(-1/2). mode: as flin.variant's.
 return function (o)
   o = options("flin.attention", o, {
     decay = "any", features = "any", transition = "any", scale = "any",
-    name = "attention",
+    mode = "any", name = "attention",
   })
   local decay = piece(o.decay, "decay", "decay", flin.decay.none())
   local transition = piece(o.transition, "transition", "transition",
@@ -181,7 +181,7 @@ return function (o)
   end
   return flin.variant {
     name = o.name, axes = transition.axes, input = input, state = state,
-    initial = initial,
+    initial = initial, mode = o.mode,
     step = step_of(decay, features, taylor, transition, o.scale),
   }
 end

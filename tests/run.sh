@@ -209,7 +209,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/checked.lua" \
-        "flin tests/cuda/pairs.lua" \
+        "flin tests/cuda/pairs.lua" "flin tests/lua/scores.lua cuda" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window" \
         "flin tests/cuda/range.lua" \
         "flin tests/cuda/steps.lua" \
@@ -296,7 +296,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
         *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*|\
-        *mask_random*|*complex*)
+        *mask_random*|*complex*|*scores.lua*)
             more=FAKE_ARCH=9 ;;
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;

@@ -61,7 +61,8 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
     check_place(c, d, "cu_seqlens", call->device_cu);
     check_place(c, d, "state_index", call->pages.at);
     check_place(c, d, "saved", call->kept);
-    check_place(c, d, "workspace", call->workspace);
+    if (call->workspace_size)           /* of none it may be the end of one */
+        check_place(c, d, "workspace", call->workspace);
 }
 
 /* Of the call's heads, how many read one of the tensor's: all, where a stride

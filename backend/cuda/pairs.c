@@ -412,7 +412,7 @@ static Hand ready(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
         || stream_capturing(c, h.d, p->call->stream))
         return h;
     h.fast->judged[p->backward] = true;
-    const char *why = pairs_verify(c, g, all, pairs_run, p,
+    const char *why = pairs_verify(c, g, all, pairs_run, pairs_workspace, p,
                                    h.shape.floats);
     if (why) {
         be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
@@ -716,7 +716,8 @@ static void check_places_of(const Hand *h)
                     ? p->dy.data : p->call->out[0].data);
         check_place(h->c, h->d, "cu_seqlens", p->call->device_cu);
         check_place(h->c, h->d, "saved", p->kept);
-        check_place(h->c, h->d, "workspace", p->call->workspace);
+        check_place(h->c, h->d, "workspace", p->call->workspace_size
+                    ? p->call->workspace : NULL);
     }
 }
 

@@ -36,10 +36,14 @@ void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 
 /* pairs_verify.c: runs such a call, of a few tokens, and holds it against the
- * sum in double: what is wrong, or NULL. floats: as in PairsShape. */
+ * sum in double: what is wrong, or NULL. floats: as in PairsShape. Its memory
+ * is its own, the workspace (of `room` bytes), too: the call that it is made
+ * for may be part of one that has the stream's. */
 typedef void PairsRun(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
+typedef int64_t PairsRoom(Ctx *c, Gpu *g, const PairsCall *p);
 const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
-                         const PairsCall *like, const bool floats[3]);
+                         PairsRoom *room, const PairsCall *like,
+                         const bool floats[3]);
 
 /* ---- pairs_emit.c ---- */
 

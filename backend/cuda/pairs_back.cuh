@@ -140,10 +140,13 @@ INLINE void back_scores(float (&s)[N], const float (&dp)[N], u32 (&p)[N / 2],
             const float less = MORE ? more[1 - FLAT] : delta[e / 2 % 2];
             const float x = FLAT ? 0.f : scaled(s[e]);
             float g, slope = 1;
-            if (SOFTMAX) {
-                const float w = FLAT ? s[e]
-                    : weight_of(value_of<P>(x, t, len), x, to);
-                g = w * (dp[e] - less);
+            if (SOFTMAX || WEIGHS) {
+                g = dp[e];
+                if (SOFTMAX) {
+                    const float w = FLAT ? s[e]
+                        : weight_of(value_of<P>(x, t, len), x, to);
+                    g = w * (dp[e] - less);
+                }
                 ds[e] = g;
                 if (!FLAT) {
                     slope = 0;

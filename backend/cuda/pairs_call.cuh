@@ -92,5 +92,7 @@ INLINE float weight_of(float value, float s, float lse)
 {
     if (SOFTMAX)
         return exp2_(fmaf(value, SLOPE, -lse));
+    if (WEIGHS)
+        return value;
     return value == 0.f ? 0.f : value * s;
 }

@@ -306,8 +306,9 @@ static void put_sizes(Text *t)
         "%d;\n", p->rows, p->cols, p->numbers, PAIR_LEAVES);
     PUT(t, "constexpr int PIECES = %d, WHOLES = %d, FAR = %d;\n", t->n,
         wholes ? wholes : 1, FAR);
-    PUT(t, "constexpr bool SOFTMAX = %d, RAW = %d, FLAT = %d, SLOPES = %d;\n",
-        t->m->softmax, t->raw, t->flat, t->slopes);
+    PUT(t, "constexpr bool SOFTMAX = %d, WEIGHS = %d, RAW = %d, FLAT = %d, "
+        "SLOPES = %d;\n", t->m->softmax, t->m->weighs, t->raw, t->flat,
+        t->slopes);
     PUT(t, "constexpr bool DQ_FLOATS = %d, DK_FLOATS = %d, DV_FLOATS = %d;\n",
         s->floats[0], s->floats[1], s->floats[2]);
     put_constant(t, "SCALE", scale);
@@ -377,6 +378,7 @@ char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
     put_functions(t);
     (s->wgmma ? put_hopper : put_plain)(t);
     buf_printf(&b, "// all pairs of tokens: %s\n", m->softmax ? "softmax"
+               : m->weighs ? "polynomials of scores"
                : "a mask that does not factor");
     source_indent(&b, raw.s);
     return b.s;

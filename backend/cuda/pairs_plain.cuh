@@ -185,12 +185,12 @@ INLINE PairBack back_pair(const Pairs &a, const OwnRow &x, const PairHere &p,
     y.w = weight_of(value, s, SOFTMAX ? a.lse[at] : 0.f);
     if (SOFTMAX && y.w == 0.f)
         return y;
-    y.g = SOFTMAX ? y.w * (dp - a.delta[at]) : dp * s;
-    if (!SOFTMAX) {
+    y.g = SOFTMAX ? y.w * (dp - a.delta[at]) : WEIGHS ? dp : dp * s;
+    if (!SOFTMAX && !WEIGHS) {
         y.ds = value == 0.f ? 0.f : dp * value;
         return y;
     }
-    y.ds = y.g;
+    y.ds = WEIGHS ? 0.f : y.g;
     if (!FLAT)
         in_piece<MIXED>(p.t, x.len, [&](auto piece) {
             y.ds = y.g * pair_slope<decltype(piece)::N>(s, p.t);

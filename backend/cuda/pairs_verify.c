@@ -28,6 +28,7 @@ typedef struct Trial {
     const Graph *step;
     PairPrograms **all;
     PairsRun *run;
+    PairsRoom *room;
     Gpu *gpu;
     Seq seq;
     Call truth, call;
@@ -171,7 +172,10 @@ static void try(Ctx *c, void *ud)
     Trial *t = ud;
     const Driver *d = gpu_enter(c, t->gpu);
 
-    t->p = device_alloc(c, d, t->bytes);
+    size_t bytes = (size_t)t->room(c, t->gpu, &t->pairs);
+    t->p = device_alloc(c, d, t->bytes + bytes + 1);
+    t->call.workspace = (void *)(uintptr_t)(t->p + t->bytes);
+    t->call.workspace_size = (int64_t)bytes;
     for (int i = 0; i < t->n; i++) {
         Piece *p = &t->piece[i];
         p->device->data = (void *)(uintptr_t)(t->p + p->at);
@@ -203,12 +207,13 @@ static void compare(Ctx *c, Trial *t)
 }
 
 const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
-                         const PairsCall *like, const bool floats[3])
+                         PairsRoom *bytes, const PairsCall *like,
+                         const bool floats[3])
 {
     Trial *t = ctx_alloc(c, sizeof *t);
 
     *t = (Trial){ .like = like, .floats = floats, .step = like->step,
-                  .all = all, .run = run, .gpu = g,
+                  .all = all, .run = run, .room = bytes, .gpu = g,
                   .seq = { 0, 0, TOKENS }, .seed = 7 };
     t->truth = (Call){ .nseq = 1, .seq = &t->seq, .heads = 1 };
     memcpy(t->truth.size, like->call->size, sizeof t->truth.size);

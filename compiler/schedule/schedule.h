@@ -184,7 +184,7 @@ typedef enum KRole { KR_LOAD, KR_STORE, KR_VECTOR, KR_VECTOR2, KR_MATRIX,
                      KR_AHEAD, NKROLES } KRole;
 extern const char *const krole_name[NKROLES];
 
-enum { MOST_USES = 48, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4,
+enum { MOST_USES = 96, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4,
        MOST_AHEAD = 2 };
 
 /* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`

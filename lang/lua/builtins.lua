@@ -33,7 +33,9 @@ angle (phi = "p : angle") is kept modulo 2 pi, also at the end. `mask = function
 (i, j, p)` instead of step: see flin.mask_report; causal = false lets tokens
 behind i weigh, too, transition = flin.transition.delta_rule() works under the
 mask's decay. axes = { r = 2 } fixes sizes;
-mode = "quadratic" takes a mask that does not factor, normalise = "softmax"
+mode = "quadratic" takes a mask that does not factor, and a step whose sums are
+polynomials of scores over pairs of tokens, without its states ("linear": with
+them; else by price); normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
 of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
@@ -69,10 +71,10 @@ flin.attention {
   decay = flin.decay.gated { per = "head" },
   features = flin.feature_map.l2norm(),
   transition = flin.transition.delta_rule(),
-  scale = nil, name = "mine",
+  scale = nil, mode = nil, name = "mine",
 }
 The inputs that the pieces bring stand in v.inputs. scale multiplies q; nil is
-K^(-1/2).]])
+K^(-1/2). mode: as flin.variant's.]])
 row("flin.stdlib", "stdlib",
     "the standard library's variants: flin.stdlib.gated_deltanet", nil)
 row("flin.stdlib_names", "string[]", "their names, in order")
@@ -109,7 +111,9 @@ row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
 
 A step that returns a table of results gives that table: r.y, r.NAME.
-save = true also returns `saved`, for v:backward; of a layer, with checkpoint =
+states = false: no final states are wanted (nil comes in their place), so that
+sums can be made over pairs of tokens. save = true also returns `saved`, for
+v:backward; of a layer, with checkpoint =
 true, that keeps nothing but the arguments, and backward begins with the way
 forward: the same bits.]])
 row("v:backward", "arguments: table -> gradients",
@@ -122,7 +126,7 @@ must not have been written to.
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
 input that is given up over it, with the same bits. Returns grad.q ...,
-grad.initial_state.S.]])
+grad.initial_state.S; with states = false, not these.]])
 row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])
@@ -211,7 +215,9 @@ row("v:plan", "options?: table -> plan",
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 "l40s", "rtx4090" or "rtx5090", backward, chunk, format = "table", "dot"
 (Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token,
-of a mask of both directions. Of a layer: B, T,
+of a mask of both directions; of sums that pairs of tokens can make, too, on a
+GPU: B, T, H, by which the cheaper is taken (plan.mode, plan.ways), and mode =
+"linear" or "quadratic". Of a layer: B, T,
 beside = true, where weights of the same values lie beside one another, and
 plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",

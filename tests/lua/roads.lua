@@ -4,17 +4,18 @@
 -- 463 are accepted: the trapezoidal rule takes none of the 4 transitions that
 -- look at an error (72 less), the stabilised decay a sum of one key alone,
 -- without taylor (64), and taylor such a sum alone (48), not gated per key (1).
--- Of those all do but the 7 with taylor, whose state is of K^2 V.
---   flin roads.lua          a sample, as a test: counts that may only grow
+-- All of those do; the 7 with taylor, whose state is of K^2 V, over pairs.
+--   flin roads.lua          a sample, as a test
 --   flin roads.lua all      all of them; those that do not, and why
 local flin = require "flin"
 local compositions = require "support.compositions"
 
 -- What v:plan says of each kernel that would be launched, and what keeps it off
 -- tensor cores. nil: no kernels of such chunks, and why.
-local function roads_of(v, chunk)
-  local ok, plan = pcall(v.plan, v, { K = 128, V = 128, backward = true,
-                                      machine = "h200", chunk = chunk })
+local function roads_of(v, chunk, size)
+  local ok, plan = pcall(v.plan, v, { K = size or 128, V = size or 128,
+                                      backward = true, machine = "h200",
+                                      chunk = chunk })
   if not ok then return nil, tostring(plan):match "[^\n]*" end
   if plan.note or not plan.kernels[1].form then
     return nil, "no kernels of a chunk"
@@ -25,8 +26,8 @@ end
 local every = arg[1] == "all" and 1 or 23
 local accepted, forward, both, reasons = 0, 0, 0, {}
 
-local function count(title, v, chunk)
-  local roads, why = roads_of(v, chunk)
+local function count(title, v, chunk, size)
+  local roads, why = roads_of(v, chunk, size)
   local off = roads and 0 or 1
   accepted = accepted + 1
   for i, road in ipairs(roads or {}) do
@@ -45,8 +46,14 @@ local function count(title, v, chunk)
   end
 end
 
-compositions(function (n) return n % every == 0 end,
-             function (title, v) count(title, v, 64) end)
+local at, sums = 0, 0
+compositions(function (n)
+  at = n
+  return n % every == 0 or n % 72 == 65   -- taylor as a plain sum
+end, function (title, v)
+  sums = sums + (at % 72 == 65 and 1 or 0)
+  count(title, v, 64)
+end)
 
 print(("%d compositions: %d forward, %d both ways on tensor cores"):format(
       accepted, forward, both))
@@ -57,8 +64,12 @@ for i = 1, every == 1 and #kinds or 0 do
   print(("%5d  %s"):format(reasons[kinds[i]], kinds[i]))
 end
 local failed = 0
-if every ~= 1 and (accepted < 19 or forward < 19 or both < 19) then
-  print("FAIL fewer compositions on tensor cores than there were")
+if forward < accepted or both < accepted then
+  print("FAIL some compositions are not on tensor cores alone")
+  failed = 1
+end
+if accepted < (every == 1 and 463 or 19 + 7) or sums ~= 7 then
+  print("FAIL fewer compositions are accepted than there were", accepted, sums)
   failed = 1
 end
 
@@ -82,6 +93,30 @@ print(("%d of more ranks: %d both ways on tensor cores"):format(accepted,
                                                                 both))
 if both < accepted then
   print("FAIL more ranks are not on tensor cores alone")
+  failed = 1
+end
+
+-- Of more steps forward alone: both ways take half a minute to plan.
+do
+  local v = flin.attention { decay = flin.decay.gated {},
+                             transition = T.delta_product { steps = 6 } }
+  local plan = v:plan { K = 128, V = 128, machine = "h200" }
+  for _, kernel in ipairs(plan.kernels) do
+    if kernel.why then
+      print("FAIL product of 6: " .. kernel.name .. ": " .. kernel.why)
+      failed = 1
+    end
+  end
+end
+
+-- Of keys and values of 512: blocks share a head, each with columns of its own.
+accepted, both = 0, 0
+for _, name in ipairs { "linear", "simple_gla", "deltanet" } do
+  count(name .. " of 512", flin.stdlib[name], nil, 512)
+end
+print(("%d of 512: %d both ways on tensor cores"):format(accepted, both))
+if both < accepted then
+  print("FAIL K = V = 512 is not on tensor cores alone")
   failed = 1
 end
 

@@ -1,0 +1,111 @@
+/* scores.h -- a step without its state: sums over the tokens before, weighed
+ * by polynomials of scores.
+ *
+ * Where what is written is a product of vectors along axes of their own, and
+ * what it is read with is, too, the sum over these axes is a product of scores,
+ *
+ *     sum over k, l of (q_k q_l) (x_k x_l) = (q . x)^2,
+ *
+ * and features of any degree need no state of that many axes: y is made of
+ *
+ *     y_i = sum over j <= i of w_ij v_j,
+ *     w_ij = sum over m of c_m row_m(i) col_m(j) exp(G_m(i) - G_m(j))
+ *            (q_i . x_j)^m,
+ *
+ * which is a mask over all pairs of tokens, a function of their score (mask.h).
+ * A step becomes three: of what pairs are made of, token by token and with the
+ * states that lie below those sums; pairs, once for each sum; and what is made
+ * of the sums. All are found by differentiating the step (affine.h), whatever
+ * its names are. Products' axes must agree as values, not by name: q_l is
+ * q_k renamed.
+ */
+#ifndef FLIN_SCORES_H
+#define FLIN_SCORES_H
+
+#include "machine.h"
+#include "mask.h"
+
+/* Values of a call: inputs of the step by their numbers, then results of the
+ * first graph, then sums. */
+enum { MAX_SUMS = 8, VALUE_TOKENS = MAX_INPUTS,
+       VALUE_SUMS = VALUE_TOKENS + MAX_RESULTS,
+       MAX_VALUES = VALUE_SUMS + MAX_SUMS };
+
+typedef struct Scores {
+    Graph *tokens;                      /* NULL: inputs are all it takes */
+    Graph *pairs[MAX_SUMS];             /* each has a mask */
+    int nsums;
+    Graph *result;                      /* NULL: y is the one sum */
+    bool adds;                          /* it adds sums up: each one's gradient
+                                           is that of y */
+    /* Per input of each of these: which value. */
+    int of_tokens[MAX_INPUTS], of_pairs[MAX_SUMS][MAX_INPUTS],
+        of_result[MAX_INPUTS];
+    int degree;                         /* the largest m */
+    int axis[MAX_SUMS][2];              /* of keys, of values */
+    StateSet sums;                      /* the step's states that it is without
+                                           */
+} Scores;
+
+/* In c; NULL: the step has no such form, and *why says which term is in the
+ * way. */
+Scores *scores_find(Ctx *c, const Graph *step, const char **why);
+Scores *scores_copy(Ctx *c, const Scores *s);
+
+/* ---- what it takes (scores_price.c) ---- */
+
+/* A call: its sizes, and over all sequences of a head the tokens, the pairs;
+ * the longest one's tokens. narrow: tensors are of 16 bits. */
+typedef struct ScoreCall {
+    const int32_t *size;
+    int heads;
+    double tokens, pairs, longest, sequences;
+    bool narrow;
+} ScoreCall;
+
+/* Seconds that the call is predicted to take on that GPU over pairs, and by the
+ * step's states; backward: both ways. */
+double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
+                      bool backward);
+double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
+                      const Machine *m, bool backward);
+/* The same of one of its sums alone. */
+double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
+                     bool backward);
+/* Do such pairs run on the GPU's tensor cores? Else why they do not. */
+const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
+                                   bool narrow, const Machine *m);
+
+/* ---- what becomes of it by small steps (scores_read.c) ---- */
+
+enum { MAX_FACTORS = 24, MAX_PARTS_READ = 48 };
+
+/* Nodes, in order, one after another as often as they stand in the product. */
+typedef struct ScoreFactors { int n; Ref f[MAX_FACTORS]; } ScoreFactors;
+
+/* number * rows * cols * exp(G(i) - G(j)) * (q . x)^degree * value, of a sum:
+ * what one read of one state has of one of its writes. */
+typedef struct ScoreTerm {
+    double number;
+    ScoreFactors row, col;              /* without axes */
+    ScoreFactors q, x, value;           /* with them; no value: 1 */
+    int axis;                           /* of q and x */
+    int degree;
+    Ref gate;                           /* log of the decay; 0: none */
+    bool fresh;                         /* the token's own write counts */
+} ScoreTerm;
+
+/* Terms of the read r; what is free of the sums is in *rest (0: nothing). */
+typedef struct ScoreRead {
+    int n;
+    ScoreTerm term[MAX_PARTS_READ];
+    Ref rest;
+} ScoreRead;
+
+/* The states that only results read, as sums that decay by one number. */
+StateSet score_states(Graph *g);
+/* False: r is none such, and *why says so. */
+bool score_read(Graph *g, Ref r, StateSet sums, ScoreRead *out,
+                const char **why);
+
+#endif

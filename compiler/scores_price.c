@@ -1,0 +1,91 @@
+/* scores_price.c -- what sums over pairs take, and the states in their place.
+ */
+#include "scores.h"
+
+#include <math.h>
+
+/* Of the rate of products: what pairs' tiles attain, forward, and both ways
+ * (their way back makes scores again); what walks with states attain whose
+ * state a block holds, and whose state lies in memory. */
+#define TILES_FORWARD 0.7
+#define TILES_BACK 0.5
+#define STATES_HELD 0.4
+#define STATES_IN_MEMORY 0.05
+
+enum { WIDE = 128, TILE = 64, OWN = 128 };
+
+static double padded(int32_t n)
+{
+    return (double)((n + TILE - 1) / TILE * TILE);
+}
+
+const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
+                                   bool narrow, const Machine *m)
+{
+    Ctx *c = pairs->ctx;
+
+    if (m->arch / 10 != 9)
+        return "pairs by tiles are sm_90a's";
+    if (!narrow)
+        return "tensors are of 32 bits";
+    for (int i = 0; i < 3; i++) {
+        const Input *in = &pairs->in[i];
+        int64_t n = entry_count(size, in->axes);
+        if (n > WIDE || n % 8)
+            return ctx_format(c, "%s has %d entries: up to %d, by eights, are "
+                              "a tile's", in->name, (int)n, WIDE);
+    }
+    return NULL;
+}
+
+/* A block of OWN rows is alone with its products: few of them leave processors
+ * idle, and the longest row is the least that there is to wait for. */
+double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
+                     bool backward)
+{
+    double key = (double)entry_count(k->size, pairs->in[0].axes);
+    double value = (double)entry_count(k->size, pairs->in[2].axes);
+    bool off = pairs_off_tensor_cores(pairs, k->size, k->narrow, m);
+
+    if (off) {
+        double each = backward ? 4 * key + 3 * value : key + value;
+        return k->pairs * k->heads * each / m->vector;
+    }
+    key = padded((int32_t)key);
+    value = padded((int32_t)value);
+    double rate = m->matrix * (backward ? TILES_BACK : TILES_FORWARD);
+    double each = 2 * (backward ? 5 * key + 4 * value : key + value);
+    double longest = k->longest * OWN * each / (rate / m->units);
+    double all = k->pairs * k->heads * each / rate;
+    return fmax(all, longest) + (backward ? 3 : 1) * m->launch;
+}
+
+double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
+                      bool backward)
+{
+    double all = 0, bytes = 0;
+
+    for (int n = 0; n < s->nsums; n++)
+        all += pairs_seconds(s->pairs[n], k, m, backward);
+    for (int o = 0; s->tokens && o < s->tokens->nout; o++)
+        bytes += 4. * (double)entry_count(k->size,
+                        s->tokens->n[s->tokens->out[o].node].axes);
+    int passes = (s->tokens != NULL) + (s->result != NULL);
+    return all + (backward ? 3 : 1) * (m->launch * passes + k->tokens
+                  * k->heads * bytes / m->bandwidth);
+}
+
+double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
+                      const Machine *m, bool backward)
+{
+    double entries = 0;
+
+    for (int i = 0; i < step->nst; i++)
+        if (s->sums & STATE(i))
+            entries += (double)entry_count(k->size, step->st[i].axes);
+    bool held = entries * sizeof(float) <= (double)m->shared;
+    double walks = k->heads * k->sequences;
+    double rate = m->matrix * (held ? STATES_HELD : STATES_IN_MEMORY)
+                * (walks < m->units ? walks / m->units : 1);
+    return k->tokens * k->heads * 4 * entries * (backward ? 3 : 1) / rate;
+}

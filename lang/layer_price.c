@@ -253,7 +253,7 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     if (!s->backward || !plan->g->chunk)
         price_plan(plan, s->m);
     const uint8_t *plain = s->gpu && s->roads
-                         ? cuda_plain(s->c, plan, s->m) : NULL;
+                         ? cuda_plain(s->c, plan, s->m, true) : NULL;
     *by = plan_text(s, plan, plain);
     return price_plan_of(s, p, plan, plain);
 }

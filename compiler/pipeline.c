@@ -63,45 +63,51 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
+/* With room for so many times as much. */
+static Plan *partition_roomy(const PlanWish *w, PlanTry *t, size_t times)
+{
+    Machine roomy = *w->m;
+
+    roomy.shared *= times;
+    roomy.registers *= times;
+    return w->cut ? partition_if(t->g, &roomy, w->effort, &t->info, &t->why)
+                  : plan_simple(t->g);
+}
+
 /* With room for twice as much, or for more: blocks may share a head, each with
  * columns of its own. Who is to run it says whether that will do. */
 static Plan *try_larger(const PlanWish *w, PlanTry *t)
 {
     enum { MOST = 8 };                  /* a matrix of 512 by 512 in float32 */
-    Machine roomy = *w->m;
-    PartitionInfo info;
-    Error why;
-    Ctx *c = t->g->ctx;
+    PlanTry roomy = { .g = t->g };
     Plan *p = NULL;
 
     if (!w->larger || w->chunk < CHUNK_DEFAULT / 2)
         return NULL;
-    for (size_t times = 2; !p && times <= MOST; times *= 2) {
-        roomy.shared = times * w->m->shared;
-        roomy.registers = times * w->m->registers;
-        p = partition_if(t->g, &roomy, w->effort, &info, &why);
-    }
-    if (!p || !w->larger(c, p, w->m))
+    for (size_t times = 2; !p && times <= MOST; times *= 2)
+        p = partition_roomy(w, &roomy, times);
+    if (!p || !w->larger(t->g->ctx, p, w->m, false))
         return NULL;
-    t->info = info;
+    t->info = roomy.info;
     return p;
 }
 
 /* Whether the plan has kernels that nothing fast runs there, and one with half
  * the tokens a chunk has none. The usual machine was measured to do better with
  * the usual chunks. */
-static bool half_is_better(const PlanWish *w, const PlanTry *t)
+static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
     PlanWish half = *w;
     PlanTry other;
 
     if (!w->larger || !w->joint || w->chunk != CHUNK_DEFAULT
         || w->m->arch == machine_usual_gpu()->arch
-        || w->larger(t->g->ctx, t->plan, w->m))
+        || w->larger(t->g->ctx, t->plan, w->m, false))
         return false;
     half.chunk /= 2;
-    return plan_try(&half, &other) == FITS
-        && w->larger(other.g->ctx, other.plan, w->m);
+    t->lacks = plan_try(&half, &other) != FITS
+            || !w->larger(other.g->ctx, other.plan, w->m, false);
+    return !t->lacks;
 }
 
 Fit plan_try(const PlanWish *w, PlanTry *out)
@@ -121,26 +127,61 @@ Fit plan_try(const PlanWish *w, PlanTry *out)
     return out->fit = out->plan ? FITS : TOO_LARGE;
 }
 
+static bool is_usual(int chunk)
+{
+    return chunk == CHUNK_DEFAULT || chunk == CHUNK_DEFAULT / 2;
+}
+
 int chunk_taken(const PlanWish *w)
 {
-    PlanWish less = *w;
+    PlanWish other = *w;
     PlanTry t;
 
-    less.chunk = w->chunk > CHUNK_DEFAULT ? CHUNK_DEFAULT : CHUNK_DEFAULT / 2;
-    return w->larger && w->chunk > less.chunk && w->chunk != CHUNK_DEFAULT
-        && plan_try(&less, &t) == FITS && w->larger(t.g->ctx, t.plan, w->m)
-         ? less.chunk : w->chunk;
+    other.chunk = w->chunk > CHUNK_DEFAULT ? CHUNK_DEFAULT : CHUNK_DEFAULT / 2;
+    return w->larger && w->chunk && !is_usual(w->chunk)
+        && plan_try(&other, &t) == FITS
+        && w->larger(t.g->ctx, t.plan, w->m, false) ? other.chunk : w->chunk;
+}
+
+bool plan_anyhow(const PlanWish *wish, PlanTry *out)
+{
+    enum { MOST = 16 };
+    PlanWish w = *wish;
+
+    for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {
+        PlanTry t = { .g = by_chunks(w.step, w.size, w.chunk, w.joint, w.m) };
+        for (size_t n = 1; t.g && n <= MOST && !t.plan; n *= 2)
+            t.plan = partition_roomy(&w, &t, n);
+        if (!t.plan || !w.larger(t.g->ctx, t.plan, w.m, true))
+            continue;
+        t.fit = FITS;
+        *out = t;
+        return true;
+    }
+    return false;
+}
+
+bool lacks_kernels(const PlanWish *w, const PlanTry *t)
+{
+    return w->larger && t->plan && (t->lacks || !is_usual(t->plan->g->chunk));
 }
 
 /* Smaller chunks where the machine cannot hold the parts; and where it never
- * can, one kernel a pass: what is too much lies in memory. */
+ * can, one kernel a pass: what is too much lies in memory. Chunks that are
+ * smaller than usual are so for who has no kernels for the usual ones, however
+ * they are cut. */
 static Plan *largest_that_fits(PlanWish *w)
 {
     PlanTry t;
 
-    for (; w->chunk && plan_try(w, &t) != NO_CHUNKS; w->chunk /= 2)
-        if (t.fit == FITS || w->chunk < 2 * CHUNK_LEAST)
-            return t.fit == FITS ? t.plan : plan_simple(t.g);
+    for (; w->chunk && plan_try(w, &t) != NO_CHUNKS; w->chunk /= 2) {
+        if (t.fit != FITS && w->chunk >= 2 * CHUNK_LEAST)
+            continue;
+        t.plan = t.fit == FITS ? t.plan : plan_simple(t.g);
+        if (lacks_kernels(w, &t))
+            plan_anyhow(w, &t);
+        return t.plan;
+    }
     return plan_simple(by_tokens(w->step, w->size, w->joint));
 }
 

@@ -25,8 +25,8 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint);
 
 /* Whether a plan whose kernels are larger than the machine can hold will do
- * there, as who runs it cuts them further. */
-typedef bool PlanJudge(Ctx *c, const Plan *p, const Machine *m);
+ * there, as who runs it cuts them further; anyhow: into however many. */
+typedef bool PlanJudge(Ctx *c, const Plan *p, const Machine *m, bool anyhow);
 
 /* What a plan is asked for: chunks of so many tokens, kernels chosen among
  * many (`cut`) or one a pass. larger: NULL where none of those will do. */
@@ -46,6 +46,8 @@ typedef struct PlanWish {
 typedef enum Fit { FITS, NO_CHUNKS, TOO_LARGE } Fit;
 typedef struct PlanTry {
     Fit fit;
+    bool lacks;                         /* nothing fast runs all of it, nor of
+                                           smaller chunks */
     Graph *g;                           /* that is planned; NULL: NO_CHUNKS */
     Plan *plan;
     PartitionInfo info;
@@ -55,9 +57,16 @@ typedef struct PlanTry {
 /* In the step's context. Fails on what no chunk size mends. */
 Fit plan_try(const PlanWish *w, PlanTry *out);
 
-/* The tokens of the chunks that are asked for, as they are run: of more than 64
- * those, of more than 32 those, where who runs the plan says that all of its
- * kernels will do then. */
+/* Whether whoever runs the plan lacks fast kernels for some of it, as far as
+ * plan_try has asked; of chunks that are not usual it does. */
+bool lacks_kernels(const PlanWish *w, const PlanTry *t);
+/* A plan of the usual chunks, or half of that, whose kernels who runs it cuts
+ * until all are fast; false, and `out` as it was: there is none. */
+bool plan_anyhow(const PlanWish *w, PlanTry *out);
+
+/* The tokens of the chunks that are asked for, as they are run: 64 for more, 32
+ * for less than 64, where who runs the plan says that all of its kernels will
+ * do then. */
 int chunk_taken(const PlanWish *w);
 
 /* A plan of the step, in its context: by chunks (joint, of backward, too: by

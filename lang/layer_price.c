@@ -253,7 +253,8 @@ static PricedPlan plan_of(const Pricing *s, const LayerPart *p,
                        s->gpu ? backend_named("cuda")->larger : NULL);
     if (!s->backward || !k.plan->g->chunk)
         price_plan(k.plan, s->m);
-    k.plain = s->gpu && s->roads ? cuda_plain(s->c, k.plan, s->m) : NULL;
+    k.plain = s->gpu && s->roads ? cuda_plain(s->c, k.plan, s->m, true)
+                                 : NULL;
     if (s->plan)
         *s->plan = k;
     return k;

@@ -114,6 +114,7 @@ typedef struct Attempt {
     Effort effort;
     const char *note;
     Fit fit;
+    bool lacks;                         /* as lacks_kernels */
     int kernels;
     Error why;                          /* where it is too large */
 } Attempt;
@@ -158,9 +159,28 @@ static void attempt(Ctx *c, void *ud)
     a->note = t.fit != NO_CHUNKS ? NULL
             : ctx_string(c, step.note ? step.note : "");
     a->why = t.why;
+    a->lacks = lacks_kernels(&wish, &t);
     w->info = t.info;
     w->p = t.plan;
     w->chunk = a->chunk;
+}
+
+/* The plan as plan_anyhow makes it, if there is one. */
+static bool attempt_anyhow(Attempt *a)
+{
+    PlanView *w = a->w;
+    Graph step = *a->step;
+    PlanWish wish = wish_of(a, &step);
+    PlanTry t;
+
+    step.ctx = w->ctx;
+    if (!plan_anyhow(&wish, &t))
+        return false;
+    a->fit = t.fit;
+    w->info = t.info;
+    w->p = t.plan;
+    w->chunk = a->chunk = t.plan->g->chunk;
+    return true;
 }
 
 static void attempt_launched(Ctx *c, void *ud)
@@ -282,7 +302,8 @@ static bool calls_chunk(PlanView *w, Attempt *a)
                                    .seconds = taken ? 0 : INFINITY };
     }
     a->chunk = !w->backward ? CHUNK_DEFAULT : taken ? taken : CHUNK_LEAST;
-    return taken;
+    bool lacks = a->lacks || (w->backward && taken < CHUNK_DEFAULT / 2);
+    return (lacks && attempt_anyhow(a)) || taken;
 }
 
 /* As asked for, or as the machine has it. */

@@ -164,9 +164,9 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
 }
 
 /* Whether schedules for that GPU take all of the plan's kernels. */
-static bool cuda_takes(Ctx *c, const Plan *p, const Machine *m)
+static bool cuda_takes(Ctx *c, const Plan *p, const Machine *m, bool anyhow)
 {
-    return !memchr(cuda_plain(c, p, m), 1, (size_t)p->nkernels);
+    return !memchr(cuda_plain(c, p, m, anyhow), 1, (size_t)p->nkernels);
 }
 
 enum { CPU, CUDA };

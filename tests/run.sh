@@ -189,6 +189,7 @@ cuda() {
 hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
+        "flin tests/cuda/scheduled.lua small" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
@@ -277,6 +278,10 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         *"scheduled.lua some")          # of an A100
             more="FLIN_SCHEDULE=1 FAKE_ARCH=8 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/some FAKE_COUNTED=schedule.cuh"
+            ;;
+        *"scheduled.lua small")         # of an RTX 5090
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=12 FAKE_PROCESSORS=3"
+            more="$more FAKE_SOURCES=$tmp/small FAKE_COUNTED=schedule.cuh"
             ;;
         *"scheduled.lua forward"|*"scheduled.lua cut")
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"

@@ -65,6 +65,8 @@ typedef struct CudaOptions {
                                            half the multiprocessors idle */
     bool scattered;                     /* of those: rows of the call's tensors
                                            lie anywhere, or not whole */
+    bool wholly;                        /* of those: too large ones are not cut
+                                           anyhow */
     bool cut;                           /* of those: they are of a call in
                                            segments, which goes forward alone */
     bool ends;                          /* cuda_tiles: of a plan from schedules
@@ -181,6 +183,10 @@ typedef struct CudaModule {
                                            first of these; cuda_tiles' */
     char *schedules;                    /* the plan as it is cut and the
                                            kernels' schedules, if o.scheduled */
+    const char *lacks;                  /* what keeps one of its kernels from a
+                                           schedule, and so all of them; NULL:
+                                           none were asked for, or each has its
+                                           own */
     CudaKernel *kernel;
     int nkernels, chunk;
     int threads;                        /* a block's, by no schedule */
@@ -251,9 +257,9 @@ typedef struct Launches {
 const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *m);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
- * that such a call launches on that GPU? All are, of a plan that is not
- * printed. */
-uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m);
+ * that such a call launches on that GPU, those that are too large being cut
+ * anyhow, or as it is usual? All are, of a plan that is not printed. */
+uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow);
 
 /* The source in n parts that compile by themselves, side by side; of: the part
  * of each kernel. */

@@ -189,6 +189,8 @@ const char *cuda_runs_text(Ctx *c, const CudaRuns *r)
         if (!before || strcmp(before, head))
             buf_printf(&b, "%s%s", b.len ? "\n" : "", head);
         before = head;
+        if (m->lacks)
+            buf_printf(&b, "\n// no schedule: %s", m->lacks);
         buf_put(&b, m->source + k->text, k->end - k->text);
     }
     return b.s;
@@ -218,7 +220,7 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
                        .length = s->tokens.threads ? 0 : schedule_length(s) };
 }
 
-static Launched launched(Ctx *c, const CudaKernel *k)
+static Launched launched(Ctx *c, const CudaModule *m, const CudaKernel *k)
 {
     Launched l = { .form = "mma.sync" };
 
@@ -228,7 +230,7 @@ static Launched launched(Ctx *c, const CudaKernel *k)
         l = from_schedule(c, k);
     else
         l.why = k->schedule ? k->schedule->why
-                            : "matrices of float32";
+              : m->lacks ? m->lacks : "no schedules are wanted";
     l.name = k->name;
     l.of = k->of;
     l.warps = k->threads / 32;
@@ -301,9 +303,9 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *gpu)
 
     l->p = as_launched(m->plan, split);
     if (split)
-        to[0] = launched(c, &forward->kernel[0]);
+        to[0] = launched(c, forward, &forward->kernel[0]);
     for (int i = split; i < m->plan->nkernels; i++)
-        to[n++] = launched(c, &m->kernel[i]);
+        to[n++] = launched(c, m, &m->kernel[i]);
     assert(n == l->p->nkernels);
     for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",
@@ -320,6 +322,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *gpu)
 typedef struct Roads {
     const Plan *p;
     const Machine *m;
+    bool anyhow;
     uint8_t *plain;
 } Roads;
 
@@ -327,6 +330,7 @@ static void find_roads(Ctx *c, void *ud)
 {
     const Roads *r = ud;
     CudaOptions o = usual_options(r->p->g, r->m);
+    o.wholly = !r->anyhow;
     Printed y = kernels_of(c, r->p, &o);
     CudaModule *m = y.tiles;
     int first = !y.forward ? 0 : plan_is_joint(r->p) ? r->p->split
@@ -340,9 +344,9 @@ static void find_roads(Ctx *c, void *ud)
     }
 }
 
-uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m)
+uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow)
 {
-    Roads r = { p, m, ctx_alloc(c, (size_t)p->nkernels + 1) };
+    Roads r = { p, m, anyhow, ctx_alloc(c, (size_t)p->nkernels + 1) };
     Error before = c->err;
 
     memset(r.plain, 1, (size_t)p->nkernels);

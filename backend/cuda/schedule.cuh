@@ -631,7 +631,7 @@ INLINE void keep_matrix(Element *p, const float (&y)[N], const Item &x,
 {
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
-        if (is_within(cols, e / 4 * 8 + l.col))
+        if (row < CHUNK_ROWS && is_within(cols, e / 4 * 8 + l.col))
             put_two(p + row * COLS + e / 4 * 8 + l.col, row < x.n ? y[e] : 0.f,
                     row < x.n ? y[e + 1] : 0.f);
     }

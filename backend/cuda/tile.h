@@ -294,11 +294,20 @@ bool may_be_bare(const Graph *g);
 
 /* ---- tile_cut.c ---- */
 
-/* The plan with a kernel of all chunks as two; `of` goes with it. The first has
- * a result, the next one behind *with, which is moved on to it, and what needs
- * no more than that; NULL: there is no such result any more. */
-const Plan *tile_cut(const Plan *p, int kernel, Ref *with, const int *of,
-                     int **of_halves);
+/* RESULT: a kernel of all chunks, the first half of which leaves that result.
+ * FACTOR: a matrix that products take, and no state of the kernel goes into,
+ * in a kernel of all chunks before it. BEHIND: a result of a walk that its next
+ * states do not need in a kernel of all chunks behind it; 1: all of those.
+ * STATES: a walk of its own for the state of that number, from one on, with
+ * those it needs. */
+typedef enum CutHow { CUT_RESULT, CUT_FACTOR, CUT_BEHIND, CUT_STATES, NCUTS }
+CutHow;
+
+/* The plan with a kernel as two, at the next node, or number, behind *with,
+ * which is moved on to it; with that goes what needs no more matrices than it
+ * does. NULL: there is none any more. `of` goes with the kernels. */
+const Plan *tile_cut(const Plan *p, int kernel, CutHow how, Ref *with,
+                     const int *of, int **of_halves);
 
 /* ---- tile_share.c ---- */
 

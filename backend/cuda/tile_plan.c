@@ -27,7 +27,7 @@ typedef struct Prepared {
 typedef struct Known {
     const struct Known *next;
     const Tiles *t;
-    bool ahead;
+    bool ahead, roughly;
     const Schedule *s;
 } Known;
 
@@ -41,6 +41,7 @@ typedef struct Search {
     bool bare;                          /* how all is cut */
     bool drops;                         /* no axis is taken as longer beside a
                                            kernel without a schedule */
+    bool roughly;                       /* room is all that is asked */
 } Search;
 
 /* ---- what kernels keep for one another ---- */
@@ -133,7 +134,8 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
                                       bool ahead)
 {
     for (const Known *k = y->known; k; k = k->next)
-        if (k->ahead == ahead && is_same_kernel(t, k->t)) {
+        if (k->ahead == ahead && k->roughly <= y->roughly
+            && is_same_kernel(t, k->t)) {
             Schedule *s = ctx_alloc(t->c, sizeof *s);
             *s = *k->s;
             s->p = t->p;
@@ -165,7 +167,7 @@ static bool has_whole_rows(const Tiles *t)
     return whole;
 }
 
-static const Schedule *find_schedule(const Tiles *t, bool ahead)
+static const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
 {
     uint8_t *turned = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->narrow,
@@ -174,7 +176,8 @@ static const Schedule *find_schedule(const Tiles *t, bool ahead)
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
                      .stores = t->stored_here, .few = t->o->few,
-                     .inverses = ahead, .s0 = t->o->s0, .s1 = t->o->s1,
+                     .inverses = ahead, .roughly = roughly,
+                     .s0 = t->o->s0, .s1 = t->o->s1,
                      .spilled = t->o->room };
 
     if (t->at + 1 == t->o->without) {
@@ -197,8 +200,8 @@ static const Schedule *schedule_of(Search *y, const Tiles *t, bool ahead)
 
     if (!s) {
         Known *k = ctx_alloc(y->c, sizeof *k);
-        s = find_schedule(t, ahead);
-        *k = (Known){ y->known, t, ahead, s };
+        s = find_schedule(t, ahead, y->roughly);
+        *k = (Known){ y->known, t, ahead, y->roughly, s };
         y->known = k;
     }
     return s;
@@ -437,7 +440,7 @@ static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
     t->narrow = known->narrow;
     t->asked = of_more(c, known->asked, 1, n, more);
     tiles_analyse(t);
-    t->out->schedule = find_schedule(t, like->ahead);
+    t->out->schedule = find_schedule(t, like->ahead, false);
     t->out->tokens = y->m->chunk;
     price(t);
     return t;
@@ -543,7 +546,7 @@ static bool prepare_halves(Search *search, int at, Prepared *y)
     Ref with = 0;
     const Plan *p;
 
-    while ((p = tile_cut(y->p, at, &with, y->of, &of)) != NULL) {
+    while ((p = tile_cut(y->p, at, CUT_RESULT, &with, y->of, &of)) != NULL) {
         Prepared x = prepare_as_cut(search, p, of, true);
         bool lacks = lacks_schedule(&x, at);
         if (!lacks && !lacks_schedule(&x, at + 1)) {
@@ -571,6 +574,94 @@ static Prepared prepare_parts(Search *search, const Plan *whole, Split how)
         if (!prepare_halves(search, at, &y))
             break;
     return y;
+}
+
+/* ---- until all has room ---- */
+
+static double strain(const Prepared *y, int kernel)
+{
+    return lacks_schedule(y, kernel)
+         ? schedule_strain(y->t[kernel]->out->schedule) : 0;
+}
+
+/* The kernel that lacks the most room; -1: none lacks that alone. */
+static int find_strained(const Prepared *y, int first)
+{
+    int most = -1;
+
+    for (int i = first; i < y->p->nkernels; i++) {
+        double by = strain(y, i);
+        if (by > 0 && !isinf(by) && (most < 0 || by > strain(y, most)))
+            most = i;
+    }
+    return most;
+}
+
+/* What is left of a kernel in two: how much room the worse half lacks, and how
+ * many nodes that has; seconds of all. */
+typedef struct Left { double strain, seconds; int nodes; } Left;
+
+static Left left_of(const Prepared *y, int at, const CudaOptions *o)
+{
+    double first = strain(y, at), second = strain(y, at + 1);
+    int worse = second > first ? at + 1 : at;
+
+    return (Left){ fmax(first, second), price_of(y, o, 0),
+                   y->p->kernel[worse].nnodes };
+}
+
+static bool is_less(const Left *a, const Left *b)
+{
+    const double alike = 1.05;
+
+    if (a->strain > alike * b->strain || alike * a->strain < b->strain)
+        return a->strain < b->strain;
+    return !a->strain || a->nodes == b->nodes ? a->seconds < b->seconds
+                                              : a->nodes < b->nodes;
+}
+
+/* In two, of all ways to cut it: the cheapest that leaves room, or that which
+ * lacks least; false: none lacks less, or has less that lacks it. */
+static bool cut_strained(Search *search, int at, Prepared *y)
+{
+    Prepared best = *y;
+    Left least = { strain(y, at), 0, y->p->kernel[at].nnodes };
+    bool any = false;
+
+    for (CutHow how = 0; how < NCUTS; how++) {
+        int *of;
+        Ref with = 0;
+        const Plan *p;
+        while ((p = tile_cut(y->p, at, how, &with, y->of, &of)) != NULL) {
+            Prepared x = prepare_as_cut(search, p, of, y->ahead);
+            Left left = left_of(&x, at, search->o);
+            if (!is_less(&left, &least))
+                continue;
+            best = x;
+            least = left;
+            any = true;
+        }
+    }
+    *y = best;
+    return any;
+}
+
+/* Kernels that lack room are cut until they have it. */
+static Prepared prepare_room(Search *search, const Plan *whole, Split how)
+{
+    enum { MOST = 16 };
+    Prepared y = prepare(search, whole, how);
+    int first = search->o->rows ? y.p->split : 0;
+    bool cut = false;
+
+    search->roughly = true;
+    for (int n = 0, at; n < MOST && (at = find_strained(&y, first)) >= 0; n++) {
+        if (!cut_strained(search, at, &y))
+            break;
+        cut = true;
+    }
+    search->roughly = false;
+    return cut ? prepare_as_cut(search, y.p, y.of, y.ahead) : y;
 }
 
 /* The same of a call in segments, whose own ends are found before, and their
@@ -681,7 +772,8 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
     int ways = o->rows ? 1 : 3;         /* forward */
-    Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops };
+    Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops,
+                      false };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
@@ -740,6 +832,25 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     return best;
 }
 
+/* Of some ways to cut it, that of which the fewest kernels lack a schedule in
+ * the end. */
+static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
+                      Prepared *best)
+{
+    bool joint = plan_is_joint(whole), all = !o->rows;
+    bool bare = joint && may_be_bare(whole->g);
+
+    for (int i = 0; i < 4 * (1 + bare) && count_lacking(best, all); i++) {
+        Search search = { c, o, graph_extents(c, whole->g), NULL, i > 3,
+                          false, false };
+        Split how = { .late = true, .ahead = true, .walks = joint && i & 1,
+                      .forward = all && i & 2, .rest = !joint && i & 1 };
+        Prepared y = prepare_room(&search, whole, how);
+        if (count_lacking(&y, all) < count_lacking(best, all))
+            *best = y;
+    }
+}
+
 /* Slices of a state have no sums over what they are slices of: those are made
  * behind the walk where it has no schedule otherwise. */
 static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o,
@@ -754,8 +865,16 @@ static Prepared prepare_best(Ctx *c, const Plan *whole, const CudaOptions *o,
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
-/* Schedules know no ranks. Where that helps them the plan is one without, and
- * rows are scaled behind products. */
+/* Schedules know no ranks: the plan without, rows scaled behind products; or
+ * the plan itself. */
+static const Plan *plan_apart(Ctx *c, const Plan *whole)
+{
+    const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
+
+    return apart == whole ? whole : plan_as_printed(c, apart);
+}
+
+/* Where that helps them it is the one that is taken. */
 static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o,
                               bool drops)
 {
@@ -763,10 +882,10 @@ static Prepared prepare_apart(Ctx *c, const Plan *whole, const CudaOptions *o,
     int lacks = count_lacking(&y, false);
     if (!o->scheduled || !lacks)
         return y;
-    const Plan *apart = plan_scales_out(c, plan_without_ranks(c, whole));
+    const Plan *apart = plan_apart(c, whole);
     if (apart == whole)
         return y;
-    Prepared x = prepare_best(c, plan_as_printed(c, apart), o, drops);
+    Prepared x = prepare_best(c, apart, o, drops);
     return count_lacking(&x, false) < lacks ? x : y;
 }
 
@@ -787,13 +906,12 @@ static void pass_parts(const Graph *g, CudaOptions *o)
 }
 
 /* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
- * its kernels are to come from schedules, those of the way forward, too. */
+ * its kernels are to come from schedules, those of the way forward, too;
+ * anyhow: however they are cut. */
 static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
-                         Prepared *y)
+                         bool anyhow, Prepared *y)
 {
     CudaOptions *own = ctx_alloc(c, sizeof *own);
-    if (!o->scheduled)
-        return false;
     *own = *o;
     own->rows = 0;
     for (int chunk = TILE_ROWS; chunk >= LEAST_ROWS; chunk /= 2) {
@@ -802,7 +920,10 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
         for (int joined = 0; rows != whole
              && joined < 1 + plan_is_joint(whole); joined++) {
             const Plan *p = joined ? plan_join_back(rows) : rows;
-            *y = prepare_best(c, plan_as_printed(c, p), own, false);
+            p = plan_as_printed(c, p);
+            *y = prepare_best(c, p, own, false);
+            if (anyhow)
+                make_room(c, p, own, y);
             if (!count_lacking(y, true))
                 return true;
         }
@@ -881,15 +1002,28 @@ static bool is_padded_plan(const Prepared *y)
     return any;
 }
 
-static Prepared prepare_all(Ctx *c, const Plan *whole, const CudaOptions *o)
+/* What lacks schedules for want of room has them if it is cut further. */
+static Prepared prepare_all(Ctx *c, const Plan *given, const CudaOptions *o)
 {
-    const Plan *p = o->rows ? plan_keep_states(whole) : whole;
-    Prepared y = prepare_apart(c, p, o, false), by_rows;
+    const Plan *whole = o->rows ? plan_keep_states(given) : given;
+    Prepared y = prepare_apart(c, whole, o, false), by_rows;
+    bool all = !o->rows;
 
-    if (count_lacking(&y, false) && prepare_rows(c, whole, o, &by_rows))
+    if (o->scheduled && count_lacking(&y, false)
+        && prepare_rows(c, given, o, false, &by_rows))
         return by_rows;
+    if (o->scheduled && !o->wholly && whole->g->chunk > 1
+        && count_lacking(&y, all)) {
+        const Plan *apart = plan_apart(c, whole);
+        make_room(c, whole, o, &y);
+        if (apart != whole)
+            make_room(c, apart, o, &y);
+        if (count_lacking(&y, all)
+            && prepare_rows(c, given, o, true, &by_rows))
+            return by_rows;
+    }
     return count_lacking(&y, true) && is_padded_plan(&y)
-         ? prepare_apart(c, p, o, true) : y;
+         ? prepare_apart(c, whole, o, true) : y;
 }
 
 static void put_start(const Prepared *y, int rank, Buf *b)
@@ -926,6 +1060,17 @@ static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
     return own;
 }
 
+/* What the first kernel that has no schedule lacks. */
+static const char *first_lack(Ctx *c, const Prepared *y)
+{
+    for (int i = 0; i < y->p->nkernels; i++)
+        if (lacks_schedule(y, i))
+            return ctx_format(c, "of float32, all kernels or none; %s: %s",
+                              y->m->kernel[i].name,
+                              y->t[i]->out->schedule->why);
+    return NULL;
+}
+
 /* Tiles of float32 are for plans of which all kernels have room: the cuts that
  * schedules want are not what others are fast with. */
 CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
@@ -940,8 +1085,11 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
     if (o->scheduled && schedule_tile(whole, o->tile) == F32 && !o->without
-        && count_lacking(&y, true))
-        return cuda_tiles(c, plan, without_schedules(c, o));
+        && count_lacking(&y, true)) {
+        CudaModule *m = cuda_tiles(c, plan, without_schedules(c, o));
+        m->lacks = first_lack(c, &y);
+        return m;
+    }
     find_shares(&own);
     if (o->ends) {
         y = prepare_ends(c, &own, o);

@@ -1,6 +1,7 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool has_op(const Schedule *s, KOp op)
@@ -109,14 +110,16 @@ static void deal_roles(Schedule *s)
 
 /* Each turn takes less shared memory, and then fewer registers; where two
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
- * other kernels the least is tried first: mostly there is no room for it. */
+ * other kernels the least is tried first: mostly there is no room for it. Where
+ * room is all that is asked, the last alone. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     int turns = like->resident < 2 ? 2 * TURNS
               : like->kind == K_TOKEN && like->slices == 1 ? TURNS : 1;
-    for (int i = turns == TURNS ? -1 : 0; i < turns; i++) {
+    int first = w->roughly ? 2 * TURNS - 1 : turns == TURNS ? -1 : 0;
+    for (int i = first; i < turns; i++) {
         int less = i < 0 ? TURNS - 1 : i % TURNS;
         *s = *like;
         s->share = less > 0;
@@ -235,6 +238,34 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
         }
     return plain->why && plain->large ? narrow_attempt(c, w, like, plain)
                                       : plain;
+}
+
+double schedule_strain(const Schedule *s)
+{
+    double most = s->regs[1], held = registers_held(s, KR_MATRIX);
+    double memory = (double)s->shared / s->target->shared;
+    return !s->why ? 0 : !s->large ? INFINITY : memory > 1 || most <= 0
+         ? memory : 1 + held / most;
+}
+
+/* In as many slices as there may be, of whole pieces of a tile or not. */
+static Schedule *attempt_roughly(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    static const int cols[] = { TILE_COLS, SLICE_COLS };
+    Schedule *best = NULL;
+    like->resident = 1;
+    for (int i = 0; i < 2 && (!best || best->why); i++) {
+        int axis = schedule_slice_axis(like, cols[i]);
+        int n = axis ? like->extent[axis] / cols[i] : 1;
+        if (best && n <= best->slices)
+            continue;
+        like->slices = n;
+        like->slice_axis = n > 1 ? axis : 0;
+        Schedule *s = attempt(c, w, like);
+        if (!best || schedule_strain(s) < schedule_strain(best))
+            best = s;
+    }
+    return best;
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
@@ -370,5 +401,6 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
         s->why = "chunks that are not of 64 tokens, or 32";
     else
         s->why = extents_fault(s);
-    return s->why ? s : attempt_extents(c, w, s);
+    return s->why ? s : w->roughly ? attempt_roughly(c, w, s)
+                                   : attempt_extents(c, w, s);
 }

@@ -327,6 +327,9 @@ typedef struct KernelWish {
     const uint8_t *stored16, *lies_turned;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
+    bool roughly;                       /* what it takes, at the least: whether
+                                           there is room, and how much it
+                                           lacks */
     int spilled;                        /* of single tokens: attempts whose
                                            registers did not do */
 } KernelWish;
@@ -334,6 +337,10 @@ typedef struct KernelWish {
 /* A schedule of the kernel; where there is none, `why` says what it would
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
+/* How much more it takes than there is: of memory above 1, of registers alone
+ * less than memory would be; 0: it has room. INFINITY: that is not what is
+ * missing. */
+double schedule_strain(const Schedule *s);
 
 /* The first matrix of a plan that products, or later kernels, find in 16 bits
  * though float16 may not hold it: an exponential, or what is made of one. 0:

@@ -61,13 +61,22 @@ static int64_t found(const Schedule *s, int axis, int slices)
     return sum;
 }
 
+static bool has_axis(const Schedule *s, int axis)
+{
+    bool any = false;
+    for (int i = 0; i < s->k->nnodes; i++)
+        any |= (s->g->n[s->k->node[i]].axes & AXIS(axis)) != 0;
+    return any;
+}
+
 int schedule_slice_axis(const Schedule *s, int cols)
 {
     int best = 0;
     int64_t least = 0;
     for (int axis = AX_DIM; axis < s->g->naxes; axis++) {
         int n = s->extent[axis] / cols;
-        if (n < 2 || schedule_slice_fault(s, axis, n))
+        if (n < 2 || !has_axis(s, axis)
+            || schedule_slice_fault(s, axis, n))
             continue;
         int64_t sum = found(s, axis, n);
         if (!best || sum <= least) {

@@ -6,6 +6,8 @@
 --   flin tests/cuda/scheduled.lua forward [NAME[,V=64] ...]   all, forward
 -- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
 --   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
+--   flin tests/cuda/scheduled.lua small    what is cut where a block has little
+-- memory, both ways
 --   flin tests/cuda/scheduled.lua parts    a long one, which blocks share where
 -- there are many multiprocessors
 -- typed=1: gates and constants in float32, gradients from what forward saved;
@@ -615,6 +617,15 @@ local function some()
   return list
 end
 
+-- Kernels too large for 99 KB, cut until they have room; of chunks of 32 tokens
+-- products that kernels leave by lanes for others.
+local small <const> = {
+  "simple_gla,B=1,T=70,H=1,K=128,V=256,chunk=32",
+  "gla,B=1,T=73,H=1,K=256,V=256,cu=0/3/70/73",
+  "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
+  "gsa,B=1,T=70,H=1,K=128,V=128",
+}
+
 -- Kernels that are printed so have lean turns, and these are taken: the second
 -- part of the sequence begins behind them.
 local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla",
@@ -643,6 +654,7 @@ local sweeps <const> = ... == "sweep"
 for _, text in ipairs(are_long and long or sweeps and sweep(select(2, ...))
                       or ... == "some" and some()
                       or parts and shared
+                      or ... == "small" and small
                       or forward and (select(2, ...) and { select(2, ...) }
                                       or with_slices(flin.stdlib_names))
                       or ... and { ... } or cases) do

@@ -1109,7 +1109,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_con
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
-                const int chunks = find_walk<2>(a.run, item, x);
+                const int chunks = find_walk<1>(a.run, item, x);
                 float v10 = begin_number<float>(a.tensor[0], x);
                 float v11 = begin_number<float>(a.tensor[1], x);
                 UNROLL_EIGHT for (int m = 0; m < chunks; m++, it++) {
@@ -1121,11 +1121,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_con
                     v10 = v94;
                     v11 = v95;
                 }
-                if (x.slice == 0)
-                    if (lane == 0)
+                if (lane == 0)
                     end_number<float>(a.tensor[2], x, v10);
-                if (x.slice == 0)
-                    if (lane == 0)
+                if (lane == 0)
                     end_number<float>(a.tensor[3], x, v11);
             }
         }

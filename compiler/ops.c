@@ -40,6 +40,8 @@ double next_value(int op, double s, bool gated, double a, double b)
 
 int moved_axis(const Node *n, int ax)
 {
+    if (!op_is(n->op, MOVES))
+        return ax;
     switch (n->op) {
 #define MOVED(axis) axis
 #define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \

@@ -72,12 +72,12 @@ def shapes(variant, B=2, T=70, H=2):
     return found
 
 
-def drawn(shape, domain, dtype=None):
-    """A tensor of PyTorch's of that domain; gates as slow as layers begin."""
+def drawn(shape, domain, dtype=None, slow=1):
+    """A tensor of PyTorch's of that domain; gates are divided by `slow`."""
     import torch
     import flin.nn
     x = flin.nn.ACTIVATIONS[domain](torch.randn(shape, dtype=dtype))
-    return x / 16 if domain == "log_decay" else x
+    return x / slow if domain == "log_decay" else x
 
 
 def wants_custom_op():

@@ -49,7 +49,7 @@ NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 
 def inputs(variant, B=2, T=ENDS[-1]):
     torch.manual_seed(3)
-    return {n: drawn(shape, domain)
+    return {n: drawn(shape, domain, slow=16)
             .requires_grad_() for n, (shape, domain)
             in shapes(variant, B, T, 2).items()}
 

@@ -25,7 +25,7 @@ torch.manual_seed(7)
 def inputs(variant, dtype=torch.float32, grad=False, **sizes):
     x = {}
     for name, (shape, domain) in shapes(variant, **sizes).items():
-        t = drawn(shape, domain, torch.float64)
+        t = drawn(shape, domain, torch.float64, slow=16)
         x[name] = t.to(dtype).requires_grad_(grad)
     return x
 

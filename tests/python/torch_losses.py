@@ -6,7 +6,7 @@ import importlib.util
 import sys
 
 import harness
-from harness import check, drawn, end, flin, shapes
+from harness import check, end, flin, shapes
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -23,6 +23,19 @@ HALF = torch.bfloat16 if ON == "cuda" else torch.float32
 LIMIT, SUMS = (1.5e-2, 1e-1) if ON == "cuda" else (2e-5, 2e-4)
 # What has decayed over all tokens is no better than the others' rounding.
 SMALL = 1e-2
+
+
+def draw(shape, domain):
+    t = torch.randn(shape, dtype=torch.float64)
+    if domain == "log_decay":
+        return -t.abs()
+    if domain == "unit":
+        return torch.rand(shape, dtype=torch.float64)
+    if domain == "positive":
+        return t.abs() / 2
+    if domain == "unit_norm":
+        return torch.nn.functional.normalize(t, dim=-1)
+    return t / 2
 
 
 # By name: whether it is of y, of the states.
@@ -68,8 +81,7 @@ for name in sys.argv[1:] or flin.stdlib:
     x = {}
     for n, (shape, domain) in shapes(v, B=2, T=70, H=2).items():
         wide = len(shape) > 3 and domain not in ("log_decay", "unit")
-        x[n] = drawn(shape, domain, torch.float64).to(
-            ON, HALF if wide else torch.float32)
+        x[n] = draw(shape, domain).to(ON, HALF if wide else torch.float32)
     few = {n: t[:, :9] if v.inputs[i].timed else t
            for i, (n, t) in enumerate(x.items())}
     y, s0 = v(**few, output_final_state=True)

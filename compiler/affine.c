@@ -1,5 +1,6 @@
 /* affine.c -- the traced step, differentiated with respect to its states. */
 #include "affine.h"
+#include "domain.h"
 
 #include <math.h>
 #include <string.h>
@@ -300,7 +301,7 @@ static bool product(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
         return false;
     return scale(g, a, n.op == OP_div ? OP_div : OP_mul,
                  da ? n.a[1] : n.a[0], at)
-        && (n.op != OP_dot || contract(g, a, n.over, at));
+        && (!op_is(n.op, ADDS_UP) || contract(g, a, n.over, at));
 }
 
 /* The state of the set that r is, -1: none; *fresh: as the token leaves it. */
@@ -332,6 +333,9 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
         a->term[a->n++] = (Term){ .state = s, .fresh = left };
         return true;
     }
+    if (op_is(n.op, ADDS_UP))
+        return op_is(n.op, MULTIPLIES) ? product(g, a, r, of, fresh)
+             : affine(g, n.a[0], of, fresh, a) && contract(g, a, n.over, r);
     switch (n.op) {
     case OP_add: case OP_sub:
         b = another(g, a);
@@ -344,11 +348,8 @@ bool affine(Graph *g, Ref r, StateSet of, bool fresh, Affine *a)
     case OP_neg:
         return affine(g, n.a[0], of, fresh, a)
             && scale(g, a, OP_mul, num(g, -1), r);
-    case OP_mul: case OP_div: case OP_dot:
+    case OP_mul: case OP_div:
         return product(g, a, r, of, fresh);
-    case OP_sum:
-        return affine(g, n.a[0], of, fresh, a)
-            && contract(g, a, n.over, r);
     case OP_where:
         return choose(g, a, r, of, fresh);
     default:
@@ -398,9 +399,11 @@ bool state_note(Graph *g, int s, Ref at, const char *what)
     return false;
 }
 
-static bool has_domain(const Graph *g, const Node *n, const char *domain)
+/* Whether it is an input that is declared from `least` to `most`. */
+static bool is_within(const Graph *g, const Node *n, double least, double most)
 {
-    return n->op == OP_input && !strcmp(g->in[n->index].domain, domain);
+    return n->op == OP_input
+        && domain_within(domain_named(g->in[n->index].domain), least, most);
 }
 
 /* Whether x is provably 0 to 1. */
@@ -415,7 +418,7 @@ static bool is_unit(const Graph *g, Ref x)
     case OP_mul: case OP_min: case OP_max:
         return is_unit(g, n->a[0]) && is_unit(g, n->a[1]);
     case OP_where: return is_unit(g, n->a[1]) && is_unit(g, n->a[2]);
-    default: return has_domain(g, n, "unit");
+    default: return is_within(g, n, 0, 1);
     }
 }
 
@@ -434,7 +437,7 @@ static bool is_nonnegative(const Graph *g, Ref x)
         return is_nonnegative(g, n->a[0]) || is_nonnegative(g, n->a[1]);
     case OP_where:
         return is_nonnegative(g, n->a[1]) && is_nonnegative(g, n->a[2]);
-    default: return has_domain(g, n, "positive");
+    default: return is_within(g, n, 0, INFINITY);
     }
 }
 
@@ -504,7 +507,7 @@ AxisSet usual_keys(const Graph *g, int s, AxisSet differ)
 
     for (Ref r = 1; r < g->len && st->rank > 2; r++) {
         const Node *n = &g->n[r];
-        if (!(n->states & STATE(s)) || (n->op != OP_dot && n->op != OP_sum))
+        if (!(n->states & STATE(s)) || !op_is(n->op, ADDS_UP))
             continue;
         of[r] = n->over & st->axes;
         for (int i = 0; i < 2; i++)
@@ -609,7 +612,7 @@ AxisSet plain_factors(Graph *g, Ref x, AxisSet kappa, AxisSet nu,
     factors(g, x, &f);
     for (int i = 0; i < f.n; i++) {
         const Node n = g->n[f.f[i]];
-        if (n.op == OP_dot && (n.axes & kappa) && (!nu || (n.axes & nu))
+        if (op_is(n.op, ADDS_UP) && (n.axes & kappa) && (!nu || (n.axes & nu))
             && !rank) {
             rank = n.over;
             factors(g, n.a[0], out);

@@ -298,11 +298,9 @@ void keep_sums(Graph *step)
 static Ref plain_scan(const Graph *g, int state)
 {
     const State *s = &g->st[state];
-    const Node *last = &g->n[s->next], *scan = &g->n[last->a[0]];
+    Ref scan = state_sum(g, state);
 
-    return !s->angle && s->rank < 2 && last->op == OP_last
-        && scan->op == OP_scan && !scan->a[0] && !scan->flags
-        && scan->a[2] == s->node ? last->a[0] : 0;
+    return !s->angle && s->rank < 2 && !g->n[scan].flags ? scan : 0;
 }
 
 /* All that is made of `scan`, of `by` instead; the state's own end is not
@@ -334,7 +332,7 @@ void keep_chunk_sums(Graph *chunk)
             continue;
         chunk->line = chunk->n[scan].line;
         Ref local = cumsum(chunk, chunk->n[scan].a[1], 0);
-        Ref lost = compensate(chunk, i, op1(chunk, OP_last, local));
+        Ref lost = compensate(chunk, i, last_row(chunk, local, 0));
         Ref sum = op2(chunk, OP_add, local, lost);
         replace(chunk, i, scan, op2(chunk, OP_add, chunk->st[i].node, sum),
                 len);

@@ -9,7 +9,7 @@ enum { MAX_CUTS = 12 };
 bool node_is_product(const Graph *g, const Node *n)
 {
     return op_is(n->op, MULTIPLIES)
-        && (n->op != OP_dot
+        && (!op_is(n->op, FOLDS)
             || !(g->n[n->a[0]].axes & g->n[n->a[1]].axes & ~n->over));
 }
 

@@ -277,10 +277,39 @@ Ref cumsum(Graph *g, Ref a, int flags)
                                .flags = (uint8_t)flags });
 }
 
-Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags)
+Ref last_row(Graph *g, Ref a, int flags)
 {
-    return node_new(g, (Node){ .op = (uint8_t)op, .a = { d, c, s0 },
+    return node_new(g, (Node){ .op = OP_last, .a = { a },
                                .flags = (uint8_t)flags });
+}
+
+Ref delay(Graph *g, Ref a, Ref first, int flags)
+{
+    return node_new(g, (Node){ .op = OP_delay, .a = { a, first },
+                               .flags = (uint8_t)flags });
+}
+
+Ref cat(Graph *g, Ref a, Ref b, int axis)
+{
+    return node_new(g, (Node){ .op = OP_cat, .a = { a, b },
+                               .over = AXIS(axis) });
+}
+
+Ref solve(Graph *g, Ref a, Ref b, int flags)
+{
+    return node_new(g, (Node){ .op = OP_solve, .a = { a, b },
+                               .flags = (uint8_t)flags });
+}
+
+Ref scan(Graph *g, Ref d, Ref c, Ref s0, int flags)
+{
+    return node_new(g, (Node){ .op = OP_scan, .a = { d, c, s0 },
+                               .flags = (uint8_t)flags });
+}
+
+Ref maxscan(Graph *g, Ref d, Ref c, Ref s0)
+{
+    return node_new(g, (Node){ .op = OP_maxscan, .a = { d, c, s0 } });
 }
 
 Ref node_copy(Graph *g, const Node *n, const Ref a[4])

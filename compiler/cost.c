@@ -40,7 +40,7 @@ static double product_flops(const Graph *g, const Node *n)
 {
     AxisSet all = g->n[n->a[0]].axes | g->n[n->a[1]].axes;
 
-    return 2 * elements(g, all | n->axes) * (n->op == OP_gdot ? 1.3 : 1);
+    return 2 * elements(g, all | n->axes) * (op_is(n->op, MASKS) ? 1.3 : 1);
 }
 
 static void add_work(const Graph *g, Ref r, Work *w)

@@ -59,7 +59,7 @@ static bool is_delayed(const Graph *g, Ref x, Ref y, int *looks)
 
     if (++*looks > MOST_LOOKS)
         return false;
-    if (a->op == OP_delay && !a->flags && a->a[0] == y)
+    if (op_is(a->op, SHIFTS) && !a->flags && a->a[0] == y)
         return true;
     if (x == y)
         return !(a->axes & AXIS(AX_I));
@@ -86,7 +86,7 @@ static bool has_sum(const Graph *g, Ref x)
     const Node *n = &g->n[x];
     bool any = op_is(n->op, FOLDS);
 
-    if (!(n->axes & AXIS(AX_I)) || n->op == OP_delay || !is_by_tokens(n))
+    if (!(n->axes & AXIS(AX_I)) || op_is(n->op, SHIFTS) || !is_by_tokens(n))
         return false;
     for (int i = 0; i < 4 && !any; i++)
         any = n->a[i] && has_sum(g, n->a[i]);
@@ -102,11 +102,10 @@ static Ref first_of(Graph *g, Ref x)
 
     if (!(n.axes & AXIS(AX_I)))
         return x;
-    if (n.op == OP_delay && !n.flags)
+    if (op_is(n.op, SHIFTS) && !n.flags)
         return n.a[1];
     if (!is_by_tokens(&n) || has_sum(g, x))
-        return node_new(g, (Node){ .op = OP_last, .a = { x },
-                                   .flags = REVERSE });
+        return last_row(g, x, REVERSE);
     for (int i = 0; i < 4; i++)
         a[i] = n.a[i] ? first_of(g, n.a[i]) : 0;
     return node_copy(g, &n, a);
@@ -115,8 +114,7 @@ static Ref first_of(Graph *g, Ref x)
 /* x at the token behind; at the chunk's last 0. */
 static Ref behind(Graph *g, Ref x)
 {
-    return node_new(g, (Node){ .op = OP_delay, .a = { x, num(g, 0) },
-                               .flags = REVERSE });
+    return delay(g, x, num(g, 0), REVERSE);
 }
 
 /* A write that reads nothing, lifted: rows, and a number a token that they are
@@ -314,7 +312,7 @@ static void lift_matrix(Lift *l, int s)
     if (l->mat[s].nrows)
         x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
     Ref A = scores(l, a, b, gate, s, true);
-    Ref w = node_new(g, (Node){ .op = OP_solve, .a = { A, x } });
+    Ref w = solve(g, A, x, 0);
     l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
 }
 
@@ -325,7 +323,7 @@ static Ref leave_matrix(Lift *l, int s)
     Ref G = l->mat[s].G, S = l->mat[s].found, end = 0, tail = 0;
 
     if (G) {
-        end = op1(g, OP_last, G);
+        end = last_row(g, G, 0);
         tail = op1(g, OP_exp, op2(g, OP_sub, end, G));
         S = op2(g, OP_mul, op1(g, OP_exp, end), S);
     }
@@ -351,17 +349,16 @@ static void lift_scan(Lift *l, int s)
 
     g->line = l->s->n[l->s->st[s].next].line;
     if (u->form == FORM_MAX)
-        left = scan(g, OP_maxscan, d, c, found, 0);
+        left = maxscan(g, d, c, found);
     else if (u->form == FORM_SCAN)
-        left = scan(g, OP_scan, d, c, found,
-                    l->s->st[s].angle ? WRAP : 0);
+        left = scan(g, d, c, found, l->s->st[s].angle ? WRAP : 0);
     else if (per_token(g, c) == c && !(g->st[s].axes & ~g->n[c].axes))
         left = c;
     else
-        left = scan(g, OP_scan, num(g, 0), c, found, 0);
+        left = scan(g, num(g, 0), c, found, 0);
     l->seq[s].left = left;
-    l->seq[s].found = op2(g, OP_delay, left, found);
-    g->st[s].next = op1(g, OP_last, left);
+    l->seq[s].found = delay(g, left, found, 0);
+    g->st[s].next = last_row(g, left, 0);
 }
 
 /* The chunk graph with the step's arguments, states and axes. */

@@ -35,6 +35,13 @@ const Domain *domain_named(const char *name)
     return NULL;
 }
 
+bool domain_within(const Domain *d, double least, double most)
+{
+    return d && !d->row
+        && (isinf(least) || d->broken(nextafter(least, -INFINITY)))
+        && (isinf(most) || d->broken(nextafter(most, INFINITY)));
+}
+
 /* ---- tensors ---- */
 
 int64_t probe_entries(const Probe *p)

@@ -22,6 +22,9 @@ enum { DOMAINS = 7 };
 extern const Domain domains[DOMAINS];
 /* "" is the first; NULL: there is none of that name. */
 const Domain *domain_named(const char *name);
+/* Whether d (NULL: none) is a range of numbers from `least` to `most`, or of
+ * some of these. */
+bool domain_within(const Domain *d, double least, double most);
 
 /* A tensor to be looked at: entries behind token, batch entry and head. What
  * has no tokens has one, what has no batch entries one. */

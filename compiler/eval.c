@@ -178,8 +178,9 @@ static double log_sum(Walk *w, const double *a)
     return isinf(most) ? most : most + log(sum);
 }
 
-/* amax, lse */
-static void eval_along(const Eval *e, Ref r)
+/* Of each row what `fold` makes of it. */
+static void fold_rows(const Eval *e, Ref r,
+                      double (*fold)(Walk *, const double *))
 {
     const Node *n = &e->g->n[r];
     Walk w, in;
@@ -190,10 +191,18 @@ static void eval_along(const Eval *e, Ref r)
     walk_tile(&in, e, n->a[0]);
     walk_over(&in, n->over);
     do {
-        const double *a = e->val[n->a[0]] + w.off[0];
-        e->val[r][w.off[1]] = n->op == OP_lse ? log_sum(&in, a)
-                                              : largest(&in, a);
+        e->val[r][w.off[1]] = fold(&in, e->val[n->a[0]] + w.off[0]);
     } while (walk_next(&w));
+}
+
+static void eval_largest(const Eval *e, Ref r)
+{
+    fold_rows(e, r, largest);
+}
+
+static void eval_log_sum(const Eval *e, Ref r)
+{
+    fold_rows(e, r, log_sum);
 }
 
 static double dot_rows(const double *a, const double *b, int64_t n)
@@ -363,24 +372,13 @@ static void eval_solve(const Eval *e, Ref r)
 
 /* ---- along the tokens ---- */
 
-/* What a recurrence holds after a token with a and b. */
-static double advance(const Node *n, double s, double a, double b)
-{
-    switch (n->op) {
-    case OP_cumsum: return s + a;
-    case OP_delay: return a;
-    case OP_scan: return n->a[0] ? a * s + b : s + b;
-    case OP_maxscan: return max_(n->a[0] ? a + s : s, b);
-    }
-    return NAN;
-}
-
-/* cumsum, delay, scan, maxscan: exclusive ones show what the token finds. */
+/* Those that recur show what they hold after the token; exclusive ones, and
+ * others, what it finds. */
 static void eval_scan(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     int arity = op_info[n->op].arity, init = arity - 1;
-    bool before = n->flags & EXCLUSIVE || n->op == OP_delay;
+    bool before = n->flags & EXCLUSIVE || !op_is(n->op, RECURS);
     Walk w;
 
     walk_node(&w, e, r);
@@ -392,12 +390,14 @@ static void eval_scan(const Eval *e, Ref r)
             double a = e->val[n->a[0]][w.off[0] + i * w.step[0][AX_I]];
             double b = arity < 3 ? 0
                      : e->val[n->a[1]][w.off[1] + i * w.step[1][AX_I]];
-            double next = advance(n, s, a, b);
+            double next = next_value(n->op, s, n->a[0], a, b);
             e->val[r][w.off[arity] + i * w.step[arity][AX_I]]
                 = before ? s : next;
             s = next;
         }
     } while (walk_next(&w));
+    for (int64_t i = 0; n->flags & WRAP && i < eval_count(e, r); i++)
+        e->val[r][i] = wrap_(e->val[r][i]);
 }
 
 /* One token, at the offsets of a walk over what is no axis of the matrix: a, b,
@@ -443,39 +443,50 @@ static void eval_matscan(const Eval *e, Ref r)
 
 /* ---- moving values ---- */
 
-/* select, last, relabel, col, row: the result is found in the operand under
- * other names, from a place on. */
+/* The result is found in the operand, under other names, from a place on. */
 static void eval_move(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     Walk w;
 
     walk_node(&w, e, r);
-    if (n->op == OP_select || n->op == OP_part)
+    if (op_has(n->op, INDEX))
         w.off[0] = n->index * w.step[0][lowest(n->over)];
-    if (n->op == OP_last && !(n->flags & REVERSE))
+    if (takes_last(n))
         w.off[0] = (e->rows - 1) * w.step[0][AX_I];
-    if (n->op == OP_relabel)
-        walk_rename(&w, 0, lowest(n->over), n->index);
-    for (int k = 0; k <= NRANKS && n->op == OP_col; k++)
-        walk_rename(&w, 0, k, AX_J + k);
-    for (int k = 0; k <= NRANKS && n->op == OP_row; k++)
-        walk_rename(&w, 0, AX_J + k, k);
+    for (AxisSet s = n->axes; s; s &= s - 1)
+        walk_rename(&w, 0, moved_axis(n, lowest(s)), lowest(s));
     walk_over(&w, n->axes);
     do {
         e->val[r][w.off[1]] = e->val[n->a[0]][w.off[0]];
     } while (walk_next(&w));
 }
 
-static void eval_unit(const Eval *e, Ref r)
+/* Entry k of the result, of `len` of the operand; behind those are zeros. */
+static double entry(const Node *n, int32_t k, const double *a, int64_t step,
+                    int32_t len)
+{
+    switch (n->op) {
+#define x(at) ((at) < len ? a[(at) * step] : 0)
+#define ENTRY(value) value
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    case OP_##name: return value;
+#include "ops.def"
+#undef x
+    }
+    return NAN;
+}
+
+/* unit, count */
+static void eval_entries(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
 
     for (int64_t i = 0; i < eval_count(e, r); i++)
-        e->val[r][i] = n->op == OP_count ? (double)i : i == n->index;
+        e->val[r][i] = entry(n, (int32_t)i, NULL, 0, 0);
 }
 
-static void eval_cat(const Eval *e, Ref r)
+static void eval_joined(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     int ax = lowest(n->over);
@@ -498,30 +509,11 @@ static void eval_cat(const Eval *e, Ref r)
     }
 }
 
-/* rot90, dup, pairsum: entry k of the result from a pair of the operand. */
-static double paired(const Node *n, const double *a, int64_t step,
-                     int32_t len, int32_t k)
-{
-    int32_t p = k / 2;
-
-    switch (n->op) {
-    case OP_rot90:
-        if (k % 2)
-            return a[(k - 1) * step];
-        return k + 1 < len ? -a[(k + 1) * step] : 0;
-    case OP_dup:
-        return p < len ? a[p * step] : 0;
-    case OP_pairsum:
-        return (2 * k < len ? a[2 * k * step] : 0)
-             + (2 * k + 1 < len ? a[(2 * k + 1) * step] : 0);
-    }
-    return NAN;
-}
-
+/* rot90, dup, pairsum: each entry from a pair of the operand. */
 static void eval_pairs(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    int from = lowest(n->over), to = n->op == OP_rot90 ? from : n->index;
+    int from = lowest(n->over), to = op_has(n->op, TO_AXIS) ? n->index : from;
     int32_t len = eval_extent(e, n->a[0], from);
     Walk w;
 
@@ -530,45 +522,38 @@ static void eval_pairs(const Eval *e, Ref r)
     w.step[0][from] = 0;
     walk_over(&w, n->axes);
     do {
-        e->val[r][w.off[1]] = paired(n, e->val[n->a[0]] + w.off[0], step,
-                                     len, w.at[to]);
+        e->val[r][w.off[1]] = entry(n, w.at[to], e->val[n->a[0]] + w.off[0],
+                                    step, len);
     } while (walk_next(&w));
 }
 
-void eval_node(const Eval *e, Ref r)
+static void eval_number(const Eval *e, Ref r)
 {
     const Node *n = &e->g->n[r];
 
-    switch ((enum Op)n->op) {
-    case OP_none: case OP_input: case OP_state: break;
-    case OP_num: *e->val[r] = n->num; break;
-    case OP_size: *e->val[r] = e->ext[0][n->index]; break;
-    case OP_sum: eval_sum(e, r); break;
-    case OP_amax: case OP_lse: eval_along(e, r); break;
-    case OP_dot: eval_dot(e, r); break;
-    case OP_cat: eval_cat(e, r); break;
-    case OP_unit: case OP_count: eval_unit(e, r); break;
-    case OP_ofrank: case OP_isrank:
-        fail_code(e->g->ctx, ERR_INTERNAL, "%s: schedules' plans have it alone",
-                  op_info[n->op].name);
-    case OP_rot90: case OP_dup: case OP_pairsum: eval_pairs(e, r); break;
-    case OP_select: case OP_part: case OP_relabel: case OP_col: case OP_row:
-    case OP_last:
-        eval_move(e, r);
-        break;
-    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
-        eval_scan(e, r);
-        for (int64_t i = 0; n->flags & WRAP && i < eval_count(e, r); i++)
-            e->val[r][i] = wrap_(e->val[r][i]);
-        break;
-    case OP_matscan: eval_matscan(e, r); break;
-    case OP_dmask: eval_dmask(e, r); break;
-    case OP_gdot: eval_gdot(e, r); break;
-    case OP_solve: eval_solve(e, r); break;
-#define ELEM(name, arity, traits, value, ga, gb, gc) case OP_##name:
+    *e->val[r] = n->op == OP_num ? n->num : e->ext[0][n->index];
+}
+
+/* Somebody else gives it. */
+static void eval_given(const Eval *e, Ref r)
+{
+    (void)e, (void)r;
+}
+
+static void eval_rank(const Eval *e, Ref r)
+{
+    fail_code(e->g->ctx, ERR_INTERNAL, "%s: schedules' plans have it alone",
+              op_info[e->g->n[r].op].name);
+}
+
+static void (*const eval_of[NOPS])(const Eval *, Ref) = {
+#define ELEM(name, arity, traits, value, ga, gb, gc) [OP_##name] = eval_elem,
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    [OP_##name] = eval_##kind,
 #include "ops.def"
-        eval_elem(e, r);
-        break;
-    case NOPS: break;
-    }
+};
+
+void eval_node(const Eval *e, Ref r)
+{
+    eval_of[e->g->n[r].op](e, r);
 }

@@ -89,8 +89,10 @@ static bool is_steep(const Back *w, Ref r, int i)
 {
     const Node *n = &w->g->n[r];
 
+    if (is_plain_contraction(n->op))
+        return w->infinite[n->a[1 - i]];
     switch (n->op) {
-    case OP_mul: case OP_dot: return w->infinite[n->a[1 - i]];
+    case OP_mul: return w->infinite[n->a[1 - i]];
     case OP_div: return i == 1 && w->infinite[r];
     case OP_square: return w->infinite[n->a[0]];
     case OP_log: return w->infinite[r];
@@ -275,8 +277,7 @@ static void back_solve(Back *w, Ref r, Ref d)
     if (n.flags & TRANS)
         fail(g->ctx, n.line, "the gradient of a gradient is not there");
     d = with_tokens(g, d, AXIS(AX_I));
-    Ref db = node_new(g, (Node){ .op = OP_solve, .a = { n.a[0], d },
-                                 .flags = TRANS });
+    Ref db = solve(g, n.a[0], d, TRANS);
     Ref x = op1(g, OP_col, r);
     AxisSet all = axes_of(w, db) | axes_of(w, x);
     add_adjoint(w, n.a[1], reduce(w, db, n.axes, axes_of(w, n.a[1])));
@@ -286,17 +287,10 @@ static void back_solve(Back *w, Ref r, Ref d)
 
 /* ---- along the tokens ---- */
 
-static Ref along(Graph *g, int op, Ref a, Ref b, int flags)
-{
-    return node_new(g, (Node){ .op = (uint8_t)op, .a = { a, b },
-                               .flags = (uint8_t)flags });
-}
-
 /* The row that the walk takes first. */
 static Ref first_row(Graph *g, Ref x, int flags)
 {
-    return node_new(g, (Node){ .op = OP_last, .a = { x },
-                               .flags = (flags & REVERSE) ^ REVERSE });
+    return last_row(g, x, (flags & REVERSE) ^ REVERSE);
 }
 
 /* Of sums without the token itself those with it, where the graph has them,
@@ -307,7 +301,7 @@ static Ref inclusive_sums(const Back *w, Ref r)
 
     for (Ref s = r - 1; s > 0 && n->flags & EXCLUSIVE; s--) {
         m = &w->g->n[s];
-        if (m->op == OP_cumsum && m->a[0] == n->a[0]
+        if (adds_tokens(m->op) && m->a[0] == n->a[0]
             && m->flags == (n->flags & ~EXCLUSIVE))
             return s;
     }
@@ -339,7 +333,7 @@ static void back_scan(Back *w, Ref r, Ref d)
     Graph *g = w->g;
     const Node n = g->n[r];
     int flags = n.flags & REVERSE, back = flags ^ REVERSE;
-    Ref before = along(g, OP_delay, r, n.a[2], flags);
+    Ref before = delay(g, r, n.a[2], flags);
     Ref zero = num(g, 0), one = num(g, 1), pass = n.a[0], took = 0, l;
 
     if (n.op == OP_maxscan) {           /* half of equals, as max has it */
@@ -350,10 +344,8 @@ static void back_scan(Back *w, Ref r, Ref d)
     }
     d = with_tokens(g, d, AXIS(AX_I));
     if (pass) {
-        Ref next = along(g, OP_delay, with_tokens(g, pass, AXIS(AX_I)), zero,
-                         back);
-        l = node_new(g, (Node){ .op = OP_scan, .a = { next, d, zero },
-                                .flags = (uint8_t)back });
+        Ref next = delay(g, with_tokens(g, pass, AXIS(AX_I)), zero, back);
+        l = scan(g, next, d, zero, back);
     } else {
         l = cumsum(g, d, back);
     }
@@ -376,9 +368,8 @@ static void back_matscan(Back *w, Ref r, Ref d)
     const Node n = g->n[r];
     int back = (n.flags & REVERSE) ^ REVERSE, row = n.index;
     int col = lowest(n.over);
-    Ref next = along(g, OP_delay, n.a[0], num(g, 0), back);
-    Ref zero = num(g, 0), found = along(g, OP_delay, r, n.a[2],
-                                        n.flags & REVERSE);
+    Ref next = delay(g, n.a[0], num(g, 0), back);
+    Ref zero = num(g, 0), found = delay(g, r, n.a[2], n.flags & REVERSE);
 
     d = with_axes(g, d, AXIS(AX_I) | AXIS(row));
     Ref l = node_new(g, (Node){ .op = OP_matscan, .a = { next, d, zero },
@@ -402,7 +393,7 @@ static void back_delay(Back *w, Ref r, Ref d)
     int flags = n.flags & REVERSE;
 
     d = with_tokens(g, d, AXIS(AX_I));
-    Ref da = along(g, OP_delay, d, num(g, 0), flags ^ REVERSE);
+    Ref da = delay(g, d, num(g, 0), flags ^ REVERSE);
     add_adjoint(w, n.a[0], reduce(w, da, n.axes, axes_of(w, n.a[0])));
     add_adjoint(w, n.a[1], reduce(w, first_row(g, d, flags),
                                   n.axes & ~AXIS(AX_I), axes_of(w, n.a[1])));
@@ -414,8 +405,7 @@ static void back_last(Back *w, Ref r, Ref d)
     Graph *g = w->g;
     const Node n = g->n[r];
 
-    add_adjoint(w, n.a[0], along(g, OP_delay,
-                                 with_tokens(g, num(g, 0), AXIS(AX_I)), d,
+    add_adjoint(w, n.a[0], delay(g, with_tokens(g, num(g, 0), AXIS(AX_I)), d,
                                  (n.flags & REVERSE) ^ REVERSE));
 }
 
@@ -516,7 +506,7 @@ static _Noreturn void back_never(Back *w, Ref r, Ref d)
 
 static void (*const back_of[NOPS])(Back *, Ref, Ref) = {
 #define ELEM(name, arity, traits, value, ga, gb, gc) [OP_##name] = back_elem,
-#define OP(name, arity, traits, form, axes, extent, asks, back) \
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
     [OP_##name] = back_##back,
 #include "ops.def"
 };

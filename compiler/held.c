@@ -130,7 +130,7 @@ static double beside(const Held *h, int atom)
 
     if (h->there[h->place[atom]])
         return 0;
-    if (node_is_product(a->g, &a->g->n[r]) && a->g->n[r].op != OP_solve) {
+    if (op_is(a->g->n[r].op, ADDS_UP) && node_is_product(a->g, &a->g->n[r])) {
         double sums = 4 * (double)axes_size(a->g, a->g->n[r].axes);
         return bytes * fmax(0, 1 - fmax(0, h->registers) / sums);
     }

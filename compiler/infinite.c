@@ -55,7 +55,7 @@ static int reach(const Graph *g, Ref r, int a, int b, int c, int all)
     case OP_input: return input(g, r);
     case OP_neg: return turned(a);
     case OP_sub: return a | turned(b);
-    case OP_mul: case OP_dot: return all ? BOTH : 0;
+    case OP_mul: return all ? BOTH : 0;
     case OP_div: return a ? BOTH : 0;
     case OP_max: return (a & b & DOWN) | (all & UP);
     case OP_min: return (all & DOWN) | (a & b & UP);
@@ -63,10 +63,8 @@ static int reach(const Graph *g, Ref r, int a, int b, int c, int all)
     case OP_abs: case OP_square: return a ? UP : 0;
     case OP_log: return (a & UP) | (is_from_zero(g, n->a[0]) ? DOWN : 0);
     case OP_where: return b | c;
-    case OP_rsqrt: case OP_sign: case OP_wrap: case OP_sin: case OP_cos:
-    case OP_tanh: case OP_sigmoid: case OP_lt: case OP_le: case OP_eq:
-    case OP_dmask: return 0;
-    default: return all;
+    default: return op_is(n->op, BOUNDED) ? 0
+                  : all && is_contraction(n->op) ? BOTH : all;
     }
 }
 

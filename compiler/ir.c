@@ -260,7 +260,7 @@ static AxisSet node_axes(const Graph *g, const Node *n)
     AxisSet all = a | b | g->n[n->a[2]].axes | g->n[n->a[3]].axes;
 
     switch (n->op) {
-#define OP(name, arity, traits, form, axes, extent, asks, back) \
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
     case OP_##name: return axes;
 #include "ops.def"
     }
@@ -377,7 +377,7 @@ Ref gate_sum(const Graph *g, Ref r)
 
     while (op_is(n->op, MOVES))
         n = &g->n[r = n->a[0]];
-    return n->op == OP_cumsum && !(n->flags & REVERSE)
+    return adds_tokens(n->op) && !(n->flags & REVERSE)
         && g->n[n->a[0]].op != OP_num ? r : 0;
 }
 
@@ -388,6 +388,15 @@ Ref gates_left(const Graph *g, Ref r)
     return n->op == OP_sub && last->op == OP_last && !(last->flags & REVERSE)
         && last->a[0] == n->a[1] && gate_sum(g, n->a[1]) == n->a[1]
         && !(g->n[n->a[1]].flags & EXCLUSIVE) ? n->a[1] : 0;
+}
+
+Ref state_sum(const Graph *g, int state)
+{
+    const Node *end = &g->n[g->st[state].next], *n = &g->n[end->a[0]];
+
+    return op_is(end->op, ONE_ROW) && n->op == OP_scan && !n->a[0]
+        && n->a[2] == g->st[state].node
+        && !((n->flags ^ end->flags) & REVERSE) ? end->a[0] : 0;
 }
 
 bool graph_is_root(const Graph *g, Ref r)

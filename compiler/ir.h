@@ -58,7 +58,8 @@ enum { MAX_INPUTS = 128, MAX_STATES = 64, MAX_OUTPUTS = 128,
 
 enum Op {
 #define ELEM(name, arity, traits, value, ga, gb, gc) OP_##name,
-#define OP(name, arity, traits, form, axes, extent, asks, back) OP_##name,
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    OP_##name,
 #include "ops.def"
     NOPS
 };
@@ -78,7 +79,18 @@ enum Trait {
     MULTIPLIES = 2048,                  /* may be one of matrices */
     RECURS = 4096,                      /* a token's needs the one before it */
     OF_RANKS = 8192,                    /* schedules' plans have it alone */
-    OF_MOST = 16384                     /* the largest entry; in steps, too */
+    OF_MOST = 16384,                    /* the largest entry; in steps, too */
+    ONE_ROW = 32768,                    /* the chunk's last token's; REVERSE:
+                                           its first's */
+    JOINS = 65536,                      /* its operands side by side */
+    MASKS = 131072,                     /* zero where the column is a later
+                                           token */
+    ADDS_UP = 262144,                   /* over `over` */
+    SHIFTS = 524288,                    /* a token's row is the one before's */
+    SPREADS = 1048576,                  /* an entry for both of a pair */
+    VIEWS = 2097152,                    /* tokens' rows as columns, or back */
+    BOUNDED = 4194304,                  /* not infinite of what is */
+    HARD = 8388608                      /* by a unit of functions, or slow */
 };
 
 /* Node flags, each for the operations that ops.def names. */
@@ -96,8 +108,9 @@ enum Attribute {
 typedef struct OpInfo {
     const char *name;
     uint8_t arity;
-    uint16_t traits, form;
-    const char *value;                  /* C text, element-wise only */
+    uint16_t form;
+    uint32_t traits;
+    const char *value;                  /* C text, as ops.def says */
     const char *grad[3];
 } OpInfo;
 extern const OpInfo op_info[NOPS];
@@ -114,6 +127,8 @@ static inline bool op_has(int op, unsigned form)
 
 /* The value of an element-wise operation on numbers. */
 double elem_value(int op, double a, double b, double c);
+/* What one along tokens holds after a token that found s. */
+double next_value(int op, double s, bool gated, double a, double b);
 
 typedef struct Node {
     uint8_t op, flags;
@@ -127,6 +142,59 @@ typedef struct Node {
     uint16_t depth;                     /* operations on the longest way in */
     uint8_t timed;                      /* differs from token to token */
 } Node;
+
+/* A sum of products of two operands: as they are, or under decays. */
+static inline bool is_contraction(int op)
+{
+    return op_is(op, ADDS_UP) && op_is(op, MULTIPLIES);
+}
+
+static inline bool is_decayed_contraction(int op)
+{
+    return is_contraction(op) && op_is(op, MASKS);
+}
+
+static inline bool is_plain_contraction(int op)
+{
+    return is_contraction(op) && !op_is(op, MASKS);
+}
+
+/* What has no operands and an axis: 0, 1, 2 ... along it, or one entry. */
+static inline bool is_counted(int op)
+{
+    return op_is(op, CONST) && op_has(op, OVER) && !op_has(op, INDEX);
+}
+
+static inline bool is_one_hot(int op)
+{
+    return op_is(op, CONST) && op_has(op, INDEX);
+}
+
+/* What a mask of tokens lets through: one, or what is left of gates. */
+static inline bool is_mask(int op)
+{
+    return op_is(op, MASKS) && !op_is(op, MULTIPLIES);
+}
+
+/* The running sum of the tokens' rows. */
+static inline bool adds_tokens(int op)
+{
+    return op_is(op, RECURS) && op_is(op, ADDITIVE);
+}
+
+/* Of two entries their sum. */
+static inline bool adds_pairs(int op)
+{
+    return op_is(op, PAIRS) && op_has(op, TO_AXIS) && !op_is(op, SPREADS);
+}
+
+static inline bool takes_last(const Node *n)
+{
+    return op_is(n->op, ONE_ROW) && !(n->flags & REVERSE);
+}
+
+/* Of a node that MOVES entries: which of its operand's axes `axis` is. */
+int moved_axis(const Node *n, int axis);
 
 typedef struct Axis { char name[24]; int32_t size; } Axis; /* size 0: open */
 
@@ -303,7 +371,13 @@ Ref count_along(Graph *g, int axis);
 Ref relabel(Graph *g, Ref a, int from, int to);
 Ref unary_axis(Graph *g, int op, Ref a, int axis, int to); /* rot90 dup .. */
 Ref cumsum(Graph *g, Ref a, int flags);
-Ref scan(Graph *g, int op, Ref d, Ref c, Ref s0, int flags);
+Ref last_row(Graph *g, Ref a, int flags);
+/* `first` where there is no token before; with REVERSE, behind. */
+Ref delay(Graph *g, Ref a, Ref first, int flags);
+Ref cat(Graph *g, Ref a, Ref b, int axis);
+Ref solve(Graph *g, Ref a, Ref b, int flags);
+Ref scan(Graph *g, Ref d, Ref c, Ref s0, int flags);
+Ref maxscan(Graph *g, Ref d, Ref c, Ref s0);
 
 Ref axis_size(Graph *g, int axis);      /* op size, or its num */
 
@@ -341,6 +415,10 @@ Ref gate_sum(const Graph *g, Ref r);
 /* r as what is left of the chunk's gates behind each token, last(G) - G: G's
  * node; else 0. */
 Ref gates_left(const Graph *g, Ref r);
+
+/* The sum, of no gates and from the state on, whose end the state becomes; 0:
+ * it is none. */
+Ref state_sum(const Graph *g, int state);
 
 /* Whether it is a result, or what a state becomes. */
 bool graph_is_root(const Graph *g, Ref r);

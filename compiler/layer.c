@@ -309,7 +309,7 @@ static int weight_of(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
 
-    for (int i = 0; n->op == OP_dot && i < 2; i++) {
+    for (int i = 0; op_is(n->op, MULTIPLIES) && i < 2; i++) {
         const Node *w = &g->n[n->a[i]], *x = &g->n[n->a[1 - i]];
         if (!w->timed && x->timed && w->axes & ~x->axes)
             return i;

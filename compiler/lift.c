@@ -25,7 +25,7 @@ Ref same_token(Graph *g)
 
 Ref recurrence(Graph *g, Ref a, Ref b, Ref first)
 {
-    return scan(g, OP_scan, is_num(g, a, 1) ? 0 : a, or_zero(g, b),
+    return scan(g, is_num(g, a, 1) ? 0 : a, or_zero(g, b),
                 or_zero(g, first), 0);
 }
 
@@ -71,8 +71,7 @@ Ref join_rows(Lift *l, const Ref *part, int n, int rows)
         for (int k = AX_R; k < AX_R + NRANKS; k++)
             if (k != ax)
                 x = relabel(l->g, x, k, ax);
-        r = i ? node_new(l->g, (Node){ .op = OP_cat, .a = { r, x },
-                                       .over = AXIS(ax) }) : x;
+        r = i ? cat(l->g, r, x, ax) : x;
     }
     return r;
 }
@@ -281,7 +280,7 @@ static int contracted_state(const Lift *l, const Node *n)
         for (int i = 0; i < 2; i++) {
             const Node *a = &l->s->n[n->a[i]];
             bool left = l->s->st[s].rank > 2 && n->over & all
-                     && (a->op == OP_dot || a->op == OP_sum);
+                     && op_is(a->op, ADDS_UP);
             if (a->states & STATE(s) && ((a->axes & all) == all || left))
                 return s;
         }
@@ -310,7 +309,7 @@ static Ref lift_new(Lift *l, Ref r)
         serial(l, line_text(l->s, n.line, ctx_format(g->ctx, "every token "
                              "would need all of %s", l->s->st[s].name)));
     }
-    if ((n.op == OP_dot || n.op == OP_sum)
+    if (op_is(n.op, ADDS_UP)
         && (s = contracted_state(l, &n)) >= 0) {
         Ref y = lift_contraction(l, r, s);
         if (y)

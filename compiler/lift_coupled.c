@@ -27,7 +27,7 @@ typedef struct Walk {
 /* The row before; `first` before the first. */
 static Ref token_before(Graph *g, Ref x, Ref first)
 {
-    return x ? op2(g, OP_delay, x, or_zero(g, first)) : 0;
+    return x ? delay(g, x, or_zero(g, first), 0) : 0;
 }
 
 /* What comes to place m from outside of these, which are done. */
@@ -299,7 +299,7 @@ static void lift_reading(Lift *l, Block *k)
         if (a)
             A = add_opt(g, A, scores_of(l, k, a, s, m, false));
     }
-    s->rows.w = A ? node_new(g, (Node){ .op = OP_solve, .a = { A, x } }) : x;
+    s->rows.w = A ? solve(g, A, x, 0) : x;
 }
 
 /* Entries: their values for all tokens. */
@@ -318,7 +318,7 @@ static void lift_circle(Lift *l, Block *k)
         int s = k->form.state[m];
         l->seq[s].left = w.out[m];
         l->seq[s].found = token_before(g, w.out[m], w.first[m]);
-        g->st[s].next = op1(g, OP_last, w.out[m]);
+        g->st[s].next = last_row(g, w.out[m], 0);
     }
 }
 

@@ -17,7 +17,9 @@
  *     tail = tail + g_j
  */
 #include "mask.h"
+#include "domain.h"
 
+#include <math.h>
 #include <string.h>
 
 #define RESET (-1e30)                   /* sums of -inf, kept finite */
@@ -59,7 +61,8 @@ static int sign_of(Mask *m, const Graph *step, const Decay *d)
     if (l->kind == LEAF_POSITION)
         return sign;
     int in = graph_find_input(step, l->name);
-    if (l->kind != LEAF_CUMSUM || strcmp(step->in[in].domain, "log_decay"))
+    if (l->kind != LEAF_CUMSUM
+        || !domain_within(domain_named(step->in[in].domain), -INFINITY, 0))
         return 0;
     return sign == 2 ? 2 : -sign;
 }

@@ -218,7 +218,7 @@ static void asks_solvable(const Text *t, const Node *n, const AxisSet s[4])
 }
 
 static Asks *const asks_of[NOPS] = {
-#define OP(name, arity, traits, form, axes, extent, asks, back) \
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
     [OP_##name] = asks_##asks,
 #include "ops.def"
 };

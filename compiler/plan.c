@@ -319,7 +319,7 @@ static double node_flops(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
     AxisSet seen = 0;
-    double flops = n->op == OP_dot || n->op == OP_gdot ? 2 : 1;
+    double flops = is_contraction(n->op) ? 2 : 1;
 
     if (is_leaf(g, r) || n->op == OP_state)
         return 0;

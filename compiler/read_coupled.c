@@ -118,7 +118,7 @@ Ref read_coupled(Lift *l, Ref x, const Term *t)
 static Ref leave_in_frame(Lift *l, const Block *k, int of)
 {
     Graph *g = l->g;
-    Ref end = op1(g, OP_last, k->left.gate);
+    Ref end = last_row(g, k->left.gate, 0);
     Ref tail = op1(g, OP_exp, op2(g, OP_sub, end, k->left.gate));
     Ref u = op2(g, OP_mul, op1(g, OP_exp, end),
                 g->st[k->form.state[of]].node);
@@ -142,21 +142,21 @@ Ref leave_coupled(Lift *l, int s)
     Ref S = 0;
 
     for (int of = 0; of < 2 && k->turns; of++)
-        S = add_opt(g, S, op2(g, OP_mul, op1(g, OP_last,
-                                             frame_part(g, k, m, of, true)),
+        S = add_opt(g, S, op2(g, OP_mul, last_row(g,
+                                  frame_part(g, k, m, of, true), 0),
                               leave_in_frame(l, k, of)));
     if (k->turns)
         return S;
 
     for (int n = 0; n < k->form.n; n++)
         if (k->after[m][n])
-            S = add_opt(g, S, op2(g, OP_mul, op1(g, OP_last, k->after[m][n]),
+            S = add_opt(g, S, op2(g, OP_mul, last_row(g, k->after[m][n], 0),
                                   g->st[k->form.state[n]].node));
     for (int i = 0; i < k->nspreads; i++) {
         const Spread *r = &k->spread[i];
         if (!r->after[m])
             continue;
-        Ref tail = op1(g, OP_row, op1(g, OP_last, r->after[m]));
+        Ref tail = op1(g, OP_row, last_row(g, r->after[m], 0));
         bool per_key = g->n[tail].axes & DIM_AXES;
         Ref w = per_key ? r->rows.w : op2(g, OP_mul, r->rows.w, tail);
         Ref b = per_key ? op2(g, OP_mul, r->rows.b, tail) : r->rows.b;

@@ -77,7 +77,7 @@ static void check_node(const Eval *e, const Node *n)
 {
     if (op_is(n->op, MOVES) && op_has(n->op, INDEX))
         check_entries(e, n);
-    for (AxisSet s = n->over; s && n->op != OP_cat; s &= s - 1)
+    for (AxisSet s = n->over; s && !op_is(n->op, JOINS); s &= s - 1)
         operand_extent(e, n, lowest(s));
 }
 

@@ -90,12 +90,12 @@ static void find_halves(RowStep *s)
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        int half = n->op == OP_dup ? lowest(n->over) : n->index;
+        bool spreads = op_is(n->op, SPREADS);
+        int half = spreads ? lowest(n->over) : n->index;
         if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
             continue;
         s->half |= AXIS(half);
-        s->whole[half] = (uint8_t)(n->op == OP_dup ? n->index
-                                                   : lowest(n->over));
+        s->whole[half] = (uint8_t)(spreads ? n->index : lowest(n->over));
     }
     s->half &= s->along;
 }
@@ -103,8 +103,8 @@ static void find_halves(RowStep *s)
 static bool turns_pairs(const RowStep *s, const Node *n)
 {
     const Graph *g = s->joint;
-    int whole = n->op == OP_dup ? n->index : lowest(n->over);
-    int half = n->op == OP_dup ? lowest(n->over) : n->index;
+    int whole = op_is(n->op, SPREADS) ? n->index : lowest(n->over);
+    int half = op_is(n->op, SPREADS) ? lowest(n->over) : n->index;
 
     if (!(s->along & ~s->half & AXIS(whole)) || g->axis[whole].size % 2)
         return false;

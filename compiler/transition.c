@@ -54,15 +54,15 @@ static unsigned linear_operands(const Finding *f, const Node *n)
                    && is_kind(f, n->a[1], WRITTEN));
     if (op_is(n->op, ADDITIVE))
         return 3;
+    if (op_is(n->op, MULTIPLIES))
+        return second || !op_is(n->op, ADDS_UP) ? 2 : 1;
     switch (n->op) {
-    case OP_mul: case OP_dot: case OP_gdot:
+    case OP_mul:
         return second ? 2 : 1;
     case OP_div:
         return 1;
     case OP_where: case OP_scan:
         return 6;
-    case OP_solve:
-        return 2;
     default:
         return 0;
     }

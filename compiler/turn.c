@@ -40,7 +40,7 @@ static bool half_of(const Graph *g, Ref r, int op, int i, Rotation *out)
         return false;
     if (op == OP_cos) {
         *out = (Rotation){ .x = x, .angle = g->n[wave].a[0], .cos = wave };
-        return g->n[out->angle].op == OP_dup;
+        return op_is(g->n[out->angle].op, SPREADS);
     }
     out->sin = wave;
     out->axis = g->n[out->angle].index;
@@ -91,8 +91,8 @@ static int type_of_angle(const Turn *t, const Graph *g, const Node *n, int all)
         return !n->a[0] && t->type[n->a[1]] == SAME ? ANGLE : LOST;
     if (count(t, n, ANGLE) != all)
         return LOST;
-    return n->op == OP_delay || n->op == OP_last ? ANGLE
-         : n->op == OP_dup && n->index == t->axis ? SPREAD : LOST;
+    return op_is(n->op, SHIFTS | ONE_ROW) ? ANGLE
+         : op_is(n->op, SPREADS) && n->index == t->axis ? SPREAD : LOST;
 }
 
 /* What is made of turned values and of such as are the same for a pair. */
@@ -105,11 +105,13 @@ static int type_of_turned(const Turn *t, const Graph *g, const Node *n,
     if (turned + count_even(t, g, n) != all)
         return LOST;
     if (n->over & AXIS(t->axis))
-        return two && (n->op == OP_dot || n->op == OP_gdot) ? SAME : LOST;
+        return two && is_contraction(n->op) ? SAME : LOST;
     if (op_is(n->op, ADDITIVE) && !op_is(n->op, PAIRS))
         return turned == all ? TURNED : LOST;
+    if (is_plain_contraction(n->op))
+        return one ? TURNED : LOST;
     switch (n->op) {
-    case OP_mul: case OP_dot:
+    case OP_mul:
         return one ? TURNED : LOST;
     case OP_div:
         return one && t->type[n->a[0]] == TURNED ? TURNED : LOST;
@@ -149,7 +151,7 @@ static bool find_axis(const Graph *g, Turn *t)
     t->axis = -1;
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        if (n->op != OP_dup || !(g->n[n->a[0]].states & STATE(t->angle)))
+        if (!op_is(n->op, SPREADS) || !(g->n[n->a[0]].states & STATE(t->angle)))
             continue;
         if (t->axis >= 0 && t->axis != n->index)
             return false;
@@ -205,7 +207,7 @@ static bool has_rows(const Graph *g, Ref x)
 
     return n->op == OP_add || n->op == OP_sub || n->op == OP_mul
          ? has_rows(g, n->a[0]) || has_rows(g, n->a[1])
-         : n->op == OP_dot && n->over & AXIS(AX_I);
+         : op_is(n->op, ADDS_UP) && n->over & AXIS(AX_I);
 }
 
 /* <x, d> before the sum over a pair; of a product b w^T, what its rows add. */
@@ -219,7 +221,7 @@ static Ref turned_sum(Graph *g, const Turn *t, Ref x, Ref d)
                    turned_sum(g, t, n.a[1], d));
     if (n.op == OP_mul)
         return turned_sum(g, t, n.a[i], op2(g, OP_mul, d, n.a[1 - i]));
-    if (n.op == OP_dot && n.over & AXIS(AX_I)) {
+    if (op_is(n.op, ADDS_UP) && n.over & AXIS(AX_I)) {
         AxisSet all = g->n[d].axes | n.over;
         Ref w = dot(g, d, n.a[1 - i], all & ~g->n[n.a[i]].axes);
         return turning(g, t, n.a[i], w, true);

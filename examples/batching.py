@@ -22,7 +22,7 @@ try:
     import torch
 except ImportError:
     sys.exit("this example wants PyTorch (Debian: python3-torch)")
-import flin                                         # noqa: E402
+import flin.nn                                      # noqa: E402
 
 PLACES, PIECE = 4, 16           # clients at once; tokens read in a turn
 BYTES, H, D = 256, 2, 32
@@ -62,13 +62,7 @@ class Model:
         made = {}
         for a in self.rule.inputs:
             x = self.into[a.name][tokens]
-            if a.domain == "log_decay":
-                x = -torch.nn.functional.softplus(x - 2)
-            elif a.domain == "unit":
-                x = x.sigmoid()
-            elif a.domain == "unit_norm":
-                x = torch.nn.functional.normalize(x, dim=-1)
-            made[a.name] = x
+            made[a.name] = flin.nn.ACTIVATIONS[a.domain](x)
         return made
 
     def best(self, o):

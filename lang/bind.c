@@ -455,15 +455,15 @@ void sizes_complete(const Graph *g, int32_t size[NAXES], bool guess)
         more = false;
         for (Ref r = 1; r < g->len; r++) {
             const Node *n = &g->n[r];
-            if (n->op != OP_relabel && n->op != OP_dup)
+            if (!op_has(n->op, TO_AXIS))
                 continue;
             int32_t *from = &size[lowest(n->over)];
             int32_t *to = &size[n->index], open = !*from + !*to;
-            if (n->op == OP_relabel && !*from)
+            if (op_is(n->op, RENAMES) && !*from)
                 *from = *to;
-            if (n->op == OP_relabel && !*to)
+            if (op_is(n->op, RENAMES) && !*to)
                 *to = *from;
-            if (n->op == OP_dup && guess && !*from && *to > 1)
+            if (op_is(n->op, SPREADS) && guess && !*from && *to > 1)
                 *from = *to / 2;
             more = more || !*from + !*to < open;
         }
@@ -476,15 +476,16 @@ static void check_node(Sizes *s, const Node *n)
     const int32_t *size = s->b->call.size;
     int from = n->over ? lowest(n->over) : 0;
 
-    if (n->op == OP_select && n->index >= size[from])
+    if (op_is(n->op, MOVES) && op_has(n->op, INDEX)
+        && n->index >= size[from])
         fail(s->ctx, 0, "%s: axis '%s' is %d, but the step takes entry %d "
              "(line %d)", s->what, axis[from].name, size[from], n->index + 1,
              n->line);
-    if (n->op == OP_relabel && size[from] != size[n->index])
+    if (op_is(n->op, RENAMES) && size[from] != size[n->index])
         fail(s->ctx, 0, "%s: axes '%s' and '%s' are one, renamed (line %d), "
              "but %d and %d long", s->what, axis[from].name,
              axis[n->index].name, n->line, size[from], size[n->index]);
-    if (n->op == OP_dup && 2 * size[from] > size[n->index])
+    if (op_is(n->op, SPREADS) && 2 * size[from] > size[n->index])
         fail(s->ctx, 0, "%s: rotate (line %d) turns pairs: axis '%s' is %d, "
              "more than half of the %d of '%s'", s->what, n->line,
              axis[from].name, size[from], size[n->index],

@@ -16,7 +16,7 @@ static bool device_sums(const Graph *g, const LayerPart *p)
 
     for (Ref r = 1; r < p->step->len; r++) {
         folds = folds || row_folds(p->step, r);
-        pairs = pairs || p->step->n[r].op == OP_dup;
+        pairs = pairs || op_is(p->step->n[r].op, SPREADS);
     }
     for (int j = 0; j < p->nin; j++) {
         const Input *in = &p->step->in[j];

@@ -127,7 +127,7 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
 static bool is_angle(const Graph *g, int ax)
 {
     for (Ref r = 1; r < g->len; r++)
-        if (g->n[r].op == OP_dup && g->n[r].over == AXIS(ax))
+        if (op_is(g->n[r].op, SPREADS) && g->n[r].over == AXIS(ax))
             return true;
     return false;
 }
@@ -141,14 +141,15 @@ static bool grow_least(const Graph *g, const int32_t *size, int32_t *least)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         int from = n->over ? lowest(n->over) : 0;
-        int to = n->op == OP_select ? from : n->index;
-        int32_t want = n->op == OP_select ? n->index + 1
+        bool entry = op_has(n->op, INDEX);
+        int to = entry ? from : n->index;
+        int32_t want = entry ? n->index + 1
             : size[from] ? size[from] : least[from];
-        if (n->op != OP_select && n->op != OP_dup && n->op != OP_relabel)
+        if (!op_is(n->op, MOVES | SPREADS))
             continue;
-        if (n->op == OP_dup)
+        if (op_is(n->op, SPREADS))
             want *= 2;
-        if (n->op == OP_relabel && want < least[to])
+        if (op_is(n->op, RENAMES) && want < least[to])
             to = from, want = least[n->index];
         if (want > least[to] && want <= AXIS_MAX) {
             least[to] = want;

@@ -53,7 +53,7 @@ static void make_names(PlanView *w)
         for (int i = 0; i < g->nst; i++)
             if (g->st[i].next == r && !w->name[r])
                 w->name[r] = ctx_format(w->ctx, "next %s", g->st[i].name);
-        bool view = g->n[r].op == OP_row || g->n[r].op == OP_col;
+        bool view = op_is(g->n[r].op, VIEWS);
         if (!w->name[r] && !node_is_leaf(&g->n[r]) && g->n[r].op != OP_state
             && (w->shown[r] || (uses[r] > 1 && !view)))
             w->name[r] = ctx_format(w->ctx, "u%d", ++n);

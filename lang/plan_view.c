@@ -228,7 +228,7 @@ static bool halve(const Graph *step, int32_t *size)
         if (!step->axis[ax].size && size[ax] == most)
             size[ax] /= 2;
     for (Ref r = 1; r < step->len; r++)     /* angles: half of another axis */
-        if (step->n[r].op == OP_dup)
+        if (op_is(step->n[r].op, SPREADS))
             size[lowest(step->n[r].over)] = 0;
     sizes_complete(step, size, true);
     return true;

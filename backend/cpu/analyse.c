@@ -17,8 +17,9 @@ uint8_t *lower_values(Ctx *c, const Graph *g)
         uint8_t a = lower[n->a[0]], b = lower[n->a[1]];
         if ((n->axes & both) != both)
             continue;
+        if (op_is(n->op, MASKS))
+            lower[r] = 1;
         switch (n->op) {
-        case OP_dmask: case OP_gdot: lower[r] = 1; break;
         case OP_mul: lower[r] = a || b; break;
         case OP_add: case OP_sub: lower[r] = a && b; break;
         case OP_neg: lower[r] = a; break;
@@ -75,7 +76,7 @@ static bool is_constant(const Compile *k, const Node *n)
 
     if (n->timed || n->states)
         return false;
-    if (n->op == OP_last || n->flags & REVERSE || n->over & tokens)
+    if (op_is(n->op, ONE_ROW) || n->flags & REVERSE || n->over & tokens)
         return false;
     for (int p = 0; p < 4; p++)
         if (n->a[p] && !k->pre[n->a[p]])
@@ -119,8 +120,9 @@ static bool can_fuse(const Compile *k, const Node *n, Ref d, Ref x)
 {
     const Node *nd = &k->g->n[d];
 
-    return k->has[d] && !k->pre[d] && nd->op == OP_dot && k->uses[d] == 1
-        && x != d && nd->axes == n->axes && k->g->n[x].axes == n->axes
+    return k->has[d] && !k->pre[d] && is_plain_contraction(nd->op)
+        && k->uses[d] == 1 && x != d && nd->axes == n->axes
+        && k->g->n[x].axes == n->axes
         && lower_node(&k->l, d, 0).kind == DOT_GEMM;
 }
 
@@ -146,13 +148,10 @@ static void find_wide(Compile *k)
 
     for (int i = 0; i < k->ncarry_wanted; i++) {
         const State *s = &k->g->st[k->carried[i]];
-        const Node *last = &k->g->n[s->next];
-        const Node *scan = &k->g->n[last->a[0]];
-        bool sum = last->op == OP_last && scan->op == OP_scan && !scan->a[0]
-                && scan->a[2] == s->node && k->has[last->a[0]]
-                && !((scan->flags ^ last->flags) & REVERSE);
-        if (sum && scan->axes == (k->g->n[s->node].axes | AXIS(AX_I)))
-            k->wide_of[last->a[0]] = (int16_t)n++;
+        Ref sum = state_sum(k->g, k->carried[i]);
+        if (sum && k->has[sum] && k->g->n[sum].axes
+                                  == (k->g->n[s->node].axes | AXIS(AX_I)))
+            k->wide_of[sum] = (int16_t)n++;
     }
 }
 

@@ -38,9 +38,9 @@ static bool is_left(const Compile *k, const List *l, int left, int d)
 {
     const Instr *a = maker(k, l, left), *b = maker(k, l, d);
 
-    return a && b && a->code == I_SCAN && a->op == OP_cumsum
+    return a && b && a->code == I_SCAN && a->kind == SCAN_RUNNING
         && a->flags == (REVERSE | EXCLUSIVE) && b->code == I_SCAN
-        && b->op == OP_cumsum && a->x[0] == b->x[0];
+        && b->kind == SCAN_RUNNING && a->x[0] == b->x[0];
 }
 
 /* Takes what the program has computed already: a e^c and b e^(l - d), of the
@@ -53,9 +53,8 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
         const Instr *e = &l->in[i];
         if (e->y < 0 || maker(k, l, e->y) != e)
             continue;                   /* what it stores has no slot */
-        if (e->code == I_MOVE && e->op == OP_last && e->x[0] == in->x[3]
-            && !(e->flags & REVERSE))
-            last = e->y;
+        if (e->code == I_MOVE && e->k.st[1] && e->x[0] == in->x[3])
+            last = e->y;                /* it has the last row of that */
         if (e->code != I_ELEM || e->op != FUSED_SCALE)
             continue;
         if (e->x[0] == in->x[0] && e->x[1] == in->x[2])
@@ -203,7 +202,7 @@ static int low_tile(Compile *k, Ref r)
         return k->low[r];
     Instr in = lower_node(&k->l, r, 0);
     in.x[1] = in.x[2] = in.x[3] = -1;
-    if (n->op != OP_cumsum) {
+    if (op_is(n->op, MOVES)) {
         in.x[0] = low_tile(k, n->a[0]);
         if (tile_alias(&k->l, r))
             return k->low[r] = in.x[0];
@@ -274,12 +273,12 @@ static void emit_node(Compile *k, Ref r)
         k->slot[r] = tile_of(k, n->a[0]);
         return;
     }
-    for (int part = 0; part < (n->op == OP_cat ? 2 : 1); part++) {
+    for (int part = 0; part < (op_is(n->op, JOINS) ? 2 : 1); part++) {
         Instr in = lower_node(&k->l, r, part);
         for (int p = 0; p < OPERANDS; p++)
             in.x[p] = p < arity ? operand(k, r, p) : -1;
         add_lows(k, r, &in);
-        if (n->op == OP_cat)
+        if (op_is(n->op, JOINS))
             in.x[0] = in.x[part];
         if (!part)
             k->slot[r] = new_slot(k, tile_floats(&k->l, r), k->pre[r]);
@@ -536,7 +535,7 @@ static void carry_states(Compile *k)
         c->slot = k->slot[s->node] = new_slot(k, c->floats, true);
         c->wide = -1;
         Ref scan = k->g->n[s->next].a[0];
-        if (s->next && k->g->n[s->next].op == OP_last
+        if (s->next && op_is(k->g->n[s->next].op, ONE_ROW)
             && (c->wide = k->wide_of[scan]) >= 0) {
             c->wrap = k->g->n[scan].flags & WRAP;
             k->k->wide_at[c->wide] = k->k->nwide;

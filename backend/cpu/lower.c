@@ -175,32 +175,28 @@ static void lower_elem(const Lower *l, Ref r, Instr *in)
 /* The axes of operand p under the names that the result has for them. */
 static void rename_operand(const Node *n, Axes *a, int p)
 {
-    if (n->op == OP_relabel)
-        rename_axis(a, p, lowest(n->over), n->index);
-    for (int k = 0; k <= NRANKS && n->op == OP_col; k++)
-        rename_axis(a, p, k, AX_J + k);
-    for (int k = 0; k <= NRANKS && n->op == OP_row; k++)
-        rename_axis(a, p, AX_J + k, k);
+    for (AxisSet s = n->axes; s; s &= s - 1)
+        rename_axis(a, p, moved_axis(n, lowest(s)), lowest(s));
 }
 
-static void lower_move(const Lower *l, Ref r, int part, Instr *in)
+static void lower_move(const Lower *l, Ref r, Instr *in)
 {
     const Node *n = &l->g->n[r];
-    Ref x = n->a[part];
+    Ref x = n->a[in->part];
     Axes a = { 0 };
 
     in->code = I_MOVE;
     add_tile(&a, l, 1, x);
-    if (n->op == OP_select || n->op == OP_part)
+    if (op_has(n->op, INDEX))
         in->from = n->index * a.st[1][lowest(n->over)];
-    if (n->op == OP_last && !(n->flags & REVERSE))
+    if (takes_last(n))
         in->k.st[1] = a.st[1][AX_I];
     rename_operand(n, &a, 1);
     add_tile(&a, l, 0, r);
-    if (n->op == OP_cat) {
+    if (op_is(n->op, JOINS)) {
         int ax = lowest(n->over);
         a.ext[ax] = axes_of(l, x) & n->over ? extent(l, x, ax) : 1;
-        in->to = part ? (extent(l, r, ax) - a.ext[ax]) * a.st[0][ax] : 0;
+        in->to = in->part ? (extent(l, r, ax) - a.ext[ax]) * a.st[0][ax] : 0;
     }
     in->loop = loop_over(&a, n->axes);
 }
@@ -210,7 +206,7 @@ bool tile_alias(const Lower *l, Ref r)
     const Node *n = &l->g->n[r];
     Axes a = { 0 };
 
-    if (n->op != OP_relabel && n->op != OP_col && n->op != OP_row)
+    if (!op_is(n->op, RENAMES))
         return false;
     add_tile(&a, l, 1, n->a[0]);
     rename_operand(n, &a, 1);
@@ -252,10 +248,22 @@ Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
     return in;
 }
 
+/* Both operands' entries, one after the other's: an instruction each. */
+static void lower_joined(const Lower *l, Ref r, Instr *in)
+{
+    lower_move(l, r, in);
+}
+
+static void lower_entries(const Lower *l, Ref r, Instr *in)
+{
+    in->code = I_ENTRIES;
+    in->all = tile_leading(l, r);
+}
+
 static void lower_pairs(const Lower *l, Ref r, Instr *in)
 {
     const Node *n = &l->g->n[r];
-    int from = lowest(n->over), to = n->op == OP_rot90 ? from : n->index;
+    int from = lowest(n->over), to = op_has(n->op, TO_AXIS) ? n->index : from;
     Axes a = { 0 };
 
     in->code = I_PAIRS;
@@ -272,11 +280,17 @@ static void lower_sum(const Lower *l, Ref r, Instr *in)
     const Node *n = &l->g->n[r];
     Axes a = { 0 };
 
-    in->code = op_is(n->op, OF_MOST) ? I_MOST : I_SUM;
+    in->code = I_SUM;
     add_tile(&a, l, 0, r);
     add_tile(&a, l, 1, n->a[0]);
     in->all = tile_leading(l, r);
     in->loop = loop_over(&a, axes_of(l, n->a[0]));
+}
+
+static void lower_largest(const Lower *l, Ref r, Instr *in)
+{
+    lower_sum(l, r, in);
+    in->code = I_MOST;
 }
 
 /* ---- contractions ---- */
@@ -441,30 +455,15 @@ static AxisSet matrix_axes(const Lower *l, const Node *n)
     return own | (n->axes & ~place & ~(AXIS(lowest(differ)) - 1));
 }
 
-AxisSet operand_axes(const Lower *l, Ref r, int p)
-{
-    const Node *n = &l->g->n[r];
-    AxisSet own = axes_of(l, n->a[p]), out = n->axes, need[4];
-    bool swap;
-
-    switch ((enum Op)n->op) {
-    case OP_cumsum: return out;
-    case OP_scan: case OP_maxscan: return p == 2 ? out & ~AXIS(AX_I) : out;
-    case OP_matscan:
-        return !p ? matrix_axes(l, n) : p == 2 ? out & ~AXIS(AX_I) : out;
-    case OP_delay: return p == 1 ? out & ~AXIS(AX_I) : out;
-    case OP_dmask: return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
-    case OP_solve: return p == 1 ? out : own;
-    case OP_gdot:
-        return gdot_kind(l, r, need, &swap) == GDOT_ANY ? own : need[p];
-    default: return own;
-    }
-}
-
 static void lower_scan(const Lower *l, Ref r, Instr *in)
 {
-    in->code = I_SCAN;
+    const Node *n = &l->g->n[r];
+
+    in->code = op_is(n->op, RECURS) ? I_SCAN : I_DELAY;
     in->cols = tile_floats(l, r) / l->chunk;
+    in->kind = n->op == OP_cumsum ? SCAN_RUNNING
+             : n->op != OP_scan || n->flags & WRAP ? SCAN_ANY
+             : n->a[0] ? SCAN_GATED : SCAN_SUM;
 }
 
 /* Of each row, groups of row_rank numbers that lie col_rank apart, and as many
@@ -475,12 +474,19 @@ static void lower_matscan(const Lower *l, Ref r, Instr *in)
     int32_t st[NAXES] = { 0 };
 
     strides(l, r, st);
-    lower_scan(l, r, in);
+    in->code = I_MATSCAN;
+    in->cols = tile_floats(l, r) / l->chunk;
     in->row_rank = extent_at(l, r, n->index);
     in->col_rank = st[n->index];
     in->to = product(l, r, matrix_axes(l, n) & ~n->over
                                 & ~AXIS(n->index) & ~AXIS(AX_I));
     in->kind = (n->index > lowest(n->over)) != !!(n->flags & TRANS);
+}
+
+static void lower_dmask(const Lower *l, Ref r, Instr *in)
+{
+    in->code = I_DMASK;
+    shape_scores(l, r, in);
 }
 
 static void lower_gdot(const Lower *l, Ref r, Instr *in)
@@ -555,10 +561,10 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
     if (in->code == I_DMASK)
         return 2 * (int64_t)n * (in->row_rank + in->col_rank)
              + (int64_t)n * in->col_rank * in->cols + 2 * TILE_SLACK;
+    if (in->code == I_MATSCAN)
+        return 4 * (int64_t)in->cols + 16;
     if (in->code != I_SCAN)
         return 0;
-    if (in->op == OP_matscan)
-        return 4 * (int64_t)in->cols + 16;
     return 2 * (int64_t)in->cols * (1 + (in->increment ? in->increment->n : 0))
          + 16;
 }
@@ -572,55 +578,71 @@ Instr lower_fused(const Lower *l, Ref r, const Ref x[3])
     return in;
 }
 
+static void lower_number(const Lower *l, Ref r, Instr *in)
+{
+    in->code = I_CONST;
+    if (l->g->n[r].op == OP_size)
+        in->num = l->g->axis[l->g->n[r].index].size;
+}
+
+static void lower_given(const Lower *l, Ref r, Instr *in)
+{
+    if (l->g->n[r].op == OP_input)
+        in->code = I_LOAD;
+}
+
+static _Noreturn void not_in_chunks(const Lower *l, Ref r, const char *who)
+{
+    fail_code(l->c, ERR_INTERNAL, "%s: %s have it alone",
+              op_info[l->g->n[r].op].name, who);
+}
+
+static void lower_log_sum(const Lower *l, Ref r, Instr *in)
+{
+    (void)in;
+    not_in_chunks(l, r, "row programs");
+}
+
+static void lower_rank(const Lower *l, Ref r, Instr *in)
+{
+    (void)in;
+    not_in_chunks(l, r, "schedules' plans");
+}
+
+typedef void Lowers(const Lower *, Ref, Instr *);
+
+static Lowers *const lower_of[NOPS] = {
+#define ELEM(name, arity, traits, value, ga, gb, gc) [OP_##name] = lower_elem,
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    [OP_##name] = lower_##kind,
+#include "../../compiler/ops.def"
+};
+
+AxisSet operand_axes(const Lower *l, Ref r, int p)
+{
+    const Node *n = &l->g->n[r];
+    AxisSet own = axes_of(l, n->a[p]), out = n->axes, need[4];
+    AxisSet first = out & ~AXIS(AX_I);  /* what a scan starts from */
+    Lowers *by = lower_of[n->op];
+    bool swap;
+
+    if (by == lower_scan || by == lower_matscan)
+        return p && p == op_info[n->op].arity - 1 ? first
+             : p || by == lower_scan ? out : matrix_axes(l, n);
+    if (by == lower_dmask)
+        return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
+    if (by == lower_solve && p)
+        return out;
+    return by == lower_gdot && gdot_kind(l, r, need, &swap) != GDOT_ANY
+         ? need[p] : own;
+}
+
 Instr lower_node(const Lower *l, Ref r, int part)
 {
     const Node *n = &l->g->n[r];
     Instr in = { .op = n->op, .flags = n->flags, .num = n->num, .wide = -1,
-                 .index = n->index, .chain = 1 };
+                 .index = n->index, .chain = 1, .part = (uint8_t)part };
 
-    switch ((enum Op)n->op) {
-    case OP_none: case NOPS: case OP_state: break;
-    case OP_lse:
-        fail_code(l->c, ERR_INTERNAL, "%s: row programs have it alone",
-                  op_info[n->op].name);
-    case OP_ofrank: case OP_isrank:
-        fail_code(l->c, ERR_INTERNAL, "%s: schedules' plans have it alone",
-                  op_info[n->op].name);
-    case OP_num: in.code = I_CONST; break;
-    case OP_size:
-        in.code = I_CONST;
-        in.num = l->g->axis[n->index].size;
-        break;
-    case OP_input: in.code = I_LOAD; break;
-    case OP_sum: case OP_amax: lower_sum(l, r, &in); break;
-    case OP_dot: lower_dot(l, r, &in); break;
-    case OP_unit:
-        in.code = I_UNIT;
-        in.all = tile_leading(l, r);
-        break;
-    case OP_count:
-        in.code = I_COUNT;
-        in.all = tile_leading(l, r);
-        break;
-    case OP_select: case OP_part: case OP_cat: case OP_relabel: case OP_col:
-    case OP_row: case OP_last:
-        lower_move(l, r, part, &in);
-        break;
-    case OP_rot90: case OP_dup: case OP_pairsum: lower_pairs(l, r, &in); break;
-    case OP_cumsum: case OP_scan: case OP_maxscan: case OP_delay:
-        lower_scan(l, r, &in);
-        break;
-    case OP_matscan: lower_matscan(l, r, &in); break;
-    case OP_dmask:
-        in.code = I_DMASK;
-        shape_scores(l, r, &in);
-        break;
-    case OP_gdot: lower_gdot(l, r, &in); break;
-    case OP_solve: lower_solve(l, r, &in); break;
-#define ELEM(name, arity, traits, value, ga, gb, gc) case OP_##name:
-#include "../../compiler/ops.def"
-        lower_elem(l, r, &in);
-        break;
-    }
+    lower_of[n->op](l, r, &in);
     return in;
 }

@@ -193,15 +193,25 @@ static void elements(const Work *w, Ref r, int n)
     w->j->isa->elem[node->op](1, n, strip_of(w, r), x, st, scalar);
 }
 
-/* rot90, dup, pairsum: of a strip that begins with a pair. */
-static void turn_pairs(const Work *w, const Node *node, int n, float *y)
+/* Of pairs that of a strip, which begins with one; else counted from the row's
+ * first. */
+static void put_entries(const Work *w, const Node *n, int64_t from, int len,
+                        float *y)
 {
-    const float *a = strip_of(w, node->a[0]);
+    const float *a = strip_of(w, n->a[0]);
+    int64_t k = op_is(n->op, PAIRS) ? 0 : from, end = k + len;
 
-    for (int k = 0; k < n; k++)
-        y[k] = node->op == OP_dup ? a[k / 2]
-             : node->op == OP_pairsum ? a[2 * k] + a[2 * k + 1]
-             : k % 2 ? a[k - 1] : -a[k + 1];
+    switch (n->op) {
+#define x(at) a[at]
+#define ENTRY(value) (float)(value)
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    case OP_##name: \
+        for (; k < end; k++) \
+            *y++ = value; \
+        break;
+#include "../../compiler/ops.def"
+#undef x
+    }
 }
 
 static void make_strip(const Work *w, Ref r, int64_t from, int n)
@@ -215,15 +225,10 @@ static void make_strip(const Work *w, Ref r, int64_t from, int n)
     }
     if (node->op == OP_input)
         load_strip(w, r, from, n, y);
-    else if (node->op == OP_count || node->op == OP_unit)
-        for (int k = 0; k < n; k++)
-            y[k] = node->op == OP_count ? (float)(from + k)
-                                        : from + k == node->index;
-    else if (node->op == OP_rot90 || node->op == OP_dup
-             || node->op == OP_pairsum)
-        turn_pairs(w, node, n, y);
-    else
+    else if (op_is(node->op, ELEMENTWISE))
         elements(w, r, n);
+    else
+        put_entries(w, node, from, n, y);
 }
 
 static float product_sum(const Work *w, const Node *n, int len)
@@ -265,28 +270,27 @@ static void fold_strip(const Work *w, Ref r, int64_t from, int n)
 {
     const Node *node = &w->j->p->g->n[r];
     Fold *f = &w->fold[r];
-    const float *a = node->op == OP_dot ? NULL : strip_of(w, node->a[0]);
+    const float *a = op_is(node->op, MULTIPLIES) ? NULL
+                                                 : strip_of(w, node->a[0]);
 
-    switch (node->op) {
-    case OP_sum: f->sum += w->j->isa->row_sum(n, a); break;
-    case OP_dot: f->sum += product_sum(w, node, n); break;
-    case OP_lse: fold_exp(w, f, a, n); break;
-    case OP_amax:
+    if (op_is(node->op, OF_MOST))
         for (int k = 0; k < n; k++)
             f->most = (float)max_(f->most, a[k]);
-        break;
-    case OP_select:
-        if (node->index >= from && node->index < from + n)
-            f->sum = a[node->index - from];
-        break;
-    }
+    else if (op_is(node->op, WHOLE_ROW))
+        fold_exp(w, f, a, n);
+    else if (op_is(node->op, ADDS_UP))
+        f->sum += a ? w->j->isa->row_sum(n, a) : product_sum(w, node, n);
+    else if (node->index >= from && node->index < from + n)
+        f->sum = a[node->index - from]; /* the entry that is taken */
 }
 
 static float fold_end(int op, const Fold *f)
 {
-    if (op == OP_amax || (op == OP_lse && (isinf(f->most) || isnan(f->most))))
+    bool logs = op_is(op, WHOLE_ROW) && !op_is(op, OF_MOST);
+
+    if (op_is(op, OF_MOST) || (logs && (isinf(f->most) || isnan(f->most))))
         return f->most;
-    return (float)(op == OP_lse ? f->most + log(f->sum) : f->sum);
+    return (float)(logs ? f->most + log(f->sum) : f->sum);
 }
 
 static void run_strip(const Work *w, int pass, int64_t from, int n)

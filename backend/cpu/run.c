@@ -85,53 +85,46 @@ static void run_move(const Work *w, const Instr *in)
     } while (turn_next(&t));
 }
 
-/* Entry k of the result; what lies behind the end of x counts as 0. */
-static float pair_value(const Instr *in, const float *x, int32_t k)
+/* Entries k to `end` of y, `step` apart, from those of a, of which there are
+ * `len`, and zeros behind; `whole`: none of these are read. */
+static inline void put_entries(const Instr *n, float *y, int32_t step,
+                               const float *a, int32_t k, int32_t end,
+                               bool whole)
 {
-    int32_t len = in->k.size, st = in->k.st[1], p = k / 2;
+    int32_t st = n->k.st[1], len = n->k.size;
 
-    if (in->op == OP_rot90)
-        return k % 2 ? x[(k - 1) * st] : k + 1 < len ? -x[(k + 1) * st] : 0;
-    if (in->op == OP_dup)
-        return p < len ? x[p * st] : 0;
-    return (2 * k < len ? x[2 * k * st] : 0) +
-           (2 * k + 1 < len ? x[(2 * k + 1) * st] : 0);
+    switch (n->op) {
+#define x(at) (whole || (at) < len ? a[(at) * st] : 0)
+#define ENTRY(value) (float)(value)
+#define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
+    case OP_##name: \
+        for (; k < end; k++) \
+            y[k * step] = value; \
+        break;
+#include "../../compiler/ops.def"
+#undef x
+    }
 }
 
-/* The pairs that x and y both hold whole; returns the entries written. */
-static int32_t whole_pairs(const Instr *in, float *y, const float *x)
+static void run_entries(const Work *w, const Instr *in)
 {
-    int32_t xs = in->k.st[1], ys = in->m.st[0], len = in->k.size;
-    int32_t m = in->m.size, half = m / 2;
-
-    if (in->op == OP_pairsum) {
-        half = m < len / 2 ? m : len / 2;
-        for (int32_t p = 0; p < half; p++)
-            y[p * ys] = x[2 * p * xs] + x[(2 * p + 1) * xs];
-        return half;
-    }
-    if (in->op == OP_dup) {
-        half = half < len ? half : len;
-        for (int32_t p = 0; p < half; p++)
-            y[2 * p * ys] = y[(2 * p + 1) * ys] = x[p * xs];
-    } else {
-        for (int32_t p = 0; p < half; p++) {
-            y[2 * p * ys] = -x[(2 * p + 1) * xs];
-            y[(2 * p + 1) * ys] = x[2 * p * xs];
-        }
-    }
-    return 2 * half;
+    put_entries(in, w->tile[in->y], 1, NULL, 0, dim_count(&in->all, w->n),
+                true);
 }
 
+/* Of two entries of y, or two of x, for each one of the other; or of as many,
+ * by pairs. */
 static void run_pairs(const Work *w, const Instr *in)
 {
     Turn t = turn_first(&in->loop, 0, w->n);
+    int32_t m = in->m.size, step = in->m.st[0];
+    int32_t whole = (m < 2 * in->k.size ? m : 2 * in->k.size) / 2 * 2;
 
     do {
         float *y = w->tile[in->y] + t.off[0];
         const float *x = w->tile[in->x[0]] + t.off[1];
-        for (int32_t k = whole_pairs(in, y, x); k < in->m.size; k++)
-            y[k * in->m.st[0]] = pair_value(in, x, k);
+        put_entries(in, y, step, x, 0, whole, true);
+        put_entries(in, y, step, x, whole, m, false);
     } while (turn_next(&t));
 }
 
@@ -265,20 +258,14 @@ static void run_delay(const Work *w, const Instr *in)
     memcpy(y + (back ? 0 : row), x + (back ? row : 0), rest * sizeof *y);
 }
 
-/* One row of a maxscan, or of a sum modulo 2 pi; wide: b in double. */
+/* One row; wide: b in double. */
 static void scan_row(const Instr *in, double *s, float *y, const float *a,
                      const float *b, const double *wide)
 {
     for (int32_t i = 0; i < in->cols; i++) {
-        if (in->op == OP_maxscan) {
-            double up = a ? (double)a[i] + s[i] : s[i];
-            s[i] = up > (double)b[i] ? up : (double)b[i];
-            y[i] = (float)s[i];
-        } else {
-            s[i] = (a ? (double)a[i] * s[i] : s[i])
-                 + (wide ? wide[i] : (double)b[i]);
-            y[i] = (float)(in->flags & WRAP ? wrap_(s[i]) : s[i]);
-        }
+        s[i] = next_value(in->op, s[i], a, a ? (double)a[i] : 0,
+                          wide ? wide[i] : (double)b[i]);
+        y[i] = (float)(in->flags & WRAP ? wrap_(s[i]) : s[i]);
     }
 }
 
@@ -316,7 +303,7 @@ static void run_low(const Work *w, const Instr *in)
 static void run_scan(const Work *w, const Instr *in)
 {
     const Isa *isa = w->p->isa;
-    bool back = in->flags & REVERSE, sum = in->op == OP_cumsum;
+    bool back = in->flags & REVERSE, sum = in->kind == SCAN_RUNNING;
     ptrdiff_t first = back ? (w->n - 1) * (ptrdiff_t)in->cols : 0;
     ptrdiff_t st = back ? -in->cols : in->cols;
     double *s = in->wide >= 0 ? w->wide + w->k->wide_at[in->wide]
@@ -327,9 +314,9 @@ static void run_scan(const Work *w, const Instr *in)
 
     for (int32_t i = 0; i < in->cols && in->wide < 0; i++)
         s[i] = sum ? 0 : (double)w->tile[in->x[2]][i];
-    if (sum || (in->op == OP_scan && !a && !(in->flags & WRAP)))
+    if (sum || in->kind == SCAN_SUM)
         isa->cumsum(w->n, in->cols, st, in->flags & EXCLUSIVE, s, y, b);
-    else if (in->op == OP_scan && a && !(in->flags & WRAP))
+    else if (in->kind == SCAN_GATED)
         isa->scan(w->n, in->cols, st, s, y, a, b);
     else
         for (int i = 0; i < w->n; i++)
@@ -465,16 +452,7 @@ static void run_instr(Work *w, const Instr *in)
 {
     switch ((enum Code)in->code) {
     case I_CONST: *w->tile[in->y] = (float)in->num; break;
-    case I_UNIT:
-        clear(w, in, w->tile[in->y]);
-        w->tile[in->y][in->index] = 1;
-        break;
-    case I_COUNT: {
-        int32_t n = dim_count(&in->all, w->n);
-        for (int32_t i = 0; i < n; i++)
-            w->tile[in->y][i] = (float)i;
-        break;
-    }
+    case I_ENTRIES: run_entries(w, in); break;
     case I_LOAD: load_input(w, in->index, in->y); break;
     case I_FETCH: case I_KEEP: run_stored(w, in); break;
     case I_OUT: store_output(w, in->index, w->tile[in->x[0]]); break;
@@ -484,16 +462,9 @@ static void run_instr(Work *w, const Instr *in)
     case I_SUM: run_sum(w, in); break;
     case I_MOST: run_most(w, in); break;
     case I_DOT: run_dot(w, in); break;
-    case I_SCAN:
-        if (in->op == OP_delay)
-            run_delay(w, in);
-        else if (in->op == OP_matscan)
-            run_matscan(w, in);
-        else if (in->low)
-            run_low(w, in);
-        else
-            run_scan(w, in);
-        break;
+    case I_SCAN: (in->low ? run_low : run_scan)(w, in); break;
+    case I_MATSCAN: run_matscan(w, in); break;
+    case I_DELAY: run_delay(w, in); break;
     case I_DMASK: run_dmask(w, in); break;
     case I_GDOT: run_gdot(w, in); break;
     case I_SOLVE: run_solve(w, in); break;

@@ -36,8 +36,7 @@ static inline int32_t dim_count(const Dim *d, int n)
 
 enum Code {
     I_CONST,        /* y = num */
-    I_UNIT,         /* y = 1 at `index`, else 0 */
-    I_COUNT,        /* y = 0, 1, 2 ... */
+    I_ENTRIES,      /* unit, count: each by its number */
     I_LOAD,         /* y = input `index` */
     I_FETCH,        /* y = stored value of node `index` */
     I_KEEP,         /* stored value of node `index` = x[0] */
@@ -48,7 +47,9 @@ enum Code {
     I_SUM,
     I_MOST,         /* the largest */
     I_DOT,
-    I_SCAN,         /* cumsum, scan, maxscan, delay */
+    I_SCAN,         /* cumsum, scan, maxscan */
+    I_MATSCAN,      /* by matrices */
+    I_DELAY,
     I_DMASK,
     I_GDOT,
     I_SOLVE
@@ -57,6 +58,10 @@ enum Code {
 /* How I_DOT computes: a matrix product for each turn of the loop; sums of
  * rows; products added along lanes; or element by element. */
 enum DotKind { DOT_GEMM, DOT_ROWS, DOT_LANES, DOT_ANY };
+
+/* What I_SCAN does: sums, from zero on or from a state; sums under gates; what
+ * its operation says of each token. */
+enum ScanKind { SCAN_RUNNING, SCAN_SUM, SCAN_GATED, SCAN_ANY };
 
 /* How I_GDOT contracts: keys, columns, rows; or element by element. */
 enum GdotKind { GDOT_KEYS, GDOT_COLS, GDOT_ROWS, GDOT_ANY };
@@ -85,6 +90,7 @@ typedef struct Instr {
     uint8_t into;               /* I_DOT: GEMM_ADD, _SUB: on top of x[2] */
     uint16_t chain;
     uint8_t arity;              /* I_ELEM */
+    uint8_t part;               /* of what joins: the operand */
     int16_t wide;               /* I_SCAN: carried in double; -1: no */
     uint16_t local;             /* I_ELEM: y and x that are a strip long */
     int index;
@@ -101,7 +107,7 @@ typedef struct Instr {
     int32_t row_rank, col_rank; /* rows a token, columns a token */
     int32_t cols;               /* elements behind a row (or a column) */
     int32_t from, to;           /* I_PAIRS, I_MOVE: a place; a length;
-                                   I_SCAN by matrices: how many a row */
+                                   I_MATSCAN: how many a row */
 } Instr;
 
 /* A state that a kernel carries: its tile, and what it becomes. When a chunk

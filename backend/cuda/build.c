@@ -2,6 +2,7 @@
  * types. compile.c makes them.
  */
 #include "build.h"
+#include "../../compiler/domain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static AxisSet matrix_axes(const Graph *g)
 /* A gate or an angle, by its domain: products have what is made of it. */
 static bool is_weight(const Input *in)
 {
-    return in->domain[0] && strcmp(in->domain, "normal")
-        && strcmp(in->domain, "unit_norm");
+    const Domain *d = domain_named(in->domain);
+    return d != &domains[0] && !(d && d->row);
 }
 
 /* What products multiply: what all matrices are, but for weights in float32;

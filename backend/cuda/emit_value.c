@@ -516,47 +516,6 @@ int use_score(Emit *e, Score x)
     return e->nscores++;
 }
 
-/* ---- text ---- */
-
-const char *ctype_text(DType d)
-{
-    static const char *const text[NDTYPES] = {
-        [F32] = "float", [BF16] = "bf16", [F16] = "f16", [F64] = "double"
-    };
-
-    return text[d];
-}
-
-/* Bits, not digits: printf's decimal point depends on the locale. */
-void number_text(Buf *b, double x)
-{
-    float f = (float)x;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if (x == (int)x && x >= 0 && x < 1000)
-        buf_printf(b, "%d.f", (int)x);
-    else
-        buf_printf(b, "bits(0x%08x)", (unsigned)u);
-}
-
-static bool word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'
-        || (c >= '0' && c <= '9');
-}
-
-void value_text(Buf *b, int op, const char *const operand[3])
-{
-    const char *v = op_info[op].value;
-    for (const char *p = v; *p; p++) {
-        bool alone = (p == v || !word_char(p[-1])) && !word_char(p[1]);
-        if (alone && *p >= 'a' && *p <= 'c')
-            buf_printf(b, "%s", operand[*p - 'a']);
-        else
-            buf_put(b, p, 1);
-    }
-}
-
 /* ---- what a kernel computes, and where ---- */
 
 static void comment_nodes(Emit *e, Buf *b, const char *role, int which)

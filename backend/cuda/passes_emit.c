@@ -196,6 +196,11 @@ static void store_entries(const Text *t, int out)
 
 /* ---- a pass ---- */
 
+static const char *entry_at(const void *ud, Ref r, const char *at)
+{
+    return ctx_format(((const Text *)ud)->c, "v%u[%s]", (unsigned)r, at);
+}
+
 static void make_entries(const Text *t, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -206,16 +211,9 @@ static void make_entries(const Text *t, Ref r)
         load_entries(t, r, ctx_format(t->c, "v%u", (unsigned)r));
         return;
     }
-    unsigned a = (unsigned)n->a[0];
-    value = n->op == OP_count ? "(float)(e0 + i)"
-          : n->op == OP_unit ? ctx_format(t->c, "e0 + i == %d ? 1.f : 0.f",
-                                          n->index)
-          : n->op == OP_dup ? ctx_format(t->c, "v%u[i / 2]", a)
-          : n->op == OP_pairsum
-          ? ctx_format(t->c, "v%u[2 * i] + v%u[2 * i + 1]", a, a)
-          : n->op == OP_rot90
-          ? ctx_format(t->c, "i %% 2 ? v%u[i ^ 1] : -v%u[i ^ 1]", a, a)
-          : element(t, n);
+    value = op_is(n->op, ELEMENTWISE) ? element(t, n)
+          : entry_text(t->c, n, op_is(n->op, PAIRS) ? "i" : "e0 + i",
+                       entry_at, t);
     PUT(t, "UNROLL\nfor (int i = 0; i < %s; i++)\nv%u[i] = %s;\n",
         each_text(t, r), (unsigned)r, value);
 }
@@ -231,9 +229,9 @@ static void fold_entries(const Text *t, Ref r)
             (unsigned)n->a[0]);
         return;
     }
-    if (n->op == OP_dot)
+    if (op_is(n->op, MULTIPLIES))
         x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
-    if (n->op == OP_select)
+    if (op_is(n->op, MOVES))
         x = ctx_format(t->c, "(e0 + i == %d ? %s : 0.f)", n->index, x);
     PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\n");
     if (n->op == OP_amax)

@@ -58,7 +58,7 @@ static void vector_sum(Print *p, Ref r)
 {
     const Node *n = &p->s->g->n[r];
     const char *x = as_pair(p, n->a[0]);
-    if (n->op == OP_dot)
+    if (op_is(n->op, MULTIPLIES))
         x = ctx_format(p->c, "{ %s * %s, %s * %s }",
                        part_text(p, n->a[0], ".a"), part_text(p, n->a[1], ".a"),
                        part_text(p, n->a[0], ".b"),
@@ -344,7 +344,7 @@ static void put_vectors(Print *p, const KInst *k)
     each_bit(p, k, k->post_full, false, put_post);
     for (int i = 0; i < g->nout; i++) {
         Ref r = shown_node(g, g->out[i].node);
-        if (p->s->wants_out[i] && (in_program(k, r) || finds_first(p, k, r)))
+        if (p->s->wants_out[i] && (has_node(k, r) || finds_first(p, k, r)))
             buf_printf(b, "%soutput_pair<%s%s>(a.tensor[%d], x, v%u, lane);"
                        "\n", once_text(p, r),
                        element_type(result_type(p, ARG_OUTPUT, i)),

@@ -56,7 +56,7 @@ void put_scan(Print *p, const KInst *k)
             last = place(p, value_at(p, k->out[i]));
     const KValue *from = value_at(p, k->in[0]);
     bool back = node_of(p, value_at(p, k->out[0])->node)->flags & REVERSE;
-    if (node_of(p, value_at(p, k->out[0])->node)->op != OP_cumsum) {
+    if (!adds_tokens(node_of(p, value_at(p, k->out[0])->node)->op)) {
         put_gated_scan(p, k, back, last);
         return;
     }
@@ -521,7 +521,7 @@ void put_found_sums(Print *p, const KInst *k)
 void put_left(Print *p, const KInst *k, const KValue *v)
 {
     unsigned u = (unsigned)v->node;
-    bool pairs = node_of(p, v->node)->op == OP_pairsum;
+    bool pairs = adds_pairs(node_of(p, v->node)->op);
     if (v->layout != LAY_SUMS && v->layout != LAY_GLOBAL)
         return;
     const char *x = element_of(p, k, v->node);
@@ -557,7 +557,7 @@ void put_neighbours(Print *p, const KInst *k)
 {
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = node_of(p, k->node[i]);
-        if (n->op != OP_delay)
+        if (!op_is(n->op, SHIFTS))
             continue;
         const KValue *v = value_at(p, schedule_value(p->s,
             shown_node(p->s->g, n->a[0]), LAY_VECTOR));

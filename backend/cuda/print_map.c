@@ -15,7 +15,7 @@ static bool is_of_decays(const Print *p, const KInst *k, Ref o)
     for (int i = 0; i < k->nnodes; i++)
         for (int j = 0; j < 4; j++)
             alone &= shown_node(g, g->n[k->node[i]].a[j]) != shown_node(g, o)
-                  || g->n[k->node[i]].op == OP_dmask;
+                  || is_mask(g->n[k->node[i]].op);
     return alone;
 }
 
@@ -28,7 +28,7 @@ static bool has_powers(const Print *p, const KInst *k)
     bool any = false, all = true;
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &p->s->g->n[k->node[i]];
-        if (n->op != OP_dmask || !n->a[0])
+        if (!is_mask(n->op) || !n->a[0])
             continue;
         any = true;
         all &= is_of_decays(p, k, n->a[0]) && is_of_decays(p, k, n->a[1]);
@@ -70,14 +70,14 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
 static bool is_made_early(const Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
-    return k->early && n->op == OP_dmask && n->a[0];
+    return k->early && is_mask(n->op) && n->a[0];
 }
 
 static bool has_masks(const Print *p, const KInst *k)
 {
     bool any = false;
     for (int i = 0; i < k->nnodes; i++)
-        any |= p->s->g->n[k->node[i]].op == OP_dmask
+        any |= is_mask(p->s->g->n[k->node[i]].op)
             && (p->beside || !is_made_early(p, k, k->node[i]));
     return any && !p->s->g->rows;
 }
@@ -104,13 +104,12 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
 {
     const Graph *g = p->s->g;
     Ref r = shown_node(g, angle);
-    if (g->n[r].op == OP_dup)
+    if (op_is(g->n[r].op, SPREADS))
         r = shown_node(g, g->n[r].a[0]);
     int v = schedule_value(p->s, r, LAY_SUMS);
-    if (g->n[r].op == OP_delay)
+    if (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
-    return (g->n[r].op == OP_wrap
-            || (g->n[r].op == OP_scan && g->n[r].flags & WRAP))
+    return (g->n[r].op == OP_wrap || g->n[r].flags & WRAP)
         && v != NOTHING && has_value(k->in, k->nin, v);
 }
 
@@ -153,7 +152,7 @@ static Ref swish_of(const Print *p, const KInst *k, Ref r)
     const Graph *g = p->s->g;
     for (int i = 0; i < 2 && g->n[r].op == OP_mul; i++) {
         Ref s = shown_node(g, g->n[r].a[i]), x = shown_node(g, g->n[r].a[!i]);
-        if (g->n[s].op == OP_sigmoid && in_program(k, s)
+        if (g->n[s].op == OP_sigmoid && has_node(k, s)
             && shown_node(g, g->n[s].a[0]) == x && is_found_packed(p, k, x)
             && is_rounded(p, k, r))
             return x;
@@ -208,21 +207,21 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
     Buf *b = p->b;
     bool pairs = op_is(n->op, PAIRS);
     for (int i = 0; i < op_info[n->op].arity && i < 3 && n->a[i] && !pairs
-                    && n->op != OP_delay; i++)
+                    && !op_is(n->op, SHIFTS); i++)
         x[i] = element_of(p, k, n->a[i]);
-    if (n->op == OP_dmask)
+    if (is_mask(n->op))
         buf_printf(b, "%s", mask_text(p, k, n));
     else if (swish)
         buf_printf(b, "%s", swish_text(p, k, swish));
     else if (pairs)
         buf_printf(b, "%s", pairs_text(p, k, r));
-    else if (n->op == OP_delay)
+    else if (op_is(n->op, SHIFTS))
         buf_printf(b, "%s", delayed_text(p, k, r));
-    else if (n->op == OP_dot)
+    else if (op_is(n->op, MULTIPLIES))
         buf_printf(b, "%s * %s", x[0], x[1]);
-    else if (n->op == OP_sum || n->op == OP_last)
+    else if (op_is(n->op, ADDS_UP | ONE_ROW))
         buf_printf(b, "%s", x[0]);
-    else if (n->op == OP_ofrank)
+    else if (op_is(n->op, OF_RANKS))
         buf_printf(b, "of_rank(%s, %d, l)", x[0], (int)n->index);
     else if ((n->op == OP_sin || n->op == OP_cos)
              && is_angle_near(p, k, n->a[0]))
@@ -289,7 +288,7 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
                 for (int j = 0; j < 4; j++) {
                     Ref o = p->s->g->n[k->node[n]].a[j];
                     if (shown_node(p->s->g, o) != v->node
-                        || (j == 0 && p->s->g->n[k->node[n]].op == OP_delay))
+                        || (j == 0 && op_is(p->s->g->n[k->node[n]].op, SHIFTS)))
                         continue;
                     rows |= runs_along_rows(p, k, o);
                     cols |= !runs_along_rows(p, k, o);
@@ -329,7 +328,7 @@ static bool passes_on(const Print *p, const KInst *k, const KValue *v)
     int from = schedule_value(p->s, v->node, LAY_SUMS);
     return (v->layout == LAY_TILE || v->layout == LAY_FRAGMENT)
         && from != NOTHING && has_value(k->in, k->nin, from)
-        && !in_program(k, v->node);
+        && !has_node(k, v->node);
 }
 
 static bool takes_turns(const Print *p, const KValue *v)
@@ -376,7 +375,7 @@ static bool is_multiplied(const Print *p, const KValue *v)
  * program computes is packed as it goes. */
 static void put_packed(Print *p, const KInst *k, const KValue *v)
 {
-    if (!in_program(k, v->node))
+    if (!has_node(k, v->node))
         buf_printf(p->b, "pack_all(p%u, %s);\n", (unsigned)v->node,
                    fragment_name(p, v->node));
     if (k->col == AX_I && is_multiplied(p, v))
@@ -437,7 +436,7 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        bool made = in_program(k, v->node) || passes_on(p, k, v);
+        bool made = has_node(k, v->node) || passes_on(p, k, v);
         if (v->layout == LAY_WIDE && made == computed)
             put_wide(p, k, v);
         if (v->layout == LAY_PACKED && made == computed)
@@ -503,7 +502,7 @@ static void put_what_is_left(Print *p, const KInst *k)
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         unsigned u = (unsigned)v->node;
-        if (v->layout == LAY_PACKED && in_program(k, v->node))
+        if (v->layout == LAY_PACKED && has_node(k, v->node))
             buf_printf(p->b, "if (e & 1)\np%u[e / 2] = pack(w%u, x%u);\nelse"
                        "\nw%u = x%u;\n", u, u, u, u, u);
         if (v->layout >= LAY_VECTOR)
@@ -618,7 +617,7 @@ static void put_arrays(Print *p, const KInst *k, int regs)
     const Schedule *s = p->s;
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        if (v->layout == LAY_PACKED && in_program(k, v->node))
+        if (v->layout == LAY_PACKED && has_node(k, v->node))
             buf_printf(p->b, "float w%u = 0.f;\n", (unsigned)v->node);
     }
     for (int i = 0; i < k->nnodes; i++)

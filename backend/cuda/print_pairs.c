@@ -9,7 +9,7 @@
 /* Operands of such nodes that the program finds, by a name of their own. */
 static bool is_found_pair(const Print *p, const KInst *k, Ref r)
 {
-    for (int i = 0; i < k->nnodes && !in_program(k, r); i++)
+    for (int i = 0; i < k->nnodes && !has_node(k, r); i++)
         if (crosses(p, k, k->node[i])
             && shown_node(p->s->g, p->s->g->n[k->node[i]].a[0]) == r)
             return true;
@@ -38,11 +38,11 @@ const char *pairs_text(Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
     Ref a = shown_node(p->s->g, n->a[0]);
-    const char *x = ctx_format(p->c, "%c%u", in_program(k, a) ? 'x' : 'w',
+    const char *x = ctx_format(p->c, "%c%u", has_node(k, a) ? 'x' : 'w',
                                (unsigned)a);
-    if (n->op == OP_dup)                /* found, the same for both */
+    if (op_is(n->op, SPREADS))          /* found, the same for both */
         return element_of(p, k, a);
-    if (n->op == OP_pairsum)
+    if (adds_pairs(n->op))
         return ctx_format(p->c, "%s[0] + %s[1]", x, x);
     if (crosses(p, k, r))
         return ctx_format(p->c, "(e & 1 ? %s[0] : -%s[1])", x, x);
@@ -81,13 +81,13 @@ static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
              : ctx_format(p->c, "parts_sum<%d>(%s, %d, %s)", v->parts,
                           place(p, v), (int)vector_size(v), at);
     }
-    if (n->op == OP_pairsum)
+    if (adds_pairs(n->op))
         return ctx_format(p->c, "(%s + %s)",
             across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s)", at)),
             across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s) + 1", at)));
-    if (n->op == OP_dup)
+    if (op_is(n->op, SPREADS))
         return across_text(p, k, n->a[0], ctx_format(p->c, "(%s) / 2", at));
-    if (n->op == OP_rot90)
+    if (op_is(n->op, PAIRS))
         return ctx_format(p->c, "((%s) & 1 ? 1.f : -1.f) * %s", at,
             across_text(p, k, n->a[0], ctx_format(p->c, "((%s) ^ 1)", at)));
     for (int i = 0; i < op_info[n->op].arity; i++)

@@ -387,14 +387,6 @@ const char *vector_text(Print *p, Ref r, const char *at)
                       at);
 }
 
-bool in_program(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
-}
-
 bool runs_along_rows(const Print *p, const KInst *k, Ref o)
 {
     AxisSet s = p->s->g->n[o].axes;
@@ -403,19 +395,11 @@ bool runs_along_rows(const Print *p, const KInst *k, Ref o)
     return k->row == AX_I ? s & (AXIS(AX_I) | AXIS(AX_J)) : s & AXIS(k->row);
 }
 
-bool has_value(const int16_t *list, int n, int v)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return false;
-}
-
 bool crosses(const Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
-    return (n->op == OP_rot90 && n->over & AXIS(k->col))
-        || n->op == OP_pairsum;
+    bool within = op_is(n->op, PAIRS) && !op_has(n->op, TO_AXIS);
+    return (within && n->over & AXIS(k->col)) || adds_pairs(n->op);
 }
 
 bool goes_by_pairs(const Print *p, const KInst *k)
@@ -429,7 +413,7 @@ bool goes_by_pairs(const Print *p, const KInst *k)
 int pair_phase(const Print *p, const KInst *k, Ref r)
 {
     int most = 0;
-    for (int i = 0; i < 4 && in_program(k, r); i++) {
+    for (int i = 0; i < 4 && has_node(k, r); i++) {
         Ref a = shown_node(p->s->g, p->s->g->n[r].a[i]);
         int at = a ? pair_phase(p, k, a) + crosses(p, k, r) : 0;
         most = at > most ? at : most;
@@ -522,7 +506,7 @@ const char *element_of(Print *p, const KInst *k, Ref o)
         return constant_text(p, r);
     if (s->g->n[r].op == OP_isrank)
         return flag_text(p, r, runs_along_rows(p, k, o) ? "row" : "col");
-    if (in_program(k, r))
+    if (has_node(k, r))
         return ctx_format(p->c, goes_by_pairs(p, k) ? "x%u[e & 1]" : "x%u", u);
     if (v != NOTHING && has_value(k->in, k->nin, v))
         return ctx_format(p->c, "%s[e]", fragment_name(p, r));

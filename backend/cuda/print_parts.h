@@ -74,8 +74,6 @@ const char *place(Print *p, const KValue *v);
 /* The place of a vector, or number, that kernels keep for one another. */
 const char *kept_place(Print *p, Ref r);
 const char *fragment_name(Print *p, Ref r);
-bool in_program(const KInst *k, Ref r);
-bool has_value(const int16_t *list, int n, int v);
 /* Whether a vector runs along the rows of the program's space, by the name
  * that it has as operand o. */
 bool runs_along_rows(const Print *p, const KInst *k, Ref o);

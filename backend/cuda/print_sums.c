@@ -8,7 +8,7 @@
 static const char *kept_text(Print *p, const KInst *k, const Node *n)
 {
     AxisSet over = n->over;
-    if (n->op == OP_last)
+    if (op_is(n->op, ONE_ROW))
         return n->flags & REVERSE ? "row == 0" : "row == x.n - 1";
     if (k->row >= AX_DIM)
         return k->nrow % TILE_ROWS && over & AXIS(k->row)

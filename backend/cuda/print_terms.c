@@ -89,7 +89,7 @@ static const char *token_element_at(const Walk *w, Ref r, int skip,
         number_text(&b, x);
         return b.s;
     }
-    if (in_program(w->k, r))
+    if (has_node(w->k, r))
         return ctx_format(w->c, "v%u", (unsigned)r);
     Spot s = token_spot(w, r);
     const KValue *v = value_at(&w->p, s.value);

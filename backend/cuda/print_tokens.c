@@ -45,7 +45,7 @@ static void put_inlined(Walk *w, Ref r, uint8_t *done)
 {
     for (int i = 0; i < 3; i++) {
         Ref a = w->g->n[r].a[i];
-        if (!a || done[a] || !in_program(w->k, a))
+        if (!a || done[a] || !has_node(w->k, a))
             continue;
         put_inlined(w, a, done);
         put_token_value(w, a);
@@ -237,7 +237,7 @@ static const char *output_place(Walk *w, int i)
 static bool is_left(const Walk *w, int output)
 {
     const Output *o = &w->g->out[output];
-    bool all = w->s->wants_out[output] && in_program(w->k, o->node)
+    bool all = w->s->wants_out[output] && has_node(w->k, o->node)
             && w->k >= w->s->inst + w->s->tokens.first;
     for (int i = 0; i < o->rank; i++)
         all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;

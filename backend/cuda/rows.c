@@ -232,21 +232,15 @@ static bool can_emit(const Rows *p, const Graph *g, Ref r)
 
     if (held(p, g, r) > ROW_NUMBERS)
         return false;
-    switch ((enum Op)n->op) {
-    case OP_num: case OP_input: case OP_unit: case OP_count:
-        return true;
-    case OP_sum: case OP_dot:
+    if (op_is(n->op, ADDS_UP))
         return !across || sums_inner(p, n->axes);
-    case OP_select:
-        return !across;
-    case OP_relabel:
-        return !across && !(AXIS(n->index) & p->lanes);
-    case OP_rot90:
-        return n->over == AXIS(rows_inner(p)) && p->forward->axis[
-               rows_inner(p)].size % 2 == 0;
-    default:
-        return op_info[n->op].traits & ELEMENTWISE;
-    }
+    if (op_is(n->op, MOVES))
+        return !across && !(op_has(n->op, TO_AXIS)
+                            && AXIS(n->index) & p->lanes);
+    if (op_is(n->op, PAIRS))
+        return !op_has(n->op, TO_AXIS) && n->over == AXIS(rows_inner(p))
+            && p->forward->axis[rows_inner(p)].size % 2 == 0;
+    return n->op == OP_input || op_is(n->op, ELEMENTWISE | CONST);
 }
 
 static bool can_emit_all(const Rows *p, const Graph *g, const uint8_t *live)

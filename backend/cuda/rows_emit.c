@@ -177,7 +177,7 @@ static char *element_there(const Text *t, const Node *n)
 {
     for (int i = 0; i < 2 && n->op == OP_mul; i++) {
         const Node *one = &t->g->n[n->a[i]];
-        if (one->op == OP_unit)
+        if (is_one_hot(one->op))
             return ctx_format(t->c, "%s == %d ? %s : -0.f", place_on(t,
                               lowest(one->over)), one->index,
                               operand(t, n->a[1 - i]));
@@ -227,9 +227,9 @@ static void emit_sum(const Text *t, Ref r)
     const char *x = operand(t, n->a[0]);
     Ref wide = n->a[0];
 
-    if (n->op == OP_dot)
+    if (op_is(n->op, MULTIPLIES))
         x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
-    for (int i = 0; i < 2 && n->op == OP_dot; i++)
+    for (int i = 0; i < 2 && op_is(n->op, MULTIPLIES); i++)
         if ((t->g->n[n->a[i]].axes & n->over) == n->over)
             wide = n->a[i];
     if (across && (!text_exact(t) || *once(t, wide, "e0 + i")))
@@ -254,11 +254,11 @@ static void emit_sum(const Text *t, Ref r)
     text_close(t, n->axes & ~(across ? t->p->lanes : 0));
 }
 
-static char *other_of_pair(const Text *t, Ref r)
+static const char *entry_at(const void *ud, Ref r, const char *place)
 {
-    Text at = *t;
+    Text at = *(const Text *)ud;
 
-    at.entry = "(i ^ 1)";
+    at.entry = ctx_format(at.c, "(%s)", place);
     return operand(&at, r);
 }
 
@@ -272,21 +272,15 @@ static void emit_node(const Text *t, Ref r, const char *on)
         load_input(t, r, on);
     else if (op_info[n->op].traits & ELEMENTWISE)
         set_entry(t, r, element(t, n));
-    else if (n->op == OP_sum || n->op == OP_dot)
+    else if (op_is(n->op, ADDS_UP))
         emit_sum(t, r);
-    else if (n->op == OP_select)
-        set_entry(t, r, operand_at(t, n->a[0], over,
-                                   ctx_format(t->c, "%d", n->index)));
-    else if (n->op == OP_unit)
-        set_entry(t, r, ctx_format(t->c, "%s == %d ? 1.f : 0.f", place,
-                                   n->index));
-    else if (n->op == OP_count)
-        set_entry(t, r, ctx_format(t->c, "(float)%s", place));
-    else if (n->op == OP_relabel)
-        set_entry(t, r, operand_at(t, n->a[0], over, t->index[n->index]));
-    else if (n->op == OP_rot90)
-        set_entry(t, r, ctx_format(t->c, "i %% 2 ? %s : -%s",
-                  other_of_pair(t, n->a[0]), other_of_pair(t, n->a[0])));
+    else if (op_is(n->op, MOVES))
+        set_entry(t, r, operand_at(t, n->a[0], over, op_has(n->op, TO_AXIS)
+                                   ? t->index[n->index]
+                                   : ctx_format(t->c, "%d", n->index)));
+    else if (op_is(n->op, PAIRS | CONST))
+        set_entry(t, r, entry_text(t->c, n, op_is(n->op, PAIRS) ? "i" : place,
+                                   entry_at, t));
 }
 
 /* ---- the body ---- */

@@ -656,85 +656,75 @@ void cuda_prepare(Ctx *c, CudaProgram *p, const Call *call)
     with_program(c, p, prepare_locked, &k);
 }
 
-typedef struct Count {
+/* What is asked of a call's kernels before they run. */
+typedef struct Question {
     CudaProgram *p;
     const Call *call;
-    int64_t most;
+    int64_t bytes;                      /* answers, each of who finds it */
     uint64_t layout;
-} Count;
+    bool may_begin;
+    double seconds;
+} Question;
+
+static Question answered(Ctx *c, CudaProgram *p, const Call *call,
+                         void (*find)(Ctx *, void *))
+{
+    Question q = { .p = p,
+                   .call = call_twins(c, p->builds.plan->g, call, true) };
+    with_program(c, p, find, &q);
+    return q;
+}
 
 static void count_kept(Ctx *c, void *ud)
 {
-    Count *k = ud;
-    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
+    Question *q = ud;
+    Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
     Call call = with_sequences(c, &s.call);
     const Build *forward;
-    call.to = call.to ? call.to : k->p->builds.plan->nkernels;
-    const CudaModule *m = build_for(c, &k->p->builds, &call, &forward)->m;
-    k->most = cuda_stored(m, &call) + segments_kept(&s);
-    k->layout = 31 * m->layout + (uint64_t)s.n;
+    call.to = call.to ? call.to : q->p->builds.plan->nkernels;
+    const CudaModule *m = build_for(c, &q->p->builds, &call, &forward)->m;
+    q->bytes = cuda_stored(m, &call) + segments_kept(&s);
+    q->layout = 31 * m->layout + (uint64_t)s.n;
 }
 
 int64_t cuda_kept(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
-    with_program(c, p, count_kept, &k);
-    return k.most;
+    return answered(c, p, call, count_kept).bytes;
 }
 
 uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
-    with_program(c, p, count_kept, &k);
-    return k.layout;
+    return answered(c, p, call, count_kept).layout;
 }
-
-typedef struct Beginning {
-    CudaProgram *p;
-    const Call *call;
-    bool may;
-} Beginning;
 
 static void find_beginning(Ctx *c, void *ud)
 {
-    Beginning *k = ud;
-    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
+    Question *q = ud;
+    Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
     const Build *forward = NULL, *b;
     if (s.n > 1)
         return;
-    b = build_for(c, &k->p->builds, &s.call, &forward);
-    k->may = !forward && segments_may_begin(c, &k->p->builds, &s, b);
+    b = build_for(c, &q->p->builds, &s.call, &forward);
+    q->may_begin = !forward && segments_may_begin(c, &q->p->builds, &s, b);
 }
 
 bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Beginning k = { .p = p,
-                    .call = call_twins(c, p->builds.plan->g, call, true) };
     gpu_enter(c, p->builds.gpu);
-    if (call->on_device && (call->kept || !plan_is_joint(p->builds.plan)))
-        with_program(c, p, find_beginning, &k);
-    return k.may;
+    return call->on_device && (call->kept || !plan_is_joint(p->builds.plan))
+        && answered(c, p, call, find_beginning).may_begin;
 }
 
-typedef struct Predicting {
-    CudaProgram *p;
-    const Call *call;
-    double seconds;
-} Predicting;
-
-static void predict(Ctx *c, void *ud)
+static void find_seconds(Ctx *c, void *ud)
 {
-    Predicting *k = ud;
-    k->seconds = segments_seconds(c, &k->p->builds, &k->p->cutting, k->call);
+    Question *q = ud;
+    q->seconds = segments_seconds(c, &q->p->builds, &q->p->cutting, q->call);
 }
 
 double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Predicting k = { .p = p,
-                     .call = call_twins(c, p->builds.plan->g, call, true) };
     gpu_enter(c, p->builds.gpu);
-    with_program(c, p, predict, &k);
-    return k.seconds;
+    return answered(c, p, call, find_seconds).seconds;
 }
 
 /* Of one build's kernels. */
@@ -770,26 +760,24 @@ static int64_t most_bytes(Ctx *c, Builds *all, const Segments *s,
  * its inputs are not known, the most that they may take. */
 static void count_workspace(Ctx *c, void *ud)
 {
-    Count *k = ud;
-    const Plan *p = k->p->builds.plan;
-    Segments s = segments_of(c, &k->p->builds, &k->p->cutting, k->call);
+    Question *q = ud;
+    const Plan *p = q->p->builds.plan;
+    Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
     Call call = with_sequences(c, &s.call);
     const Build *forward;
-    if (has_inputs(p->g, k->call)) {
-        const Build *b = build_for(c, &k->p->builds, &s.call, &forward);
-        k->most = build_bytes(p, b, forward, &call);
+    if (has_inputs(p->g, q->call)) {
+        const Build *b = build_for(c, &q->p->builds, &s.call, &forward);
+        q->bytes = build_bytes(p, b, forward, &call);
     } else {
-        k->most = most_bytes(c, &k->p->builds, &s, &call);
+        q->bytes = most_bytes(c, &q->p->builds, &s, &call);
     }
-    k->most += (int64_t)table_bytes(&s) + segments_bytes(&s)
-             + (k->call->pages.at ? pools_bytes(p->g, k->call) : 0);
+    q->bytes += (int64_t)table_bytes(&s) + segments_bytes(&s)
+             + (q->call->pages.at ? pools_bytes(p->g, q->call) : 0);
 }
 
 int64_t cuda_call_workspace(Ctx *c, CudaProgram *p, const Call *call)
 {
-    Count k = { .p = p, .call = call_twins(c, p->builds.plan->g, call, true) };
-    with_program(c, p, count_workspace, &k);
-    return k.most;
+    return answered(c, p, call, count_workspace).bytes;
 }
 
 /* ---- domains ---- */

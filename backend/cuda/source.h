@@ -9,6 +9,11 @@ void number_text(Buf *b, double x);
 const char *ctype_text(DType d);
 /* The value column of op with operands a, b and c put in. */
 void value_text(Buf *b, int op, const char *const operand[3]);
+/* The same of an operation of entries: entry k, of the operand's entries that x
+ * tells, of r that at index `at`. */
+typedef const char *EntryAt(const void *ud, Ref r, const char *at);
+char *entry_text(Ctx *c, const Node *n, const char *k, EntryAt *x,
+                 const void *ud);
 
 /* Indents by braces; a line that does not end a statement is continued. */
 void source_indent(Buf *to, const char *s);

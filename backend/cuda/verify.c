@@ -93,7 +93,7 @@ static double draw(Trial *t, const char *domain, int head)
     const Domain *d = domain_named(domain);
     double x = (uniform(t) + uniform(t) + uniform(t) + uniform(t) - 2) * 1.7;
 
-    if (head && !strcmp(domain, "log_decay"))
+    if (head && domain_within(d, -INFINITY, 0))
         return 0;
     return !d ? x : d->draw(d->uniform ? uniform(t) : x);
 }
@@ -143,7 +143,7 @@ static View on_gpu(Ctx *c, Trial *t, View v, int64_t rows, const void *from)
 /* Whether such numbers may be drawn smaller. */
 static bool is_free(const char *domain)
 {
-    return !*domain || !strcmp(domain, "normal");
+    return domain_named(domain) == &domains[0];
 }
 
 /* Smaller rows have length 1, 1/2 ...; numbers are half as large. */
@@ -151,7 +151,8 @@ static double shrunk(const Trial *t, const char *domain, double norm,
                      bool vector)
 {
     double by = ldexp(1, vector ? 1 - t->smaller : -t->smaller);
-    if (!strcmp(domain, "unit_norm"))
+    const Domain *d = domain_named(domain);
+    if (d && d->row)
         return 1 / norm;
     return !t->smaller || !is_free(domain) ? 1 : vector ? by / norm : by;
 }

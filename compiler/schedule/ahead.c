@@ -291,7 +291,7 @@ bool schedule_ahead(Schedule *s, int warpgroups)
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
         shifts |= clears(k) && (k->nin > 1
-               || s->g->n[s->value[k->in[0]].node].op == OP_delay);
+               || op_is(s->g->n[s->value[k->in[0]].node].op, SHIFTS));
         if (x.tied[i] || k->role != KR_MATRIX || clears(k))
             continue;
         k->role = KR_AHEAD;

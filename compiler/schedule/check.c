@@ -244,7 +244,8 @@ static const char *check_pairs(const Schedule *s)
             for (int n = 0; n < k->nnodes; n++)
                 for (int a = 0; a < 4; a++)
                     spread &= shown_node(s->g, s->g->n[k->node[n]].a[a])
-                              != v->node || s->g->n[k->node[n]].op == OP_dup;
+                              != v->node
+                           || op_is(s->g->n[k->node[n]].op, SPREADS);
             if (!spread)
                 return wrong(s, "sums of other columns", k->in[j]);
         }

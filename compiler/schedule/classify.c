@@ -3,15 +3,14 @@
 
 static bool is_elementwise(int op)
 {
-    return op_info[op].traits & ELEMENTWISE || op == OP_dmask
-        || op == OP_ofrank;
+    return op_is(op, ELEMENTWISE | OF_RANKS) || is_mask(op);
 }
 
 /* A sum over an axis of products of two matrices that both have it, each with
  * an axis of the result to itself. */
 static bool is_product(const Select *x, const Node *n)
 {
-    if (n->op != OP_dot || count_axes(n->axes) != 2
+    if (!is_plain_contraction(n->op) || count_axes(n->axes) != 2
         || count_axes(n->over) != 1)
         return false;
     AxisSet a = x->g->n[n->a[0]].axes, b = x->g->n[n->a[1]].axes;
@@ -21,7 +20,7 @@ static bool is_product(const Select *x, const Node *n)
 
 static bool is_forward_scan(const Select *x, Ref r)
 {
-    return is_scan(x, r) && x->g->n[r].op == OP_cumsum
+    return is_scan(x, r) && adds_tokens(x->g->n[r].op)
         && !(x->g->n[r].flags & REVERSE);
 }
 
@@ -35,7 +34,7 @@ static bool ends_scan(const Select *x, Ref r)
 /* A product under the decays between tokens that sums of one matrix are. */
 static bool is_decayed(const Select *x, const Node *n)
 {
-    if (n->op != OP_gdot || count_axes(n->axes) != 2
+    if (!is_decayed_contraction(n->op) || count_axes(n->axes) != 2
         || count_axes(n->over) != 1)
         return false;
     Ref later = shown_node(x->g, n->a[2]), earlier = shown_node(x->g, n->a[3]);
@@ -49,20 +48,20 @@ static bool is_decayed(const Select *x, const Node *n)
  * its end. */
 static bool is_delayed_vector(const Select *x, const Node *n)
 {
-    return n->op == OP_delay && count_axes(n->axes) == 2
+    return op_is(n->op, SHIFTS) && count_axes(n->axes) == 2
         && x->g->n[n->a[0]].axes == AXIS(AX_I) && !(n->flags & ~REVERSE);
 }
 
 /* A sum over one of two axes, or both; the last row of a matrix of tokens. */
 static bool is_reduction(const Select *x, const Node *n)
 {
-    if (n->op == OP_last && is_matrix(x, n->a[0]))
+    if (op_is(n->op, ONE_ROW) && is_matrix(x, n->a[0]))
         return !(n->flags & ~REVERSE) && x->g->n[n->a[0]].axes & AXIS(AX_I);
-    if (n->op != OP_dot && n->op != OP_sum)
+    if (!op_is(n->op, ADDS_UP) || op_is(n->op, MASKS))
         return false;
     AxisSet space = n->axes | n->over;
     return count_axes(space) == 2 && (is_matrix(x, n->a[0])
-           || (n->op == OP_dot && is_matrix(x, n->a[1])));
+           || (n->a[1] && is_matrix(x, n->a[1])));
 }
 
 /* Whether all columns are of pairs. */
@@ -70,8 +69,8 @@ static bool is_whole(const Select *x, const Node *n)
 {
     const Axis *axis = x->g->axis;
     int32_t over = axis[lowest(n->over)].size;
-    return n->op == OP_dup ? axis[n->index].size == 2 * over
-         : n->op == OP_pairsum ? over == 2 * axis[n->index].size
+    return op_is(n->op, SPREADS) ? axis[n->index].size == 2 * over
+         : adds_pairs(n->op) ? over == 2 * axis[n->index].size
          : over % 2 == 0;
 }
 
@@ -81,9 +80,9 @@ static bool is_matrix_of_pairs(const Select *x, const Node *n)
     Ref a = shown_node(x->g, n->a[0]);
     bool dims = op_is(n->op, PAIRS) && count_axes(n->axes) == 2
              && !(n->axes & AXIS(AX_J)) && is_whole(x, n);
-    if (n->op == OP_dup)
+    if (op_is(n->op, SPREADS))
         return dims && n->axes & AXIS(AX_I) && lies_as_sums(x, a);
-    return n->op == OP_rot90 && dims;
+    return !op_has(n->op, TO_AXIS) && dims;
 }
 
 /* Angles, of which pairs of columns have one each: they find it among sums. */
@@ -92,7 +91,7 @@ static bool is_for_pairs(const Select *x, Ref r)
     const Graph *g = x->g;
     bool any = false;
     for (Ref u = r + 1; u < g->len; u++)
-        any |= g->n[u].op == OP_dup && shown_node(g, g->n[u].a[0]) == r;
+        any |= op_is(g->n[u].op, SPREADS) && shown_node(g, g->n[u].a[0]) == r;
     return any && g->n[r].axes & AXIS(AX_I) && g->n[r].axes & DIM_AXES
         && count_axes(g->n[r].axes) == 2
         && op_info[g->n[r].op].traits & ELEMENTWISE;
@@ -100,13 +99,10 @@ static bool is_for_pairs(const Select *x, Ref r)
 
 static bool is_vector_op(const Node *n)
 {
-    switch (n->op) {
-    case OP_cumsum: return !(n->flags & ~(EXCLUSIVE | REVERSE));
-    case OP_last: case OP_delay: case OP_scan: case OP_maxscan:
-        return !(n->flags & ~REVERSE);
-    case OP_dot: case OP_sum: case OP_ofrank: return true;
-    }
-    return op_info[n->op].traits & ELEMENTWISE;
+    if (op_is(n->op, RECURS | ONE_ROW | SHIFTS))
+        return !(n->flags & ~(REVERSE | (adds_tokens(n->op) ? EXCLUSIVE : 0)));
+    return op_is(n->op, ELEMENTWISE | OF_RANKS)
+        || (op_is(n->op, ADDS_UP) && !op_is(n->op, MASKS));
 }
 
 /* A matrix that has rows of tokens, by either name, beside another axis. */
@@ -150,7 +146,7 @@ static bool is_loaded_late(const Select *x, const Node *n)
     enum { MOST_LATE = 4 };
     Ref late = shown_node(x->g, n->a[0]), b = n->a[1];
     Ref a = loaded_node(x->g, late);
-    if (n->op != OP_delay || count_axes(n->axes) != 2
+    if (!op_is(n->op, SHIFTS) || count_axes(n->axes) != 2
         || !(n->axes & DIM_AXES) || x->kind[late] != LOADED
         || tokens_late(x->g, late) >= MOST_LATE || n->flags & ~REVERSE
         || (late != a && x->g->n[late].flags != n->flags))
@@ -169,8 +165,9 @@ static bool is_loaded_late(const Select *x, const Node *n)
 static bool is_shifted(const Select *x, const Node *n)
 {
     Ref a = shown_node(x->g, n->a[0]);
-    return n->op == OP_delay && n->flags == REVERSE && is_num(x->g, n->a[1], 0)
-        && count_axes(n->axes) == 2 && n->axes & AXIS(AX_I)
+    return op_is(n->op, SHIFTS) && n->flags == REVERSE
+        && is_num(x->g, n->a[1], 0) && count_axes(n->axes) == 2
+        && n->axes & AXIS(AX_I)
         && (x->kind[a] == ELEMENT || x->kind[a] == PAIRED);
 }
 
@@ -204,7 +201,7 @@ static bool classify(Select *x, Ref r)
         return refuse(x, r, "more than two axes");
     if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
-    else if (n->op == OP_row || n->op == OP_col)
+    else if (op_is(n->op, VIEWS))
         x->kind[r] = VIEW;
     else if (n->op == OP_state && x->s->k->states & STATE(n->index))
         return carries(x, r);
@@ -216,13 +213,13 @@ static bool classify(Select *x, Ref r)
         x->kind[r] = LOADED;
     else if (is_shifted(x, n))
         x->kind[r] = SHIFTED;
-    else if (n->op == OP_last && !n->flags && ends_scan(x, n->a[0])
+    else if (op_is(n->op, ONE_ROW) && !n->flags && ends_scan(x, n->a[0])
              && !x->w->stores[r])
         x->kind[r] = LAST;
     else if (is_reduction(x, n))
         x->kind[r] = REDUCED;
     else if (is_for_pairs(x, r)
-             || (n->op == OP_pairsum && n->axes & AXIS(AX_I)
+             || (adds_pairs(n->op) && n->axes & AXIS(AX_I)
                  && is_matrix(x, r) && is_whole(x, n)))
         x->kind[r] = PAIRED;
     else if (is_scan(x, r) || is_delayed_scan(x, r))
@@ -284,7 +281,7 @@ bool select_classify(Select *x)
         if (!classify(x, r))
             return false;
         if (x->w->stores[r]
-            && ((x->kind[r] == LOADED && x->g->n[r].op == OP_delay)
+            && ((x->kind[r] == LOADED && op_is(x->g->n[r].op, SHIFTS))
                 || x->kind[r] == SHIFTED || x->kind[r] == LAST))
             return refuse(x, r, "sums that are kept");
         if (x->w->stores[r] && x->kind[r] >= VECTOR && !is_kept_so(x, r))

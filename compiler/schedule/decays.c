@@ -9,13 +9,13 @@ static bool same_scan(const Graph *g, Ref a, Ref b)
     const Node *m = &g->n[scan_of(g, a)], *n = &g->n[scan_of(g, b)];
     return scan_operand(g, a) == scan_operand(g, b) && m->op == n->op
         && !((m->flags ^ n->flags) & REVERSE)
-        && (m->op == OP_cumsum || m == n);
+        && (adds_tokens(m->op) || m == n);
 }
 
 bool is_decayed_factor(const Select *x, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
-        for (int i = 0; i < 2 && x->g->n[u].op == OP_gdot; i++)
+        for (int i = 0; i < 2 && is_decayed_contraction(x->g->n[u].op); i++)
             if ((x->kind[u] == PRODUCT || x->kind[u] == MERGED)
                 && shown_node(x->g, x->g->n[u].a[i]) == r)
                 return true;
@@ -31,7 +31,7 @@ int sums_of(Select *x, Ref r)
     int v = value_of(x, r, LAY_SUMS);
     KValue *to = &x->s->value[v];
     bool without = (x->kind[r] == SCANNED || x->kind[r] == SHIFTED)
-                && (n->op == OP_delay || n->flags & EXCLUSIVE);
+                && (op_is(n->op, SHIFTS) || n->flags & EXCLUSIVE);
     int rows = rows_of_token(x->g);
     to->at = sums_pitch(to) * (!without ? rows : !(n->flags & REVERSE) ? 0
              : x->kind[r] == SHIFTED ? 2 * rows : rows + 1);
@@ -114,7 +114,7 @@ bool select_scan(Select *x, Ref r)
         k = inst_new(x, K_SCAN, KR_MATRIX);
         set_space(x, k, r);
         reads(x, k, from);
-        if (n->op == OP_scan && !scan_begins(x, k, n))
+        if (n->a[2] && !scan_begins(x, k, n))
             return false;
     }
     scan_writes(x, k, r);
@@ -137,12 +137,13 @@ static bool add_terms(const Graph *g, Ref r, double scale, KTerm *t, int *n)
 {
     const Node *a = &g->n[r];
     Ref x = a->a[0], y = a->a[1];
-    switch (a->op) {
-    case OP_gdot:
+    if (is_decayed_contraction(a->op)) {
         if (*n == MOST_TERMS)
             return false;
         t[(*n)++] = (KTerm){ r, scale };
         return true;
+    }
+    switch (a->op) {
     case OP_add: case OP_sub:
         return add_terms(g, x, scale, t, n)
             && add_terms(g, y, a->op == OP_sub ? -scale : scale, t, n);
@@ -205,7 +206,7 @@ static bool is_one_decayed(const Select *x, Ref r)
 
 static void merge_tree(Select *x, Ref r)
 {
-    for (int i = 0; i < 2 && x->g->n[r].op != OP_gdot; i++) {
+    for (int i = 0; i < 2 && !is_decayed_contraction(x->g->n[r].op); i++) {
         Ref a = x->g->n[r].a[i];
         if (x->kind[a] == NUMBER)
             continue;

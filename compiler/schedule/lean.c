@@ -24,14 +24,6 @@ static bool leaves_needed(const Schedule *s, const KInst *k, const bool *needed)
     return any || (k->op == K_CARRY && !packs_carried(s, k));
 }
 
-static bool has_made(const KInst *k, Ref r)
-{
-    bool any = false;
-    for (int n = 0; n < k->nnodes; n++)
-        any |= k->node[n] == r;
-    return any;
-}
-
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker)
 {
     const Graph *g = s->g;
@@ -39,11 +31,11 @@ bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker)
     if (k == maker || k->role != maker->role || maker->op != K_VECTOR)
         return false;
     if (k->op == K_CARRY && !k->nin)
-        return has_made(maker, shown_node(g, g->st[k->index].next));
+        return has_node(maker, shown_node(g, g->st[k->index].next));
     for (int n = 0; n < k->nnodes && k->op == K_VECTOR; n++)
         for (int a = 0; a < 4; a++) {
             Ref r = shown_node(g, g->n[k->node[n]].a[a]);
-            any |= r && !has_made(k, r) && has_made(maker, r);
+            any |= r && !has_node(k, r) && has_node(maker, r);
         }
     return any;
 }

@@ -76,8 +76,8 @@ int inst_length(const Schedule *s, const KInst *k)
              ? EACH_SHARE * fragment_regs(s, &s->value[k->in[0]]) / 10
              : LEN_STORE;
     case K_SCAN:
-        return s->g->n[s->value[k->out[0]].node].op == OP_cumsum ? LEN_SCAN
-                                                                 : LEN_GATED;
+        return adds_tokens(s->g->n[s->value[k->out[0]].node].op)
+             ? LEN_SCAN : LEN_GATED;
     case K_DECAYED:
         return k->nout * (k->col == AX_J ? LEN_SCORES
                           : EACH_DECAYED * elements(s, k) / 10);

@@ -9,7 +9,7 @@
 static void find_space(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    bool inner = n->op == OP_last || n->op == OP_pairsum;
+    bool inner = op_is(n->op, ONE_ROW) || adds_pairs(n->op);
     AxisSet s = x->kind[r] != REDUCED && x->kind[r] != PAIRED
               ? plain_axes(x->g, r)
               : inner ? x->g->n[n->a[0]].axes : n->axes | n->over;
@@ -290,7 +290,7 @@ static bool is_of_memory(const Select *x, Ref r)
 static uint8_t *find_takers(const Select *x, Ref s)
 {
     const Graph *g = x->g;
-    bool angles = g->n[s].op == OP_dup;
+    bool angles = op_is(g->n[s].op, SPREADS);
     uint8_t *takes = ctx_alloc(x->c, g->len);
     takes[s] = !angles;
     for (Ref r = s + 1; r < g->len; r++) {
@@ -327,7 +327,7 @@ static void join_takers(Select *x, bool groups)
     for (Ref r = 1; r < g->len && !groups; r++)
         x->late[r] = early_level(x, r, x->late);
     for (Ref s = 1; s < g->len && !x->s->sink; s++) {
-        bool angles = g->n[s].op == OP_dup && x->kind[s] == ELEMENT;
+        bool angles = op_is(g->n[s].op, SPREADS) && x->kind[s] == ELEMENT;
         if (!angles
             && (products || !is_exponential(g->n[s].op) || !is_remade(x, s)))
             continue;

@@ -94,14 +94,6 @@ static bool is_zero(Behind b)
     return b.is == CONSTANT && b.x == 0;
 }
 
-static bool is_in_program(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
-}
-
 static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis);
 
 /* What the program finds is zero there. A node of pairs may have its operand by
@@ -114,7 +106,7 @@ static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis,
         return (Behind){ CONSTANT, n->num };
     if (!pairs && !(n->axes & AXIS(axis)))
         return (Behind){ ALIKE, 0 };
-    return is_in_program(k, shown_node(s->g, o))
+    return has_node(k, shown_node(s->g, o))
          ? made_behind(s, k, shown_node(s->g, o), axis)
          : (Behind){ CONSTANT, 0 };
 }
@@ -153,7 +145,7 @@ static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 {
-    return !is_in_program(k, r) || is_zero(made_behind(s, k, r, axis));
+    return !has_node(k, r) || is_zero(made_behind(s, k, r, axis));
 }
 
 /* ---- masks ---- */

@@ -43,7 +43,7 @@ int count_decays(const Schedule *s, const KInst *k)
     int n = 0;
 
     for (int i = 0; i < k->nnodes; i++)
-        n += s->g->n[k->node[i]].op == OP_dmask && s->g->n[k->node[i]].a[0];
+        n += is_mask(s->g->n[k->node[i]].op) && s->g->n[k->node[i]].a[0];
     return n;
 }
 
@@ -374,7 +374,7 @@ typedef struct Cycles { double each, token; } Cycles;
 
 static Cycles cycles_of(const Graph *g, const Node *n)
 {
-    const double hard = 0.102, scanned = 0.32;
+    const double hard = 0.102, scanned = 0.32, decayed = 22.5, solved = 56.7;
 
     if (is_ramp(g, n))
         return (Cycles){ SIMPLE, 0 };
@@ -383,19 +383,14 @@ static Cycles cycles_of(const Graph *g, const Node *n)
     if ((n->op == OP_sin || n->op == OP_cos)    /* neighbours have one angle */
         && is_ramp(g, &g->n[g->n[n->a[0]].a[0]]))
         return (Cycles){ hard / 2, 0 };
-    switch (n->op) {
-    case OP_gdot:
-        return (Cycles){ 0, 22.5 };
-    case OP_solve:
-        return (Cycles){ 0, 56.7 };
-    case OP_exp: case OP_log: case OP_tanh: case OP_sigmoid:
-    case OP_softplus: case OP_dmask: case OP_div: case OP_sin: case OP_cos:
+    if (op_is(n->op, HARD))
         return (Cycles){ hard, 0 };
-    case OP_dot: case OP_col: case OP_row: case OP_relabel: case OP_sum:
-        return (Cycles){ 0, 0 };
-    default:
-        return (Cycles){ node_is_leaf(n) ? 0 : SIMPLE, 0 };
-    }
+    if (is_decayed_contraction(n->op))
+        return (Cycles){ 0, decayed };
+    if (op_is(n->op, MULTIPLIES) && !op_is(n->op, ADDS_UP))
+        return (Cycles){ 0, solved };
+    bool none = op_is(n->op, ADDS_UP | RENAMES) || node_is_leaf(n);
+    return (Cycles){ none ? 0 : SIMPLE, 0 };
 }
 
 double nodes_cycles(const Graph *g, const Kernel *k)

@@ -68,14 +68,14 @@ int32_t shared_room(const Schedule *s)
 int tokens_late(const Graph *g, Ref r)
 {
     int n = 0;
-    for (; g->n[r].op == OP_delay; n++)
+    for (; op_is(g->n[r].op, SHIFTS); n++)
         r = shown_node(g, g->n[r].a[0]);
     return n;
 }
 
 Ref loaded_node(const Graph *g, Ref r)
 {
-    while (g->n[r].op == OP_delay)
+    while (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
     return r;
 }
@@ -84,7 +84,7 @@ Ref first_row(const Graph *g, Ref r, int token)
 {
     for (int i = 0; i < token; i++)
         r = shown_node(g, g->n[r].a[0]);
-    return g->n[r].op == OP_delay && !g->n[r].flags ? g->n[r].a[1] : 0;
+    return op_is(g->n[r].op, SHIFTS) && !g->n[r].flags ? g->n[r].a[1] : 0;
 }
 
 bool schedule_computes(const Schedule *s, Ref node)
@@ -112,17 +112,68 @@ int value_writer(const Schedule *s, int value)
     return NOTHING;
 }
 
-void inst_insert(Schedule *s, int at, KInst k)
+/* The list, with room for one more than n. */
+static void *with_room(Ctx *c, void *list, int n, int *cap, size_t each)
 {
-    if (s->ninsts == s->cap_insts) {
-        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
-        s->cap_insts *= 2;
-        s->inst = ctx_grow(s->c, s->inst, old,
-                           (size_t)s->cap_insts * sizeof *s->inst);
-    }
+    size_t old = (size_t)*cap * each;
+    if (n < *cap)
+        return list;
+    *cap = *cap ? 2 * *cap : 32;
+    return ctx_grow(c, list, old, (size_t)*cap * each);
+}
+
+KValue *value_add(Schedule *s, KValue v)
+{
+    s->value = with_room(s->c, s->value, s->nvalues, &s->cap_values,
+                         sizeof *s->value);
+    s->value[s->nvalues] = v;
+    return &s->value[s->nvalues++];
+}
+
+KInst *inst_insert(Schedule *s, int at, KInst k)
+{
+    s->inst = with_room(s->c, s->inst, s->ninsts, &s->cap_insts,
+                        sizeof *s->inst);
     memmove(s->inst + at + 1, s->inst + at,
             (size_t)(s->ninsts++ - at) * sizeof *s->inst);
     s->inst[at] = k;
+    return &s->inst[at];
+}
+
+bool has_node(const KInst *k, Ref r)
+{
+    for (int i = 0; i < k->nnodes; i++)
+        if (k->node[i] == r)
+            return true;
+    return false;
+}
+
+bool has_value(const int16_t *list, int n, int v)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == v)
+            return true;
+    return false;
+}
+
+static void use(Schedule *s, int16_t *list, uint8_t *n, int v)
+{
+    if (has_value(list, *n, v))
+        return;
+    if (*n == MOST_USES)
+        s->why = "more values than an instruction may use";
+    else
+        list[(*n)++] = (int16_t)v;
+}
+
+void inst_reads(Schedule *s, KInst *k, int v)
+{
+    use(s, k->in, &k->nin, v);
+}
+
+void inst_writes(Schedule *s, KInst *k, int v)
+{
+    use(s, k->out, &k->nout, v);
 }
 
 int32_t value_bytes(const KValue *v)

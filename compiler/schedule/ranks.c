@@ -200,7 +200,7 @@ static Form form_of(Rows *u, int op, Image *a, int n, Side side)
     if (count(a, n, side, SAME) == n)
         return SAME;
     switch (op) {
-    case OP_mul: case OP_dot: return form_of_product(u, a, n, side);
+    case OP_mul: return form_of_product(u, a, n, side);
     case OP_add: case OP_sub: return form_of_sum(u, a, n, side);
     case OP_neg: return a[0].form[side];
     }
@@ -271,7 +271,7 @@ static void count_rank(Rows *u, Image *a, int n, int rank)
 static Image contracted_group(Rows *u, const Node *n, Image a[4], int rank)
 {
     static const AxisSet token[NSIDES] = { AXIS(AX_I), AXIS(AX_J) };
-    int terms = n->op == OP_sum ? 1 : 2;
+    int terms = op_is(n->op, MULTIPLIES) ? 2 : 1;
     for (int i = 2; i < 4; i++)         /* decays: a token's */
         if (n->a[i] && (a[i].form[OF_ROWS] != SAME
                         || a[i].form[OF_COLS] != SAME))
@@ -345,11 +345,11 @@ static Image solved(Rows *u, const Node *n)
  * are what those are that are added up, beside gates that all columns have. */
 static Image vector_along(Rows *u, const Node *n, Image a[4])
 {
-    int of = n->op != OP_cumsum;
+    int of = n->a[1] != 0;
     Form cols = a[of].form[OF_COLS];
     for (int i = 0; i < 4; i++)
         if (n->a[i] && i != of && cols != SAME
-            && (a[i].form[OF_COLS] != SAME || n->op != OP_scan
+            && (a[i].form[OF_COLS] != SAME
                 || (i == 2 && !is_num(u->g, a[i].node, 0))))
             return impossible(u, a[i].node);
     for (int i = 0; i < 4; i++) {
@@ -359,7 +359,7 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
     }
     if (n->op == OP_maxscan)
         return impossible(u, a[1].node);
-    if (n->op == OP_scan) {
+    if (of) {
         Ref once = flag(u, n->flags & REVERSE ? u->rows - 1 : 0, OF_ROWS);
         if (n->a[0])
             a[0].node = op3(u->g, OP_where, once, a[0].node, num(u->g, 1));
@@ -372,7 +372,7 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
  * back, with itself, the first has. */
 static Image matrix_along(Rows *u, const Node *n, Image a[4])
 {
-    int of = n->op != OP_cumsum;        /* what is added up */
+    int of = n->a[1] != 0;              /* what is added up */
     bool back = n->flags & REVERSE, without = n->flags & EXCLUSIVE;
     if (a[of].form[OF_ROWS] == EACH || a[of].form[OF_COLS] != SAME)
         return impossible(u, a[of].node);
@@ -415,7 +415,7 @@ static bool of_tokens(AxisSet s)
 
 static bool has_ranks_alone(const Rows *u, const Node *n)
 {
-    return ranks_of(u, n->axes) && !of_tokens(n->axes) && n->op != OP_unit;
+    return ranks_of(u, n->axes) && !of_tokens(n->axes) && !is_one_hot(n->op);
 }
 
 static int count_ranks(const Rows *u, Ref r, AxisSet ranks)
@@ -430,9 +430,7 @@ static bool last_apart(Rows *u, const Node *n, int ranks, Ref *part)
         Image x = image_of(u, n->a[0], i / u->ranks, 0);
         if (x.form[OF_ROWS] != EACH || x.form[OF_COLS] != SAME)
             return false;
-        part[i] = node_new(u->g, (Node){ .op = OP_last, .flags = n->flags, .a
-                                         = { of_rank(u, x.node,
-                                                     i % u->ranks) } });
+        part[i] = last_row(u->g, of_rank(u, x.node, i % u->ranks), n->flags);
     }
     return true;
 }
@@ -443,7 +441,7 @@ static Ref entry_of(Rows *u, Ref r, int rank)
     const Node *n = &u->old->n[r];
     if (!r)
         return 0;
-    if (n->op == OP_unit && ranks_of(u, n->axes))
+    if (is_one_hot(n->op) && ranks_of(u, n->axes))
         return num(u->g, n->index == rank);
     Image x = image_of(u, r, 0, 0);
     if (x.part)
@@ -469,7 +467,8 @@ static Ref made_at(Rows *u, const Node *n, int rank)
     x.over &= ~ranks_of(u, x.over);
     if (x.over || !(op_is(n->op, FOLDS)))
         return node_new(u->g, x);
-    return n->op == OP_dot ? op2(u->g, OP_mul, x.a[0], x.a[1]) : x.a[0];
+    return op_is(n->op, MULTIPLIES) ? op2(u->g, OP_mul, x.a[0], x.a[1])
+                                    : x.a[0];
 }
 
 /* A sum over tokens, or over what is no rank, at a rank that the result has. */
@@ -492,33 +491,18 @@ static Ref rank_made(Rows *u, Ref r, int rank)
 {
     const Node *n = &u->old->n[r];
     bool ranked = ranks_of(u, n->over);
-    switch (n->op) {
-    case OP_relabel:
-        if (ranked)
-            return entry_of(u, n->a[0], rank);
-        break;
-    case OP_part:
-        if (ranked) {
-            Ref a = taken_of(u, r, n->over, &rank);
-            return entry_of(u, a, rank);
-        }
-        break;
-    case OP_cat:
-        if (ranked) {
-            Ref a = joined_operand(u, r, n->over, &rank);
-            return entry_of(u, a, rank);
-        }
-        break;
-    case OP_row: case OP_col:
+    bool products = op_is(n->op, MULTIPLIES) && !is_plain_contraction(n->op);
+    if (op_is(n->op, VIEWS) || (ranked && op_is(n->op, RENAMES)))
         return entry_of(u, n->a[0], rank);
-    case OP_sum: case OP_dot:
-        if (!ranked && has_token_operand(u, n))
-            return contracted_at(u, n, rank);
-        break;
-    case OP_count: case OP_gdot: case OP_solve:
-        return impossible(u, r).node;
-    default: break;
+    if (ranked && (op_has(n->op, LEN) || op_is(n->op, JOINS))) {
+        Ref a = op_has(n->op, LEN) ? taken_of(u, r, n->over, &rank)
+                                   : joined_operand(u, r, n->over, &rank);
+        return entry_of(u, a, rank);
     }
+    if (products || is_counted(n->op))
+        return impossible(u, r).node;
+    if (!ranked && op_is(n->op, ADDS_UP) && has_token_operand(u, n))
+        return contracted_at(u, n, rank);
     if (ranked || has_token_operand(u, n))
         return impossible(u, r).node;
     return made_at(u, n, rank);
@@ -537,7 +521,7 @@ static void make_apart(Rows *u, Ref r)
         ok = states_apart(u->g, r, many, part);
     else if (ok && n.op == OP_input)
         ok = inputs_apart(u->g, r, many, part);
-    else if (ok && n.op == OP_last)
+    else if (ok && op_is(n.op, ONE_ROW))
         ok = last_apart(u, &n, many, part);
     else
         for (int i = 0; i < many && ok; i++)
@@ -579,9 +563,7 @@ static Ref before_first(Rows *u, const Ref *state, int flags)
     Graph *g = u->g;
     Ref y = 0;
     for (int i = u->ranks - 1; i >= 0; i--) {
-        Ref x = node_new(g, (Node){ .op = OP_delay, .flags = (uint8_t)flags,
-                                    .a = { cumsum(g, num(g, 0), 0),
-                                           state[i] } });
+        Ref x = delay(g, cumsum(g, num(g, 0), 0), state[i], flags);
         y = y ? op3(g, OP_where, flag(u, i, OF_ROWS), x, y) : x;
     }
     return y;
@@ -596,14 +578,13 @@ static Image delayed_apart(Rows *u, const Node *n, Image x, const Ref *state)
         return impossible(u, x.node);
     Ref y = before_first(u, state, n->flags);
     if (g->n[x.node].axes & DIM_AXES)   /* else it is zeros */
-        y = op2(g, OP_add, y, node_new(g, (Node){ .op = OP_delay, .flags
-                              = n->flags, .a = { x.node, num(g, 0) } }));
+        y = op2(g, OP_add, y, delay(g, x.node, num(g, 0), n->flags));
     return (Image){ y, { EACH, SAME }, NULL };
 }
 
 static bool is_zero(const Graph *g, Ref r)
 {
-    return is_num(g, g->n[r].op == OP_cumsum ? g->n[r].a[0] : r, 0);
+    return is_num(g, adds_tokens(g->n[r].op) ? g->n[r].a[0] : r, 0);
 }
 
 static Image delayed(Rows *u, const Node *n, int row, int col)
@@ -671,7 +652,7 @@ static Ref joined_rows(Rows *u, const Ref *x)
 static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at)
 {
     const Node *n = &u->old->n[r];
-    if (n->op != OP_cat || n->over != axis)
+    if (!op_is(n->op, JOINS) || n->over != axis)
         return r;
     int before = axis_extent(u->old, n->a[0], lowest(axis));
     if (*at < before)
@@ -703,7 +684,7 @@ static Image joined(Rows *u, Ref r, int row, int col)
 static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at)
 {
     const Node *n = &u->old->n[r];
-    if (n->op != OP_part || n->over != axis)
+    if (!op_has(n->op, LEN) || n->over != axis)
         return r;
     *at += n->index;
     return taken_of(u, n->a[0], axis, at);
@@ -769,48 +750,31 @@ static Image made(Rows *u, Ref r, int row, int col)
     u->g->line = n.line;
     if (op_is(n.op, RECURS))            /* of matrices there are no rows */
         return op_has(n.op, TO_AXIS) ? impossible(u, r) : along_tokens(u, &n);
-    switch (n.op) {
-    case OP_none: case OP_input: case OP_state: case OP_num: case OP_size:
+    if (op_is(n.op, GIVEN | CONST) && !op_has(n.op, OVER))
         return found(u, r);
-    case OP_count:
-        return impossible(u, r);
-    case OP_sum: case OP_dot: case OP_gdot:
-        if (ranks_of(u, n.over) && !has_token_operand(u, &n))
-            return summed_apart(u, &n);
-        return contracted(u, &n, row, col);
-    case OP_solve:
+    if (op_is(n.op, ADDS_UP))
+        return ranks_of(u, n.over) && !has_token_operand(u, &n)
+             ? summed_apart(u, &n) : contracted(u, &n, row, col);
+    if (op_is(n.op, MULTIPLIES))
         return solved(u, &n);
-    case OP_delay:
+    if (op_is(n.op, ELEMENTWISE | MASKS))
+        return element_wise(u, &n, row, col);
+    if (op_is(n.op, SHIFTS))
         return delayed(u, &n, row, col);
-    case OP_last:
+    if (op_is(n.op, ONE_ROW))
         return last(u, r);
-    case OP_col: case OP_row:
+    if (op_is(n.op, VIEWS))
         return turned(u, image_of(u, n.a[0], col, row), n.op);
-    case OP_dmask:
-        return element_wise(u, &n, row, col);
-    case OP_relabel:
-        if (n.over & ranks || AXIS(n.index) & ranks)
-            return image_of(u, n.a[0], row, col);
-        break;
-    case OP_cat:
+    if (op_is(n.op, JOINS))
         return joined(u, r, row, col);
-    case OP_select:
-        if (n.over & ranks)
-            return selected(u, &n, row, col);
-        break;
-    case OP_part:
-        if (n.over & ranks)
-            return part_of(u, &n, row, col);
-        break;
-    case OP_unit:
-        if (n.over & ranks)
-            return unit_rank(u, &n, row);
-        break;
-    default: break;
-    }
-    if (op_info[n.op].traits & ELEMENTWISE)
-        return element_wise(u, &n, row, col);
-    if (ranks_of(u, n.over))
+    if (op_is(n.op, RENAMES) && (n.over | AXIS(n.index)) & ranks)
+        return image_of(u, n.a[0], row, col);
+    if (n.over & ranks && is_one_hot(n.op))
+        return unit_rank(u, &n, row);
+    if (n.over & ranks && op_is(n.op, MOVES))
+        return op_has(n.op, LEN) ? part_of(u, &n, row, col)
+                                 : selected(u, &n, row, col);
+    if (is_counted(n.op) || ranks_of(u, n.over))
         return impossible(u, r);
     Image a[4];                         /* of each row by itself */
     operands(u, &n, a, row, col);
@@ -843,9 +807,11 @@ static AxisSet own_ranks(const Graph *g)
     AxisSet own = 0;
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        if (n->op == OP_relabel && (AXIS(n->index) | n->over) & RANKS)
+        if (op_is(n->op, RENAMES) && op_has(n->op, TO_AXIS)
+            && (AXIS(n->index) | n->over) & RANKS)
             own |= (AXIS(n->index) | n->over) & DIM_AXES;
-        if (n->op == OP_select && g->n[n->a[0]].op == OP_input)
+        if (op_is(n->op, MOVES) && op_is(n->op, FOLDS)
+            && g->n[n->a[0]].op == OP_input)
             own |= n->over & DIM_AXES;
     }
     return own;
@@ -858,14 +824,15 @@ static bool *find_between(const Graph *g)
 {
     bool *between = ctx_alloc(g->ctx, g->len * sizeof *between);
     for (Ref r = 1; r < g->len; r++)
-        between[r] = (g->n[r].op == OP_cat || g->n[r].op == OP_part)
+        between[r] = (op_is(g->n[r].op, JOINS) || op_has(g->n[r].op, LEN))
                   && !graph_is_root(g, r);
     for (Ref r = 1; r < g->len; r++)
         for (int i = 0; i < 4; i++) {
             const Node *n = &g->n[r], *a = &g->n[n->a[i]];
             between[n->a[i]] &= n->over == a->over
                 && (n->op == a->op
-                    || (n->op == OP_select && a->op == OP_part));
+                    || (op_is(n->op, FOLDS) && op_is(n->op, MOVES)
+                        && op_has(a->op, LEN)));
         }
     return between;
 }

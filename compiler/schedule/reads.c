@@ -10,7 +10,7 @@ bool is_scan(const Select *x, Ref r)
     if (!is_matrix(x, r) || !(n->axes & AXIS(AX_I))
         || !(n->axes & DIM_AXES || scores))
         return false;
-    if (n->op == OP_cumsum)
+    if (adds_tokens(n->op))
         return !(n->flags & ~(EXCLUSIVE | REVERSE));
     if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
         return false;
@@ -24,22 +24,21 @@ bool is_delayed_scan(const Select *x, Ref r)
 {
     const Graph *g = x->g;
     const Node *n = &g->n[r], *of = &g->n[n->a[0]];
-    return n->op == OP_delay && !n->flags && of->op == OP_scan
-        && is_scan(x, n->a[0]) && !(of->flags & ~WRAP)
-        && of->a[2] == n->a[1];
+    return op_is(n->op, SHIFTS) && !n->flags && is_scan(x, n->a[0])
+        && !(of->flags & ~WRAP) && of->a[2] && of->a[2] == n->a[1];
 }
 
 Ref scan_operand(const Graph *g, Ref r)
 {
     const Node *n = &g->n[scan_of(g, r)];
-    return shown_node(g, n->a[n->op == OP_scan]);
+    return shown_node(g, n->a[n->a[2] != 0]);
 }
 
 /* Of a scan those of each token and column. */
 static Ref scan_gates(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[scan_of(x->g, r)];
-    Ref gates = n->op == OP_scan ? shown_node(x->g, n->a[0]) : 0;
+    Ref gates = n->a[2] ? shown_node(x->g, n->a[0]) : 0;
     return gates && is_matrix(x, gates) ? gates : 0;
 }
 
@@ -108,14 +107,6 @@ int output_of(const Select *x, Ref r)
 Layout vector_layout(const Select *x, Ref r)
 {
     return x->g->n[r].axes ? LAY_VECTOR : LAY_SCALAR;
-}
-
-bool has_node(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
 }
 
 bool is_kept(const Select *x, Ref r)

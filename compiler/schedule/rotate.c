@@ -81,20 +81,14 @@ static bool is_result(const Schedule *s, int value)
 
 static int packed_of(Schedule *s, int tile)
 {
-    if (s->nvalues == s->cap_values) {
-        size_t old = (size_t)s->cap_values * sizeof *s->value;
-        s->cap_values *= 2;
-        s->value = ctx_grow(s->c, s->value, old,
-                            (size_t)s->cap_values * sizeof *s->value);
-    }
-    KValue *v = &s->value[s->nvalues];
-    *v = s->value[tile];
-    v->layout = LAY_PACKED;
-    v->row = s->value[tile].col;
-    v->col = s->value[tile].row;
-    v->nrow = s->value[tile].ncol;
-    v->ncol = s->value[tile].nrow;
-    return s->nvalues++;
+    KValue of = s->value[tile], v = of;
+    v.layout = LAY_PACKED;
+    v.row = of.col;
+    v.col = of.row;
+    v.nrow = of.ncol;
+    v.ncol = of.nrow;
+    value_add(s, v);
+    return s->nvalues - 1;
 }
 
 /* Who makes it leaves it packed; it becomes a tile in the turn behind. */

@@ -41,7 +41,8 @@ static Ref unscaled(Graph *g, Ref r, Ref *scale)
 static Ref scaled_product(Graph *g, const Node *n, const Ref a[4])
 {
     Ref scale = 0;
-    if (n->op != OP_dot || n->over & ~DIM_AXES || !(n->axes & (n->axes - 1))
+    if (!is_plain_contraction(n->op) || n->over & ~DIM_AXES
+        || !(n->axes & (n->axes - 1))
         || !is_matrix(g, a[0]) || !is_matrix(g, a[1]))
         return 0;
     Ref x = unscaled(g, a[0], &scale), y = unscaled(g, a[1], &scale);
@@ -68,8 +69,8 @@ static int *count_readers(Ctx *c, const Graph *g)
 static bool is_made(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
-    return is_matrix(g, r) && (n->op == OP_gdot || (!node_is_leaf(n)
-           && op_info[n->op].traits & ELEMENTWISE));
+    return is_matrix(g, r) && (is_decayed_contraction(n->op)
+           || (!node_is_leaf(n) && op_is(n->op, ELEMENTWISE)));
 }
 
 /* Products that nobody else reads, or a sum of such, or such times what tokens
@@ -89,7 +90,7 @@ static Ref scaled_within(Graph *g, Ref r, Ref number, const int *readers,
         if (is_scale(g, n.a[i]) && node_is_product(g, &g->n[n.a[!i]]))
             return op2(g, OP_mul, image[n.a[!i]],
                        op2(g, OP_mul, image[n.a[i]], number));
-    if (n.op != OP_dot)
+    if (!is_plain_contraction(n.op))
         return 0;
     int at = !is_made(g, n.a[0]);
     if (!is_made(g, n.a[at]))
@@ -223,7 +224,8 @@ static bool is_scaled_always(const Graph *g, Ref r, Ref but)
 static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
                          const int *readers, const Ref *image)
 {
-    for (int i = 0; i < 2 && n->op == OP_dot && n->over == AXIS(AX_J); i++) {
+    for (int i = 0; i < 2 && is_plain_contraction(n->op)
+                    && n->over == AXIS(AX_J); i++) {
         const Node view = old->n[n->a[i]];
         Ref scores = n->a[!i], rows = view.a[0];
         if (shown_node(old, n->a[i]) == n->a[i] || readers[scores] != 1

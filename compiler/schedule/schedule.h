@@ -545,7 +545,7 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
  */
 static inline Ref shown_node(const Graph *g, Ref r)
 {
-    while (g->n[r].op == OP_row || g->n[r].op == OP_col)
+    while (op_is(g->n[r].op, VIEWS))
         r = g->n[r].a[0];
     return r;
 }
@@ -605,8 +605,16 @@ static inline bool lie_apart(const KBuffer *a, const KBuffer *b)
     return a->at >= b->at + b->bytes * b->depth
         || b->at >= a->at + a->bytes * a->depth;
 }
-/* Before the one that is there. */
-void inst_insert(Schedule *s, int at, KInst k);
+/* Another value, the last one; an instruction, before the one that is there.
+ * What is returned may move when others are added. */
+KValue *value_add(Schedule *s, KValue v);
+KInst *inst_insert(Schedule *s, int at, KInst k);
+/* It is one of what the instruction reads, or leaves, from then on. */
+void inst_reads(Schedule *s, KInst *k, int v);
+void inst_writes(Schedule *s, KInst *k, int v);
+/* Whether it is one of those; whether its program has the node. */
+bool has_value(const int16_t *list, int n, int v);
+bool has_node(const KInst *k, Ref r);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */

@@ -295,7 +295,7 @@ static bool is_of_scan(const Select *x, Ref r)
     bool any = false;
     for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
-        any |= x->kind[a] == SCANNED ? x->g->n[a].op != OP_cumsum
+        any |= x->kind[a] == SCANNED ? !adds_tokens(x->g->n[a].op)
              : x->again[a] && is_of_scan(x, a);
     }
     return any;

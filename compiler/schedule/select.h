@@ -101,7 +101,8 @@ static inline bool in_matrix_role(const Select *x, Ref r)
 static inline bool is_solve(const Select *x, const Node *n)
 {
     const AxisSet scores = AXIS(AX_I) | AXIS(AX_J);
-    return n->op == OP_solve && count_axes(n->axes) == 2
+    return op_is(n->op, MULTIPLIES) && !op_is(n->op, ADDS_UP)
+        && count_axes(n->axes) == 2
         && n->axes & AXIS(AX_I) && n->axes & DIM_AXES
         && x->g->n[n->a[0]].axes == scores;
 }
@@ -141,7 +142,7 @@ static inline bool is_under_decays(const Select *x, Ref r)
 {
     int op = x->g->n[r].op;
     return x->kind[r] == PRODUCT && !x->term[r]
-        && (op == OP_gdot || op_info[op].traits & ELEMENTWISE);
+        && (is_decayed_contraction(op) || op_info[op].traits & ELEMENTWISE);
 }
 
 /* Whether a matrix of tokens lies in memory as whole pieces of 16 bytes, which
@@ -173,10 +174,9 @@ static inline bool lies_as_sums(const Select *x, Ref r)
 }
 
 /* The scan that lies where r does. */
-/* The scan that lies where r does. */
 static inline Ref scan_of(const Graph *g, Ref r)
 {
-    return g->n[r].op == OP_delay ? g->n[r].a[0] : r;
+    return op_is(g->n[r].op, SHIFTS) ? g->n[r].a[0] : r;
 }
 
 /* ---- reads.c: what nodes are to one another ---- */
@@ -198,7 +198,6 @@ bool is_inverted(const Select *x, Ref r);
 /* The number of the output that this node is here, or NOTHING. */
 int output_of(const Select *x, Ref r);
 Layout vector_layout(const Select *x, Ref r);
-bool has_node(const KInst *k, Ref r);
 /* A state as each chunk finds it, for kernels behind this one; where it is
  * found, in float32: it is kept so. */
 bool is_kept(const Select *x, Ref r);

@@ -9,14 +9,11 @@ static bool keeps_apart(const Node *n, int axis)
 {
     if (n->over & AXIS(axis))
         return false;
-    switch (n->op) {
-    case OP_num: case OP_input: case OP_state: case OP_row: case OP_col:
-    case OP_dmask: case OP_dot: case OP_sum: case OP_cumsum: case OP_last:
-    case OP_delay: case OP_solve:
-        return true;
-    }
-    return op_info[n->op].traits & ELEMENTWISE || op_is(n->op, OF_RANKS)
-        || !(n->axes & AXIS(axis));
+    bool product = op_is(n->op, ADDS_UP | MULTIPLIES | MASKS)
+                && !is_decayed_contraction(n->op);
+    return op_is(n->op, ELEMENTWISE | CONST | GIVEN | OF_RANKS | VIEWS | ONE_ROW
+                        | SHIFTS)
+        || adds_tokens(n->op) || product || !(n->axes & AXIS(axis));
 }
 
 static const char *entries_fault(const Schedule *s, int axis)

@@ -295,25 +295,14 @@ static void read_buffer(Read *x)
         b->readers |= (uint16_t)(1u << named(x, krole_name, NKROLES));
 }
 
-static void *grown(Read *x, void *list, int n, int *cap, size_t each)
-{
-    if (n < *cap)
-        return list;
-    size_t old = (size_t)*cap * each;
-    *cap = *cap ? 2 * *cap : 32;
-    return ctx_grow(x->c, list, old, (size_t)*cap * each);
-}
-
 static void read_value(Read *x)
 {
     Schedule *s = x->s;
-    s->value = grown(x, s->value, s->nvalues, &s->cap_values,
-                     sizeof *s->value);
     if (number(x, 0, INT16_MAX) != s->nvalues)
         fail(x->c, x->line, "schedule: values stand in order");
-    KValue *v = &s->value[s->nvalues++];
-    *v = (KValue){ .node = (Ref)number(x, 1, (int)s->g->len - 1),
-                   .element = tile_element(s) };
+    KValue *v = value_add(s, (KValue){
+        .node = (Ref)number(x, 1, (int)s->g->len - 1),
+        .element = tile_element(s) });
     v->layout = (uint8_t)named(x, layout_name, NLAYOUTS);
     v->row = (uint8_t)number(x, 0, NAXES - 1);
     v->col = (uint8_t)number(x, 0, NAXES - 1);
@@ -354,9 +343,7 @@ static uint32_t read_set(Read *x)
 static void read_inst(Read *x)
 {
     Schedule *s = x->s;
-    s->inst = grown(x, s->inst, s->ninsts, &s->cap_insts, sizeof *s->inst);
-    KInst *k = &s->inst[s->ninsts++];
-    *k = (KInst){ .index = NOTHING };
+    KInst *k = inst_insert(s, s->ninsts, (KInst){ .index = NOTHING });
     k->op = (uint8_t)named(x, kop_name, NKOPS);
     k->role = (uint8_t)named(x, krole_name, NKROLES);
     for (int i = 0; next_is(x, "turned"); )

@@ -6,14 +6,6 @@
 
 #include <string.h>
 
-static bool has_value(const int16_t *list, int n, int value)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] == value)
-            return true;
-    return false;
-}
-
 /* Loads the tile, or clears rows of it. */
 static bool brings(const KInst *k, int value)
 {

@@ -235,16 +235,10 @@ static int value_new(Tokens *x, Ref node, Layout layout)
 {
     Schedule *s = x->s;
     const Node *n = &x->g->n[node];
-    if (s->nvalues == s->cap_values) {
-        size_t old = (size_t)s->cap_values * sizeof *s->value;
-        s->cap_values = s->cap_values ? 2 * s->cap_values : 32;
-        s->value = ctx_grow(s->c, s->value, old,
-                            (size_t)s->cap_values * sizeof *s->value);
-    }
-    KValue *v = &s->value[s->nvalues];
-    *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
-                   .element = 4, .buffer = NOTHING, .alias = NOTHING,
-                   .nrow = count_of(x, node, n->axes), .ncol = 1 };
+    KValue *v = value_add(s, (KValue){
+        .node = node, .layout = (uint8_t)layout, .parts = 1, .element = 4,
+        .buffer = NOTHING, .alias = NOTHING,
+        .nrow = count_of(x, node, n->axes), .ncol = 1 });
     if (n->op == OP_input && x->w->in[n->index] != F64)
         v->element = (uint8_t)dtype_size(x->w->in[n->index]);
     else if (token_found(s, node) && x->w->stored16[node])
@@ -252,7 +246,7 @@ static int value_new(Tokens *x, Ref node, Layout layout)
     if (layout == LAY_PARTIAL && n->op != OP_state)
         v->parts = (uint8_t)(n->over == AXIS(s->tokens.row) ? held_down(s)
                                                             : held_across(s));
-    return s->nvalues++;
+    return s->nvalues - 1;
 }
 
 static int value_of(Tokens *x, Ref node, Layout layout)
@@ -263,43 +257,16 @@ static int value_of(Tokens *x, Ref node, Layout layout)
 
 static KInst *inst_new(Tokens *x, KOp op)
 {
-    Schedule *s = x->s;
-    if (s->ninsts == s->cap_insts) {
-        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
-        s->cap_insts = s->cap_insts ? 2 * s->cap_insts : 32;
-        s->inst = ctx_grow(s->c, s->inst, old,
-                           (size_t)s->cap_insts * sizeof *s->inst);
-    }
-    KInst *k = &s->inst[s->ninsts++];
-    *k = (KInst){ .op = (uint8_t)op, .role = KR_MATRIX, .index = NOTHING };
-    return k;
+    return inst_insert(x->s, x->s->ninsts, (KInst){
+        .op = (uint8_t)op, .role = KR_MATRIX, .index = NOTHING });
 }
 
-static void uses(Tokens *x, int16_t *list, uint8_t *n, int v)
-{
-    for (int i = 0; i < *n; i++)
-        if (list[i] == v)
-            return;
-    if (*n == MOST_USES)
-        x->s->why = "more values than an instruction may use";
-    else
-        list[(*n)++] = (int16_t)v;
-}
-
-static void reads(Tokens *x, KInst *k, int v) { uses(x, k->in, &k->nin, v); }
-static void writes(Tokens *x, KInst *k, int v) { uses(x, k->out, &k->nout, v); }
+static void reads(Tokens *x, KInst *k, int v) { inst_reads(x->s, k, v); }
+static void writes(Tokens *x, KInst *k, int v) { inst_writes(x->s, k, v); }
 
 static Layout layout_of(const Tokens *x, Ref r)
 {
     return is_of_held(x->s, r) ? LAY_HELD : LAY_FLAT;
-}
-
-static bool in_program(const KInst *k, Ref r)
-{
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i] == r)
-            return true;
-    return false;
 }
 
 /* The node, and before it what is inlined in it; what others have left is read.
@@ -307,14 +274,14 @@ static bool in_program(const KInst *k, Ref r)
 static void program_add(Tokens *x, KInst *k, Ref r)
 {
     const Node *n = &x->g->n[r];
-    if (in_program(k, r))
+    if (has_node(k, r))
         return;
     bool whole = k->op == K_MAP && token_sums_held(x->s, r);
     if (whole)
         reads(x, k, value_of(x, r, LAY_PARTIAL));
     for (int i = 0; i < 4 && !whole; i++) {
         Ref b = token_shown(x->s, n->a[i]);
-        if (!n->a[i] || is_number(x, b) || in_program(k, b))
+        if (!n->a[i] || is_number(x, b) || has_node(k, b))
             continue;
         if (x->inlined[b])
             program_add(x, k, b);
@@ -335,7 +302,7 @@ static bool is_read_elsewhere(const Tokens *x, const KInst *k, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
         for (int i = 0; i < 4; i++)
-            if (x->has[u] && x->g->n[u].a[i] == r && !in_program(k, u))
+            if (x->has[u] && x->g->n[u].a[i] == r && !has_node(k, u))
                 return true;
     return false;
 }
@@ -345,7 +312,7 @@ static bool stores_from(const Tokens *x, const KInst *k, int output)
 {
     const Output *o = &x->g->out[output];
     AxisSet axes = x->g->n[o->node].axes;
-    bool all = in_program(k, o->node) && !x->inlined[o->node]
+    bool all = has_node(k, o->node) && !x->inlined[o->node]
             && !is_before(x, o->node);
     for (int i = 0; i < o->rank; i++)
         all &= (axes & AXIS(o->order[i])) != 0;
@@ -364,7 +331,7 @@ static bool is_stored_elsewhere(const Tokens *x, const KInst *k, Ref r)
 /* Whether each token's r is kept for kernels behind from the program's loop. */
 static bool keeps_from(const Tokens *x, const KInst *k, Ref r)
 {
-    return x->w->stores[r] && in_program(k, r) && !is_before(x, r);
+    return x->w->stores[r] && has_node(k, r) && !is_before(x, r);
 }
 
 static bool is_kept_elsewhere(const Tokens *x, const KInst *k, Ref b)

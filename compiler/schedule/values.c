@@ -4,17 +4,10 @@
 static int value_new(Select *x, Ref node, Layout layout)
 {
     Schedule *s = x->s;
-    if (s->nvalues == s->cap_values) {
-        size_t old = (size_t)s->cap_values * sizeof *s->value;
-        s->cap_values = s->cap_values ? 2 * s->cap_values : 32;
-        s->value = ctx_grow(x->c, s->value, old,
-                            (size_t)s->cap_values * sizeof *s->value);
-    }
-    KValue *v = &s->value[s->nvalues];
-    *v = (KValue){ .node = node, .layout = (uint8_t)layout, .parts = 1,
-                   .element = tile_element(s),
-                   .buffer = NOTHING, .alias = NOTHING, .nrow = 1,
-                   .ncol = 1 };
+    KValue *v = value_add(s, (KValue){
+        .node = node, .layout = (uint8_t)layout, .parts = 1,
+        .element = tile_element(s), .buffer = NOTHING, .alias = NOTHING,
+        .nrow = 1, .ncol = 1 });
     if (x->kind[node] == PAIRED) {
         v->row = AX_I;
         v->col = (uint8_t)highest(x->g->n[node].axes);
@@ -32,7 +25,7 @@ static int value_new(Select *x, Ref node, Layout layout)
         v->row = (uint8_t)lowest(a);
         v->nrow = extent(x, v->row);
     }
-    return s->nvalues++;
+    return s->nvalues - 1;
 }
 
 int value_of(Select *x, Ref node, Layout layout)
@@ -43,17 +36,8 @@ int value_of(Select *x, Ref node, Layout layout)
 
 KInst *inst_new(Select *x, KOp op, KRole role)
 {
-    Schedule *s = x->s;
-    if (s->ninsts == s->cap_insts) {
-        size_t old = (size_t)s->cap_insts * sizeof *s->inst;
-        s->cap_insts = s->cap_insts ? 2 * s->cap_insts : 32;
-        s->inst = ctx_grow(x->c, s->inst, old,
-                           (size_t)s->cap_insts * sizeof *s->inst);
-    }
-    KInst *k = &s->inst[s->ninsts++];
-    *k = (KInst){ .op = (uint8_t)op, .role = (uint8_t)role,
-                  .index = NOTHING };
-    return k;
+    return inst_insert(x->s, x->s->ninsts, (KInst){
+        .op = (uint8_t)op, .role = (uint8_t)role, .index = NOTHING });
 }
 
 void set_space(const Select *x, KInst *k, Ref r)
@@ -64,25 +48,14 @@ void set_space(const Select *x, KInst *k, Ref r)
     k->ncol = extent(x, k->col);
 }
 
-static void use(Select *x, int16_t *list, uint8_t *n, int v)
-{
-    for (int i = 0; i < *n; i++)
-        if (list[i] == v)
-            return;
-    if (*n == MOST_USES)
-        x->s->why = "more values than an instruction may use";
-    else
-        list[(*n)++] = (int16_t)v;
-}
-
 void reads(Select *x, KInst *k, int v)
 {
-    use(x, k->in, &k->nin, v);
+    inst_reads(x->s, k, v);
 }
 
 void writes(Select *x, KInst *k, int v)
 {
-    use(x, k->out, &k->nout, v);
+    inst_writes(x->s, k, v);
 }
 
 void program_add(Select *x, KInst *k, Ref r)

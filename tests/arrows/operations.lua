@@ -1,15 +1,17 @@
 -- operations.lua -- in how many files a structured operation is a special case.
---   flin operations.lua
+--   flin operations.lua [show]
 -- A file counts that names it (OP_dot), and ops.def, whose row it is: what
--- everybody needs to know of it are columns there. That leaves who makes it,
--- its value, and an instruction for each backend; six at most for a new one.
--- These are named by more, as patterns that passes look for; they may not grow.
+-- everybody needs to know of it are columns there, and passes ask for what it
+-- does (op_is). That leaves who makes it and an instruction for each backend;
+-- six at most for a new one. Those that are named by more may not grow. The two
+-- emitters that are to go (backend/cuda/emit_*, tile_*) count by themselves.
 local most <const> = 6
-local allowed = {
-  dot = 40, cumsum = 27, last = 27, delay = 26, gdot = 25, dup = 24, scan = 24,
-  rot90 = 22, sum = 20, solve = 19, col = 17, row = 17, select = 15,
-  pairsum = 15, dmask = 14, cat = 13, relabel = 13, maxscan = 13, unit = 11,
-  count = 11, ofrank = 8, part = 7, matscan = 7,
+local allowed = { scan = 8 }
+local in_emitters = {
+  dot = 15, cumsum = 10, gdot = 9, last = 8, rot90 = 8, delay = 7, scan = 7,
+  solve = 7, cat = 6, col = 5, row = 5, sum = 5, dup = 4, maxscan = 4,
+  select = 4, dmask = 3, relabel = 3, pairsum = 2, part = 2, unit = 2,
+  count = 1, matscan = 1, ofrank = 1,
 }
 
 local folders <const> = "compiler compiler/schedule lang backend/cpu " ..
@@ -25,22 +27,24 @@ local function read(path)
   return text
 end
 
-local count, names = {}, {}
+local count, old, names = {}, {}, {}
 for name in read "compiler/ops.def":gmatch "\nOP%((%w+)," do
   if not leaf[name] then
     names[#names + 1] = name
-    count[name] = 1
+    count[name], old[name] = 1, 0
   end
 end
 
 for folder in folders:gmatch "%S+" do
   local pipe = assert(io.popen("ls " .. folder .. "/*.[ch]"))
   for path in pipe:lines() do
-    local seen = {}
+    local emitter = path:match "^backend/cuda/emit"
+                    or path:match "^backend/cuda/tile"
+    local to, seen = emitter and old or count, {}
     for name in read(path):gmatch "%f[%w_]OP_(%w+)" do
-      if count[name] and not seen[name] then
+      if to[name] and not seen[name] then
         seen[name] = true
-        count[name] = count[name] + 1
+        to[name] = to[name] + 1
       end
     end
   end
@@ -48,22 +52,43 @@ for folder in folders:gmatch "%S+" do
 end
 
 local wrong = #names < 20
-for _, name in ipairs(names) do
-  local limit = allowed[name] or most
-  if count[name] > limit then
+local function hold(name, found, limit, exact, where)
+  if found > limit then
     wrong = true
-    print(("%s is named by %d files, where %d may"):format(name, count[name],
+    print(("%s is named by %d %s, where %d may"):format(name, found, where,
           limit))
-  elseif allowed[name] and count[name] < limit then
+  elseif exact and found < limit then
     wrong = true
-    print(("%s is named by %d files now, not %d: lower the number"):format(
-          name, count[name], limit))
+    print(("%s is named by %d %s now, not %d: lower the number"):format(name,
+          found, where, limit))
   end
 end
-for name in pairs(allowed) do
-  if not count[name] then
-    wrong = true
-    print(name .. " is no operation")
+for _, name in ipairs(names) do
+  hold(name, count[name], allowed[name] or most, allowed[name], "files")
+  hold(name, old[name], in_emitters[name] or 0, true, "of the two emitters")
+end
+for _, list in ipairs { allowed, in_emitters } do
+  for name in pairs(list) do
+    if not count[name] then
+      wrong = true
+      print(name .. " is no operation")
+    end
   end
+end
+
+if arg[1] == "show" then
+  local function median(of)
+    local n = {}
+    for i, name in ipairs(names) do n[i] = of(name) end
+    table.sort(n)
+    return (n[(#n + 1) // 2] + n[#n // 2 + 1]) / 2
+  end
+  for _, name in ipairs(names) do
+    print(("%-8s %2d, and %d of the two emitters"):format(name, count[name],
+          old[name]))
+  end
+  print(("median %g; with the two emitters %g"):format(
+        median(function(name) return count[name] end),
+        median(function(name) return count[name] + old[name] end)))
 end
 os.exit(not wrong)

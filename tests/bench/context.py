@@ -30,7 +30,7 @@ import time
 import torch
 import torch.distributed as dist
 
-import flin
+import flin.nn
 from flin import _stages
 from flin.distributed import (context_parallel, gather_price,
                               measure as measured_rates, ring_price)
@@ -38,9 +38,6 @@ import tuning
 
 OPTIONS = {"B": 1, "T": 1048576, "H": 16, "D": 128, "ranks": 1024, "alone": 1,
            "pieces": 0, "fla": 1}
-DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
-          "positive": torch.nn.functional.softplus,
-          "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
 CUDA = torch.cuda.is_available()
 
 
@@ -59,7 +56,7 @@ def inputs(v, B, T, H, D):
         half = CUDA and a.timed and a.domain in ("normal", "unit_norm")
         x = torch.randn(shape, device=device(),
                         dtype=torch.bfloat16 if half else torch.float32)
-        found[a.name] = DOMAIN.get(a.domain, lambda x: x)(x).requires_grad_()
+        found[a.name] = flin.nn.ACTIVATIONS[a.domain](x).requires_grad_()
     return found
 
 

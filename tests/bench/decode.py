@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "../../lang/python"))
 import torch                                        # noqa: E402
 
-import flin                                         # noqa: E402
+import flin.nn                                      # noqa: E402
 
 USUAL = "gated_deltanet", "gla", "kda", "mamba2", "rwkv7"
 CALLS, LAYERS = 20, 4           # in a graph; states in turn
@@ -24,14 +24,9 @@ CALLS, LAYERS = 20, 4           # in a graph; states in turn
 
 def of_domain(domain, shape):
     """What an input makes sense of: gates in float32, as layers give them."""
-    x = torch.randn(shape, device="cuda")
-    if domain == "log_decay":
-        return -torch.rand(shape, device="cuda")
-    if domain in ("unit", "positive"):
-        return torch.rand(shape, device="cuda") * 0.9 + 0.05
-    if domain == "unit_norm":
-        x = torch.nn.functional.normalize(x, dim=-1)
-    return x.bfloat16()
+    half = domain in ("normal", "unit_norm", "angle")
+    x = flin.nn.ACTIVATIONS[domain](torch.randn(shape, device="cuda"))
+    return x.bfloat16() if half else x
 
 
 def shape(v, axes, D):

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 import traffic
 from timing import recorded
 
-import flin
+import flin.nn
 
 CHOSEN = "chosen"
 PLANS = {"separate": "separate", "fused": "fused", "whole": "whole",
@@ -78,8 +78,6 @@ return flin.layer {
 }
 """
 CHUNK = 64
-DRAWN = {"log_decay": F.logsigmoid, "unit": torch.sigmoid,
-         "unit_norm": lambda x: F.normalize(x, dim=-1)}
 
 
 def decays(g, strict):
@@ -262,10 +260,10 @@ def rule(o, b, t, name):
     torch.manual_seed(1)
     x = {}
     for n, domain, own in [*((a.name, a.domain, a.axes) for a in has),
-                           ("gate", "", "v"), ("x", "", "v")]:
+                           ("gate", "normal", "v"), ("x", "normal", "v")]:
         drawn = torch.randn(b, t, *(axes[axis] for axis in own),
                             device="cuda")
-        x[n] = DRAWN.get(domain, lambda x: x)(drawn).to(
+        x[n] = flin.nn.ACTIVATIONS[domain](drawn).to(
             torch.bfloat16).requires_grad_()
     layers = {n: flin.load(text, plan=plan) for n, plan in PLANS.items()
               if n != "whole"}

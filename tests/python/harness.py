@@ -72,6 +72,14 @@ def shapes(variant, B=2, T=70, H=2):
     return found
 
 
+def drawn(shape, domain, dtype=None, slow=1):
+    """A tensor of PyTorch's of that domain; gates are divided by `slow`."""
+    import torch
+    import flin.nn
+    x = flin.nn.ACTIVATIONS[domain](torch.randn(shape, dtype=dtype))
+    return x / slow if domain == "log_decay" else x
+
+
 def wants_custom_op():
     """Ends the script as skipped without a PyTorch that has them."""
     if not importlib.util.find_spec("torch"):

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 
-from harness import check, close, end, flin, refused, same, shapes
+from harness import check, close, drawn, end, flin, refused, same, shapes
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -25,13 +25,7 @@ torch.manual_seed(7)
 def inputs(variant, dtype=torch.float32, grad=False, **sizes):
     x = {}
     for name, (shape, domain) in shapes(variant, **sizes).items():
-        t = torch.randn(shape, dtype=torch.float64)
-        if domain == "log_decay":
-            t = -t.abs()
-        elif domain in ("unit", "positive"):
-            t = torch.rand(shape, dtype=torch.float64) * 0.5
-        elif domain == "unit_norm":
-            t = torch.nn.functional.normalize(t, dim=-1)
+        t = drawn(shape, domain, torch.float64, slow=16)
         x[name] = t.to(dtype).requires_grad_(grad)
     return x
 

@@ -17,8 +17,8 @@ import time
 from datetime import timedelta
 
 import harness
-from harness import (CARDS, backend, check, close, end, flin, here, refused,
-                     shapes)
+from harness import (CARDS, backend, check, close, drawn, end, flin, here,
+                     refused, shapes)
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -45,15 +45,11 @@ PARTS = ("all_variants", "pieces", "packed", "layers", "halves", "refusals",
          "sums", "prices", "reloading", "cards", "dying")
 WORDS = [w for w in sys.argv[1:] if w != "--nccl"]
 NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
-DOMAIN = {"log_decay": lambda x: torch.nn.functional.logsigmoid(x) / 16,
-          "unit": torch.sigmoid,
-          "positive": torch.nn.functional.softplus,
-          "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
 
 
 def inputs(variant, B=2, T=ENDS[-1]):
     torch.manual_seed(3)
-    return {n: DOMAIN.get(domain, lambda x: x)(torch.randn(shape))
+    return {n: drawn(shape, domain, slow=16)
             .requires_grad_() for n, (shape, domain)
             in shapes(variant, B, T, 2).items()}
 

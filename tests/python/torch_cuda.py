@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 
-from harness import check, close, end, flin, refused, same, shapes
+from harness import check, close, drawn, end, flin, refused, same, shapes
 
 if not os.path.exists("/dev/nvidiactl"):
     print("skip no GPU")
@@ -26,13 +26,7 @@ def inputs(variant, dtype=torch.bfloat16, **sizes):
     for name, (shape, domain) in shapes(variant, **sizes).items():
         shape = tuple(64 if n in (6, 8) else 32 if n == 4 else n
                       for n in shape)
-        t = torch.randn(shape)
-        if domain == "log_decay":
-            t = -t.abs()
-        elif domain in ("unit", "positive"):
-            t = torch.rand(shape) * 0.5
-        elif domain == "unit_norm":
-            t = torch.nn.functional.normalize(t, dim=-1)
+        t = drawn(shape, domain)
         x[name] = t.cuda().to(dtype if name in "qkvrxBC" else torch.float32)
     return x
 

@@ -17,8 +17,8 @@ import time
 from datetime import timedelta
 
 import harness
-from harness import (CARDS, backend, check, close, end, flin, here, refused,
-                     shapes)
+from harness import (CARDS, backend, check, close, drawn, end, flin, here,
+                     refused, shapes)
 
 if not importlib.util.find_spec("torch"):
     print("skip no PyTorch for", sys.executable)
@@ -46,14 +46,11 @@ NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 RANKS = 2 if CARDS else 4
 DEVICE = "cuda" if CARDS else "cpu"
 SHAPES = [(2, 1), (1, 2)] if CARDS else [(2, 2)]        # of meshes
-DOMAIN = {"log_decay": torch.nn.functional.logsigmoid, "unit": torch.sigmoid,
-          "positive": torch.nn.functional.softplus,
-          "unit_norm": lambda x: torch.nn.functional.normalize(x, dim=-1)}
 
 
 def inputs(variant, B=4, T=20, H=4):
     torch.manual_seed(3)
-    return {n: DOMAIN.get(domain, lambda x: x)(torch.randn(shape))
+    return {n: drawn(shape, domain)
             .requires_grad_() for n, (shape, domain)
             in shapes(variant, B, T, H).items()}
 

@@ -17,26 +17,39 @@ from ._variant import Variant
 GATE_NORMALIZER = 16            # of log decays, as GLA has it
 
 
-# What a projection yields, brought into an input's domain.
+def _full(x):
+    return x if x.dtype == torch.float64 else x.float()
+
+
+# What a projection yields, brought into an input's domain: for whoever makes
+# inputs in PyTorch, as compiler/domains.def draws them elsewhere.
 ACTIVATIONS = {
     "normal": lambda x: x,
-    "log_decay": lambda x: F.logsigmoid(x.float()) / GATE_NORMALIZER,
-    "unit": lambda x: torch.sigmoid(x.float()),
-    "positive": lambda x: F.softplus(x.float()),
+    "log_decay": lambda x: F.logsigmoid(_full(x)),
+    "unit": lambda x: torch.sigmoid(_full(x)),
+    "positive": lambda x: F.softplus(_full(x)),
     "unit_norm": lambda x: F.normalize(x, dim=-1),
-    "angle": lambda x: math.pi * torch.tanh(x.float()),
+    "angle": lambda x: math.pi * torch.tanh(_full(x)),
 }
 
 
 # What ACTIVATIONS make of it is x again.
 UNDONE = {
     **dict.fromkeys(ACTIVATIONS, lambda x: x),
-    "log_decay": lambda x: (GATE_NORMALIZER * x
-                            - torch.log(-torch.expm1(GATE_NORMALIZER * x))),
+    "log_decay": lambda x: x - torch.log(-torch.expm1(x)),
     "unit": torch.logit,
     "positive": lambda x: x + torch.log(-torch.expm1(-x)),
     "angle": lambda x: torch.atanh(x / math.pi),
 }
+
+
+def _activated(domain, x):
+    x = ACTIVATIONS[domain](x)
+    return x / GATE_NORMALIZER if domain == "log_decay" else x
+
+
+def _undone(domain, x):
+    return UNDONE[domain](x * GATE_NORMALIZER if domain == "log_decay" else x)
 
 
 # Domains of gates. Their projections have a bias, which begins at 0, and of
@@ -50,7 +63,7 @@ def _begin_gate(domain, bias):
     nn.init.zeros_(bias)
     if domain == "positive":
         bias.uniform_(*map(math.log, STEPS)).exp_()
-        bias.copy_(UNDONE[domain](bias))
+        bias.copy_(_undone(domain, bias))
 
 
 @functools.lru_cache(maxsize=None)
@@ -197,12 +210,12 @@ class LinearAttention(nn.Module):
             for a in self.variant.inputs:
                 if a.timed and a.name in begin:
                     own = self.projections[a.name]
-                    x = UNDONE[a.domain](begin[a.name])
+                    x = _undone(a.domain, begin[a.name])
                     nn.init.zeros_(own.weight)
                     own.bias.copy_(x.expand(self.shape(a)).flatten())
                 elif not a.timed and a.name in begin:
                     p, x = self.constants[a.name], begin[a.name]
-                    x = x if a.domain == "angle" else UNDONE[a.domain](x)
+                    x = x if a.domain == "angle" else _undone(a.domain, x)
                     p.copy_(x.expand_as(p))
                 elif not a.timed:
                     self.constants[a.name].normal_(1, 0.1)
@@ -219,7 +232,7 @@ class LinearAttention(nn.Module):
             else:
                 p = _own(self.constants[a.name])
             angles = a.domain == "angle" and not a.timed
-            found[a.name] = p if angles else ACTIVATIONS[a.domain](p)
+            found[a.name] = p if angles else _activated(a.domain, p)
         return found
 
     def forward(self, x: torch.Tensor, state: Any = None,

@@ -540,7 +540,9 @@ static void put_inst(Print *p, const KInst *k)
     case K_ACROSS:  put_across(p, k); break;
     case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:
+        put_tensor_fence(p, false);
         put_sync(p, (KRole)k->role);
+        put_tensor_fence(p, true);
         break;
     case K_BEGIN:
     case K_END:     put_state(p, k); return;

@@ -167,8 +167,10 @@ void put_tensor_free(Print *p);
 void put_tensor_of(Print *p, KRole role);
 /* Column `at` of a fragment's. */
 const char *tensor_place_of(Print *p, const KValue *v, int at);
+/* Before a role's warps meet, and after: products may be asked for then. */
+void put_tensor_fence(Print *p, bool after);
 /* Before a product: what it adds to is there, if it is not yet; warps meet, if
- * products before it in hand are none or that is written. */
+ * that is written, or they have not met behind the last products. */
 void put_tensor_begin(Print *p, const KInst *k);
 /* Products end; what they leave for others is read. */
 void put_tensor_end(Print *p, const KInst *settle);

@@ -52,14 +52,24 @@ static bool is_printed(const Print *p, const KInst *k, int role)
     return k->role == role && (!p->lean || k->lean);
 }
 
-/* Whether none of its role's products before it are under way. */
+/* Whether its role's warps have not met since products ended: none before it
+ * are under way. */
 static bool is_first(const Print *p, const KInst *k)
 {
-    for (const KInst *i = k - 1; i >= p->s->inst; i--)
+    for (const KInst *i = k - 1; i >= p->s->inst; i--) {
+        if (i->op == K_SYNC && i->role == k->role)
+            return false;
         if (is_printed(p, i, k->role)
             && (i->op == K_PRODUCT || i->op == K_SETTLE))
             return i->op == K_SETTLE;
+    }
     return true;
+}
+
+void put_tensor_fence(Print *p, bool after)
+{
+    if (p->s->tensor)
+        buf_printf(p->b, after ? "tensor_after();\n" : "tensor_before();\n");
 }
 
 void put_tensor_begin(Print *p, const KInst *k)

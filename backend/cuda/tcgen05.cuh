@@ -15,6 +15,7 @@
  * other blocks have them. */
 template<int COLUMNS> INLINE void tensor_alloc(u32 to)
 {
+    __syncwarp();
     asm volatile(
         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
         "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
@@ -134,8 +135,9 @@ template<int EACH> INLINE Products products_at(u32 place, int group)
     return { tensor_at(place) + (group & 1) * (16 << 16) + (group >> 1) * EACH,
              place + 8 + 8 * group, 0 };
 }
-/* Behind this, products may be asked for: all warps have written what these
- * add to, and read what they write over. */
+/* Behind this, or where warps meet between the same fences, products may be
+ * asked for: all warps have written what these add to, and read what they write
+ * over. */
 INLINE void products_begin()
 {
     tensor_before();
@@ -146,6 +148,7 @@ INLINE void products_end(Products &t)
 {
     if (threadIdx.x % 128 == 0)
         tensor_commit(t.ended);
+    __syncwarp();
     wait(t.ended, t.times++ & 1);
     tensor_after();
 }
@@ -177,10 +180,10 @@ INLINE void multiply_tiles(u32 d, u32 a, int rows_a, int row, u32 b,
     constexpr u32 SHAPE = 1 << 4 | TENSOR_TYPE << 7 | TENSOR_TYPE << 10
                         | MINUS << 13 | ACROSS_A << 15 | ACROSS_B << 16
                         | COLS / 8 << 17 | 64 / 16 << 24;
-    if (threadIdx.x % 128)
-        return;
-    UNROLL for (int k = 0; k < STEPS; k++)
-        tensor_product(d, tensor_operand<ACROSS_A>(a, rows_a, row, k),
-                       tensor_operand<ACROSS_B>(b, rows_b, col, k), SHAPE,
-                       ADDS || k > 0);
+    if (threadIdx.x % 128 == 0)
+        UNROLL for (int k = 0; k < STEPS; k++)
+            tensor_product(d, tensor_operand<ACROSS_A>(a, rows_a, row, k),
+                           tensor_operand<ACROSS_B>(b, rows_b, col, k), SHAPE,
+                           ADDS || k > 0);
+    __syncwarp();
 }

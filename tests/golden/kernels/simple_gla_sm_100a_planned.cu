@@ -132,7 +132,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                tensor_before();
                 matrix_sync<2>();
+                tensor_after();
                 wait(base + 90656 + it % 2 * 8, parity(it, 2));
                 {
                     u32 t3[8];
@@ -190,7 +192,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                tensor_before();
                 matrix_sync<2>();
+                tensor_after();
                 write_sums(t.sums + 0, f6);
                 tensor_stored();
                 products_begin();
@@ -354,7 +358,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             tensor_loaded();
             keep(f25);
             arrive(base + 107600 + it % 2 * 8);
+            tensor_before();
             matrix_sync<2>();
+            tensor_after();
             wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
                 float r10[2];
@@ -389,10 +395,11 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                 matrix_sync<2>();
             }
             wait(base + 107616, parity(it, 1));
-            products_begin();
             multiply_tiles<0, 1, 8, 0, 0, 32>(t.sums + 0, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 128, col0(32) + 0);
             fence_async();
+            tensor_before();
             matrix_sync<2>();
+            tensor_after();
             multiply_tiles<0, 1, 4, 0, 0, 32>(t.sums + 32, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             products_end(t);
             read_sums(f20, t.sums + 0);
@@ -563,7 +570,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                tensor_before();
                 matrix_sync<2>();
+                tensor_after();
                 wait(base + 90656 + it % 2 * 8, parity(it, 2));
                 {
                     u32 t5[8];
@@ -621,7 +630,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
                     fence_async();
                     matrix_sync<2>();
                 }
+                tensor_before();
                 matrix_sync<2>();
+                tensor_after();
                 write_sums(t.sums + 0, f7);
                 tensor_stored();
                 products_begin();
@@ -649,7 +660,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
 // %5 %8 %9 %10 %11 %12 %13 %14 %19 %22 %23 %24 %25 %26 %27 %30 %31 %32
 // %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %48 %49 %51
 // %52 %53 %54 %55 %56 %57 %58 %59 %62 %63 %64 %65 %66 %67 %68 %69 %70
-// %71 %72 %73 %74 %75 %76
+// %71 %72
 namespace in_k3_token {
 struct Args { TensorMap map[9]; Tensor tensor[9]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
@@ -658,55 +669,55 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221280 + 8 * i, 32);
-            barrier_init(base + 221296 + 8 * i, 256);
+            barrier_init(base + 220768 + 8 * i, 32);
+            barrier_init(base + 220784 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221312 + 8 * i, 32);
-            barrier_init(base + 221328 + 8 * i, 288);
+            barrier_init(base + 220800 + 8 * i, 32);
+            barrier_init(base + 220816 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221344 + 8 * i, 32);
-            barrier_init(base + 221360 + 8 * i, 32);
+            barrier_init(base + 220832 + 8 * i, 32);
+            barrier_init(base + 220848 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221376 + 8 * i, 1);
-            barrier_init(base + 221392 + 8 * i, 256);
+            barrier_init(base + 220864 + 8 * i, 1);
+            barrier_init(base + 220880 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221408 + 8 * i, 1);
-            barrier_init(base + 221424 + 8 * i, 256);
+            barrier_init(base + 220896 + 8 * i, 1);
+            barrier_init(base + 220912 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221440 + 8 * i, 1);
-            barrier_init(base + 221456 + 8 * i, 256);
+            barrier_init(base + 220928 + 8 * i, 1);
+            barrier_init(base + 220944 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221472 + 8 * i, 1);
-            barrier_init(base + 221480 + 8 * i, 256);
+            barrier_init(base + 220960 + 8 * i, 1);
+            barrier_init(base + 220968 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 221488 + 8 * i, 256);
-            barrier_init(base + 221504 + 8 * i, 32);
+            barrier_init(base + 220976 + 8 * i, 256);
+            barrier_init(base + 220992 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221520 + 8 * i, 1);
-            barrier_init(base + 221528 + 8 * i, 256);
+            barrier_init(base + 221008 + 8 * i, 1);
+            barrier_init(base + 221016 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221536 + 8 * i, 256);
-            barrier_init(base + 221544 + 8 * i, 32);
+            barrier_init(base + 221024 + 8 * i, 256);
+            barrier_init(base + 221032 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 221552 + 8 * i, 1);
-            barrier_init(base + 221560 + 8 * i, 256);
+            barrier_init(base + 221040 + 8 * i, 1);
+            barrier_init(base + 221048 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++)
-            barrier_init(base + 221568 + 8 + 8 * i, 1);
+            barrier_init(base + 221056 + 8 + 8 * i, 1);
         barrier_init_fence();
     }
     if (threadIdx.x < 32)
-        tensor_alloc<128>(base + 221568);
+        tensor_alloc<128>(base + 221056);
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
@@ -717,50 +728,50 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 221392 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220880 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 221376 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    const u32 full = base + 220864 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221456 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220944 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 221440 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                    const u32 full = base + 220928 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221424 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220912 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 221408 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    const u32 full = base + 220896 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221480, parity(it, 1) ^ 1);
+                wait(base + 220968, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221472, to = base + 98304;
+                    const u32 full = base + 220960, to = base + 98304;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[3].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 221528, parity(it, 1) ^ 1);
+                wait(base + 221016, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221520, to = base + 114688;
+                    const u32 full = base + 221008, to = base + 114688;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 221560, parity(it, 1) ^ 1);
+                wait(base + 221048, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 221552, to = base + 163840;
+                    const u32 full = base + 221040, to = base + 163840;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
@@ -769,7 +780,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 }
             }
             if (warp == 1) {
-                wait(base + 221536, parity((it * 3 + 0), 1));
+                wait(base + 221024, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
@@ -778,8 +789,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 221544);
-                wait(base + 221536, parity((it * 3 + 1), 1));
+                arrive(base + 221032);
+                wait(base + 221024, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
@@ -788,8 +799,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 221544);
-                wait(base + 221536, parity((it * 3 + 2), 1));
+                arrive(base + 221032);
+                wait(base + 221024, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 147456;
                     const int c = (x.row - x.where.start) / 64;
@@ -798,7 +809,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 221544);
+                arrive(base + 221032);
             }
             if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[7], x, lane);
@@ -810,41 +821,38 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const float v14 = (float)(exp_(v11));
                 const Pair v19 = { (float)(exp_(v10.a)), (float)(exp_(v10.b)) };
                 Pair v31 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                const Pair v71 = { (float)(v4.a == bits(0xc2d00000) ? 1 : 0), (float)(v4.b == bits(0xc2d00000) ? 1 : 0) };
-                const Pair v74 = { (float)(v4.a < bits(0xc2d00000) ? 1 : 0), (float)(v4.b < bits(0xc2d00000) ? 1 : 0) };
-                wait(base + 221296 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 221328 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 221360 + it % 2 * 8, parity(it, 2) ^ 1);
+                const Pair v71 = { (float)(v4.a < bits(0xc2d00000) ? 1 : 0), (float)(v4.b < bits(0xc2d00000) ? 1 : 0) };
+                wait(base + 220784 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220816 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220848 + it % 2 * 8, parity(it, 2) ^ 1);
                 store_pair(base + 212992 + it % 2 * 256, v10, lane);
                 store_pair(base + 213504 + it % 2 * 512, v13, lane);
                 if (lane == 0)
-                    store1(base + 214528 + it % 2 * 784, v14);
+                    store1(base + 214528 + it % 2 * 528, v14);
                 store_pair(base + 213760 + it % 2 * 512, v19, lane);
-                store_pair(base + 214544 + it % 2 * 784, v31, lane);
-                store_pair(base + 214800 + it % 2 * 784, v71, lane);
-                store_pair(base + 215056 + it % 2 * 784, v74, lane);
-                arrive(base + 221280 + it % 2 * 8);
-                arrive(base + 221312 + it % 2 * 8);
-                arrive(base + 221344 + it % 2 * 8);
+                store_pair(base + 214544 + it % 2 * 528, v31, lane);
+                store_pair(base + 214800 + it % 2 * 528, v71, lane);
+                arrive(base + 220768 + it % 2 * 8);
+                arrive(base + 220800 + it % 2 * 8);
+                arrive(base + 220832 + it % 2 * 8);
             }
             if (warp == 3) {
-                wait(base + 221312 + it % 2 * 8, parity(it, 2));
-                wait(base + 221344 + it % 2 * 8, parity(it, 2));
-                wait(base + 221488 + it % 2 * 8, parity(it, 2));
-                const Pair v40 = parts_pair<4>(base + 216608 + it % 2 * 2592, lane);
-                const Pair v39 = parts_pair<2>(base + 216096 + it % 2 * 2592, lane);
+                wait(base + 220800 + it % 2 * 8, parity(it, 2));
+                wait(base + 220832 + it % 2 * 8, parity(it, 2));
+                wait(base + 220976 + it % 2 * 8, parity(it, 2));
+                const Pair v40 = parts_pair<4>(base + 216096 + it % 2 * 2592, lane);
+                const Pair v39 = parts_pair<2>(base + 215584 + it % 2 * 2592, lane);
                 const Pair v19 = parts_pair<1>(base + 213760 + it % 2 * 512, lane);
-                const Pair v46 = parts_pair<2>(base + 217632 + it % 2 * 2592, lane);
-                const float v14 = parts_sum<1>(base + 214528 + it % 2 * 784, 1, 0);
-                const float v62 = parts_sum<8>(base + 218656 + it % 2 * 2592, 1, 0);
+                const Pair v46 = parts_pair<2>(base + 217120 + it % 2 * 2592, lane);
+                const float v14 = parts_sum<1>(base + 214528 + it % 2 * 528, 1, 0);
+                const float v62 = parts_sum<8>(base + 218144 + it % 2 * 2592, 1, 0);
                 const Pair v13 = parts_pair<1>(base + 213504 + it % 2 * 512, lane);
-                const Pair v59 = parts_pair<2>(base + 218144 + it % 2 * 2592, lane);
-                const Pair v31 = parts_pair<1>(base + 214544 + it % 2 * 784, lane);
-                const Pair v74 = parts_pair<1>(base + 215056 + it % 2 * 784, lane);
-                const Pair v71 = parts_pair<1>(base + 214800 + it % 2 * 784, lane);
-                arrive(base + 221328 + it % 2 * 8);
-                arrive(base + 221360 + it % 2 * 8);
-                arrive(base + 221504 + it % 2 * 8);
+                const Pair v59 = parts_pair<2>(base + 217632 + it % 2 * 2592, lane);
+                const Pair v31 = parts_pair<1>(base + 214544 + it % 2 * 528, lane);
+                const Pair v71 = parts_pair<1>(base + 214800 + it % 2 * 528, lane);
+                arrive(base + 220816 + it % 2 * 8);
+                arrive(base + 220848 + it % 2 * 8);
+                arrive(base + 220992 + it % 2 * 8);
                 const Pair v41 = { (float)(-v40.a), (float)(-v40.b) };
                 const Pair v44 = { (float)(v39.a + v41.a), (float)(v39.b + v41.b) };
                 const Pair v51 = { (float)(v19.a * v46.a), (float)(v19.b * v46.b) };
@@ -857,10 +865,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 const Pair v68 = delayed_back(v31, v66, lane, x.n);
                 const Pair v69 = { (float)(v67.a + v68.a), (float)(v67.b + v68.b) };
                 Pair v70 = sum_back(v69, lane, x.n);
-                const Pair v73 = { (float)(v70.a * bits(0x3f000000)), (float)(v70.b * bits(0x3f000000)) };
-                const Pair v75 = { (float)(v74.a != 0 ? 0.f : v70.a), (float)(v74.b != 0 ? 0.f : v70.b) };
-                const Pair v76 = { (float)(v71.a != 0 ? v73.a : v75.a), (float)(v71.b != 0 ? v73.b : v75.b) };
-                output_pair<unsigned short>(a.tensor[8], x, v76, lane);
+                const Pair v72 = { (float)(v71.a != 0 ? 0.f : v70.a), (float)(v71.b != 0 ? 0.f : v70.b) };
+                output_pair<unsigned short>(a.tensor[8], x, v72, lane);
             }
             it++;
         }
@@ -872,7 +878,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         auto col0 = [&](int share) { return group * share; };
-        Products t = products_at<128>(base + 221568, group);
+        Products t = products_at<128>(base + 221056, group);
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
@@ -886,25 +892,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f45[32];
             float f38[32];
             float f53[32];
-            wait(base + 221376 + it % 2 * 8, parity(it, 2));
+            wait(base + 220864 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 221408 + it % 2 * 8, parity(it, 2));
+            wait(base + 220896 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 221440 + it % 2 * 8, parity(it, 2));
+            wait(base + 220928 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 221472, parity(it, 1));
+            wait(base + 220960, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 98304, 2, x.n, thread);
                 fence_async();
@@ -919,10 +925,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             tensor_loaded();
             keep(f25);
             keep(f32);
+            tensor_before();
             matrix_sync<2>();
-            wait(base + 221280 + it % 2 * 8, parity(it, 2));
+            tensor_after();
+            wait(base + 220768 + it % 2 * 8, parity(it, 2));
             {
-                wait(base + 221504 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 220992 + it % 2 * 8, parity(it, 2) ^ 1);
                 float s39[2] = { 0 };
                 float r10[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -952,8 +960,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     s39[h] += col < x.n ? x39 : 0.f;
                     s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
                 }
-                put_column_sums(base + 216608 + it % 2 * 2592, 64, col0(32), s40, l);
-                put_row_sums<64>(base + 216096 + it % 2 * 2592, group, s39, l);
+                put_column_sums(base + 216096 + it % 2 * 2592, 64, col0(32), s40, l);
+                put_row_sums<64>(base + 215584 + it % 2 * 2592, group, s39, l);
                 {
                     u32 p[8];
                     pack_rows(p, f26 + 0, l, x.n);
@@ -965,12 +973,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
             }
-            arrive(base + 221296 + it % 2 * 8);
+            arrive(base + 220784 + it % 2 * 8);
             fence_async();
+            tensor_before();
             matrix_sync<2>();
-            products_begin();
+            tensor_after();
             multiply_tiles<1, 1, 4, 0, 0, 64>(t.sums + 0, base + 196608, 64, 0, base + 98304, 64, col0(64) + 0);
-            wait(base + 221520, parity(it, 1));
+            wait(base + 221008, parity(it, 1));
             multiply_tiles<0, 1, 8, 0, 0, 64>(t.sums + 64, base + 32768 + it % 2 * 16384, 64, 0, base + 114688, 128, col0(64) + 0);
             products_end(t);
             read_sums(f33, t.sums + 0);
@@ -978,7 +987,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             tensor_loaded();
             keep(f33);
             keep(f56);
-            wait(base + 221312 + it % 2 * 8, parity(it, 2));
+            wait(base + 220800 + it % 2 * 8, parity(it, 2));
             {
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -994,18 +1003,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x58 = f33[e] + x57;
                     f58[e] = x58;
                 }
-                wait(base + 221544, parity((it * 3 + 0), 1) ^ 1);
+                wait(base + 221032, parity((it * 3 + 0), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f58 + 0, l, x.n);
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 221536);
+                arrive(base + 221024);
             }
             products_begin();
             multiply_tiles<0, 1, 4, 0, 0, 64>(t.sums + 0, base + 204800, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
-            wait(base + 221552, parity(it, 1));
+            wait(base + 221040, parity(it, 1));
             multiply_tiles<0, 0, 8, 0, 0, 64>(t.sums + 64, base + 98304, 64, 0, base + 163840, 128, col0(64) + 0);
             products_end(t);
             read_sums(f37, t.sums + 0);
@@ -1013,7 +1022,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             tensor_loaded();
             keep(f37);
             keep(f45);
-            arrive(base + 221480);
+            arrive(base + 220968);
             {
                 float s46[2] = { 0 };
                 u32 t1[16];
@@ -1034,15 +1043,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     f49[e] = x49;
                     s46[h] += x46;
                 }
-                put_row_sums<64>(base + 217632 + it % 2 * 2592, group, s46, l);
-                wait(base + 221544, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums<64>(base + 217120 + it % 2 * 2592, group, s46, l);
+                wait(base + 221032, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f49 + 0, l, x.n);
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 221536);
+                arrive(base + 221024);
             }
             products_begin();
             multiply_tiles<1, 1, 4, 0, 0, 64>(t.sums + 0, base + 204800, 64, 0, base + 0 + it % 2 * 16384, 64, col0(64) + 0);
@@ -1054,8 +1063,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             keep(f38);
             keep(f53);
             fence_async();
-            arrive(base + 221392 + it % 2 * 8);
-            arrive(base + 221456 + it % 2 * 8);
+            arrive(base + 220880 + it % 2 * 8);
+            arrive(base + 220944 + it % 2 * 8);
             {
                 float s59[2] = { 0 };
                 float r13[2];
@@ -1076,19 +1085,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x59 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f53[e];
                     s59[h] += x59;
                 }
-                put_row_sums<64>(base + 218144 + it % 2 * 2592, group, s59, l);
-                wait(base + 221544, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums<64>(base + 217632 + it % 2 * 2592, group, s59, l);
+                wait(base + 221032, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
                     pack_rows(p, f55 + 0, l, x.n);
                     write_columns<4>(base + 147456 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 221536);
+                arrive(base + 221024);
             }
             fence_async();
-            arrive(base + 221328 + it % 2 * 8);
-            arrive(base + 221424 + it % 2 * 8);
+            arrive(base + 220816 + it % 2 * 8);
+            arrive(base + 220912 + it % 2 * 8);
             {
                 float s62 = 0;
                 u32 t6[32];
@@ -1106,12 +1115,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     const float x62 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
                     s62 += x62;
                 }
-                put_sum(base + 218656 + it % 2 * 2592, warp - 4, s62, l);
+                put_sum(base + 218144 + it % 2 * 2592, warp - 4, s62, l);
             }
-            arrive(base + 221488 + it % 2 * 8);
+            arrive(base + 220976 + it % 2 * 8);
             fence_async();
-            arrive(base + 221528);
-            arrive(base + 221560);
+            arrive(base + 221016);
+            arrive(base + 221048);
             it++;
         }
     }
@@ -1120,6 +1129,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
     __syncthreads();
     tensor_after();
     if (threadIdx.x < 32)
-        tensor_free<128>(tensor_at(base + 221568));
+        tensor_free<128>(tensor_at(base + 221056));
 }
 }  // in_k3_token

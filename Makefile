@@ -275,7 +275,7 @@ $(FAKE)/%:
 # What all kernels share there, where there is a compiler of C++. Its
 # numbers are what they are without -march.
 $(FAKE)/host.so: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
-    tests/cuda/hopper.h tests/cuda/races.h
+    tests/cuda/hopper.h tests/cuda/races.h tests/cuda/tensor.h
 	@mkdir -p $(@D)
 	$(call say,CXX $@)
 	$(Q)! command -v g++ >/dev/null || g++ -std=c++17 -O3 -march=native \

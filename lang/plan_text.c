@@ -318,6 +318,8 @@ static void text_launched(const PlanView *w, int i, Buf *out)
     if (l->roles)
         buf_printf(out, " in %d buffers; about %d instructions", l->buffers,
                    l->length);
+    if (l->tensor)
+        buf_printf(out, "; %d columns of tensor memory", l->tensor);
     buf_printf(out, "\n");
     if (l->why)
         buf_printf(out, "  without wgmma: %s\n", l->why);

@@ -530,6 +530,8 @@ static void push_launched(lua_State *L, const Launched *l)
     lua_setfield(L, -2, "buffers");
     lua_pushinteger(L, l->regs[1]);
     lua_setfield(L, -2, "registers");
+    lua_pushinteger(L, l->tensor);
+    lua_setfield(L, -2, "tensor");
 }
 
 static void push_kernel(lua_State *L, const PlanView *w, int k)

@@ -190,6 +190,8 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \
+        "flin tests/cuda/scheduled.lua simple_gla,K=128,V=128 \
+deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
@@ -291,6 +293,10 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         *"scheduled.lua forward"*)      # few heads: cut in several kernels
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/few FAKE_COUNTED=schedule.cuh"
+            ;;
+        *"scheduled.lua simple_gla"*)   # of a B200
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=10 FAKE_PROCESSORS=3"
+            more="$more FAKE_SOURCES=$tmp/tensor FAKE_COUNTED=tcgen05.cuh"
             ;;
         *scheduled*)
             more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"

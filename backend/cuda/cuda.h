@@ -227,8 +227,8 @@ typedef struct Launched {
     const char *name;
     int of;                             /* of which one it is a part, before
                                            the plan was cut */
-    const char *form;                   /* "wgmma", "mma.sync"; "vectors": it
-                                           has no products */
+    const char *form;                   /* "wgmma", "tcgen05", "mma.sync";
+                                           "vectors": it has no products */
     const char *why;                    /* the limit that keeps it off wgmma;
                                            NULL: none does */
     const char *roles;                  /* "load 1, matrix 8": warps; NULL:
@@ -238,6 +238,8 @@ typedef struct Launched {
                                            0: not known */
     int buffers, regs[2];               /* of a schedule: a thread's, of other
                                            roles and of the matrix role */
+    int tensor;                         /* columns of tensor memory that a block
+                                           has; 0: none */
     int length;                         /* instructions, estimated; 0: not */
     double cycles, moves;               /* as a CudaKernel's */
 } Launched;

@@ -217,6 +217,7 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
                                          : "vectors",
                        .roles = roles_text(c, s), .buffers = s->nbuffers,
                        .regs = { s->regs[0], s->regs[1] },
+                       .tensor = tensor_columns(s),
                        .length = s->tokens.threads ? 0 : schedule_length(s) };
 }
 

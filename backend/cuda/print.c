@@ -428,10 +428,12 @@ static void put_product(Print *p, const KInst *k)
     int share = share_of(p->s, k->role, k->ncol);
     int over = k->turned[0] ? a->nrow : a->ncol;
     int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
-    bool waited = is_waited(p, FORM_PRODUCT);
-    if (waited && k->nin > 2)           /* in its registers before the fence */
+    bool waited = is_waited(p, FORM_PRODUCT), tensor = has_tensor(p->s);
+    if (tensor)
+        put_tensor_begin(p, k);
+    if (waited && !tensor && k->nin > 2) /* in its registers before the fence */
         buf_printf(p->b, "keep(%s);\n", fragment_name(p, d->node));
-    if (waited)
+    if (waited && !tensor)
         buf_printf(p->b, "wgmma_fence();\n");
     for (int row = 0; row < k->nrow; row += TILE_ROWS) {
         const char *has = waited || k->nrow - row >= TILE_ROWS ? ""
@@ -440,10 +442,14 @@ static void put_product(Print *p, const KInst *k)
             width = most;
             while (width > 128 || width > share - at)
                 width /= 2;
+            const char *to = tensor
+                ? tensor_place_of(p, d, row / TILE_ROWS * share + at)
+                : part_of(p, d, row, at, width);
+            has = tensor ? ctx_format(p->c, ", %d", width) : has;
             buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d%s>(%s, %s, %d,"
                        " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],
-                       k->turned[1], over / 16, k->nin > 2, k->minus, has,
-                       part_of(p, d, row, at, width), place(p, a),
+                       k->turned[1], over / 16, k->nin > 2, k->minus, has, to,
+                       place(p, a),
                        rows_lying(a), row, place(p, b), rows_lying(b), share,
                        at);
         }
@@ -525,6 +531,8 @@ static void put_inst(Print *p, const KInst *k)
     case K_SETTLE:
         if (k->index != NOTHING)
             put_ended(p, k);
+        else if (has_tensor(p->s))
+            put_tensor_end(p, k);
         else if (is_waited(p, FORM_PRODUCT))
             buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
         break;
@@ -534,7 +542,9 @@ static void put_inst(Print *p, const KInst *k)
     case K_ACROSS:  put_across(p, k); break;
     case K_DECAYED: put_decayed(p, k); break;
     case K_SYNC:
+        put_tensor_fence(p, false);
         put_sync(p, (KRole)k->role);
+        put_tensor_fence(p, true);
         break;
     case K_BEGIN:
     case K_END:     put_state(p, k); return;
@@ -599,7 +609,7 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
             put_beside_products(p, i);
         put_inst(p, k);
         if (k->op == K_SETTLE && k->index == NOTHING
-            && is_waited(p, FORM_PRODUCT))
+            && is_waited(p, FORM_PRODUCT) && !has_tensor(p->s))
             put_settled(p, i);
     }
     p->at = p->fenced = NOTHING;
@@ -853,7 +863,10 @@ static void put_barriers(Print *p)
                    (int)barrier_at(s, i), writers,
                    (int)(barrier_at(s, i) + 8 * b->depth), readers);
     }
-    buf_printf(p->b, "barrier_init_fence();\n}\n__syncthreads();\n");
+    put_tensor_barriers(p);
+    buf_printf(p->b, "barrier_init_fence();\n}\n");
+    put_tensor_alloc(p);
+    buf_printf(p->b, "__syncthreads();\n");
 }
 
 /* One warpgroup needs no more than a block of it has. */
@@ -883,6 +896,7 @@ static void put_matrix_role(Print *p, KRole role, int regs)
         buf_printf(p->b, "const int row0 = 64 * group;\n");
     buf_printf(p->b, "auto col0 = [&](int share) { return %s; };\n",
                deals_rows(s, role) || turns ? "0" : "group * share");
+    put_tensor_of(p, role);
     put_role(p, role);
     buf_printf(p->b, "}\n");
 }
@@ -909,6 +923,7 @@ static void put_roles(Print *p)
         buf_printf(b, "else {\n");
         put_matrix_role(p, KR_AHEAD, s->regs[2]);
     }
+    put_tensor_free(p);
 }
 
 /* Arguments are known once the roles are printed. */

@@ -157,6 +157,26 @@ static inline bool is_scores(const KInst *k)
     return k->row == AX_I && k->col == AX_J;
 }
 
+/* ---- print_tensor.c: sums of products in tensor memory ---- */
+
+/* Of the block: barriers that say that a warpgroup's products have ended; the
+ * columns that it asks for, and gives back when all roles are through. Of a
+ * role of matrices what its warpgroup has of them. Nothing, where sums are in
+ * registers. */
+void put_tensor_barriers(Print *p);
+void put_tensor_alloc(Print *p);
+void put_tensor_free(Print *p);
+void put_tensor_of(Print *p, KRole role);
+/* Column `at` of a fragment's. */
+const char *tensor_place_of(Print *p, const KValue *v, int at);
+/* Before a role's warps meet, and after: products may be asked for then. */
+void put_tensor_fence(Print *p, bool after);
+/* Before a product: what it adds to is there, if it is not yet; warps meet, if
+ * that is written, or they have not met behind the last products. */
+void put_tensor_begin(Print *p, const KInst *k);
+/* Products end; what they leave for others is read. */
+void put_tensor_end(Print *p, const KInst *settle);
+
 /* ---- print_turns.c: turns of a walk's loop ---- */
 
 typedef void PutInst(Print *p, const KInst *k);

@@ -141,7 +141,7 @@ void put_lean_insts(Print *p, KRole role, PutInst put)
             put_found_early(p, k);
         put_lean(p, k, put);
         if (k->op == K_SETTLE && k->lean && k->index == NOTHING
-            && is_waited(p, FORM_PRODUCT))
+            && is_waited(p, FORM_PRODUCT) && !has_tensor(p->s))
             put_lean_settled(p, i);
     }
     put_fence(p);

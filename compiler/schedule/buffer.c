@@ -376,6 +376,11 @@ int32_t barrier_at(const Schedule *s, int buffer)
     return at;
 }
 
+int32_t tensor_place(const Schedule *s)
+{
+    return barrier_at(s, s->nbuffers);
+}
+
 /* Of the item's instructions the first that writes it, the last that reads it.
  */
 typedef struct Live { int first, last; } Live;
@@ -468,7 +473,7 @@ static int32_t lay_out(Schedule *s)
             s->buffer[i].at = end;
             end += s->buffer[i].bytes * s->buffer[i].depth;
         }
-    return s->shared = barrier_at(s, s->nbuffers);
+    return s->shared = tensor_place(s) + tensor_bytes(s);
 }
 
 /* Whether warpgroups that take chunks in turn write or read it. */

@@ -908,6 +908,7 @@ const char *schedule_check(Schedule *s)
         check_turns, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
+        tensor_fault,
         check_maps, check_range };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

@@ -175,6 +175,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         schedule_shorten(s);
         schedule_mask(s);
         schedule_sync(s);
+        schedule_tensor(s);
         s->why = schedule_check(s);
         if (!s->why || s->narrow)
             return s;

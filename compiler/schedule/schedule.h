@@ -26,6 +26,7 @@
  *   lean.c     what of a walk's turn its states alone need
  *   sync.c     waits, posts and K_SYNC from definitions and uses; how far some
  *              loads lag behind others
+ *   tensor.c   products' sums -> columns of tensor memory
  *   play.c     roles that wait for one another, a few items long
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
@@ -60,6 +61,8 @@ typedef struct KForm {
     bool packed;                        /* takes factors from registers */
     int times;                          /* a product of 16 bits */
     int bits;                           /* of a factor; 0: all of a tile's */
+    int columns;                        /* of tensor memory, where sums lie; 0:
+                                           they are in registers */
     const char *header;
 } KForm;
 
@@ -126,7 +129,10 @@ typedef struct KValue {
     bool ahead, spilled, masked;
     int32_t nrow, ncol;
     int16_t buffer, alias;
-    int32_t at;                         /* bytes into the buffer's slot */
+    int32_t at;                         /* bytes into the buffer's slot; of a
+                                           product's sums that lie in tensor
+                                           memory, the first of its columns
+                                           among the warpgroup's */
 } KValue;
 
 /* ---- instructions ---- */
@@ -296,6 +302,8 @@ typedef struct Schedule {
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers, first_placed;         /* which lies first */
     int32_t shared;                     /* bytes, barriers included */
+    int tensor;                         /* columns of tensor memory that a
+                                           warpgroup has; 0: none */
     int64_t spill;                      /* of single tokens: a block's bytes of
                                            the workspace */
     const bool *wants_out;              /* as wished */
@@ -457,6 +465,24 @@ double lean_moves(const Schedule *s);
 /* Whether the role has something to do in them. */
 bool has_lean(const Schedule *s, int role);
 void schedule_sync(Schedule *s);
+/* Columns of tensor memory for what products leave, if their form has it.
+ * Requires instructions, and nothing behind it may move them. */
+void schedule_tensor(Schedule *s);
+/* NULL: no sums lie where others do that are needed yet; what all blocks of a
+ * multiprocessor ask for is there. */
+const char *tensor_fault(const Schedule *s);
+/* Columns that a block asks for: a power of two. Two warpgroups have both
+ * halves of the lanes of the same. */
+int tensor_columns(const Schedule *s);
+/* Where the block's columns are told, and behind it a barrier for each
+ * warpgroup of matrices; their bytes, or 0. */
+int32_t tensor_place(const Schedule *s);
+int32_t tensor_bytes(const Schedule *s);
+/* Whether the product adds to what another one has left in tensor memory; else
+ * it is written there before. */
+bool adds_in_tensor(const Schedule *s, const KInst *k);
+/* Whether other than such products read what this one leaves. */
+bool leaves_tensor(const Schedule *s, const KInst *k);
 /* NULL: all roles come to the end of a few items (lean: of lean turns); else
  * which one waits for ever. */
 const char *schedule_stuck(const Schedule *s, bool lean);
@@ -636,6 +662,11 @@ static inline int32_t rows_lying(const KValue *v)
 static inline uint8_t tile_element(const Schedule *s)
 {
     return (uint8_t)s->target->form[FORM_PRODUCT]->element;
+}
+/* Whether sums of products lie in tensor memory. */
+static inline bool has_tensor(const Schedule *s)
+{
+    return s->target->form[FORM_PRODUCT]->columns > 0;
 }
 /* Columns of a piece of a tile. */
 static inline int32_t piece_cols(const KValue *v) { return 128 / v->element; }

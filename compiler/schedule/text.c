@@ -2,7 +2,7 @@
  *
  *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
  *            [padded AXIS N ...] groups N [ahead N [turns N]] regs N N [N]
- *            shared N
+ *            shared N [tensor N]
  *            [tokens THREADS from N [held AXIS AXIS warp N states N]]
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
@@ -123,7 +123,7 @@ static const char *padded_text(const Schedule *s)
 static void print_whole(const Schedule *s, Buf *out)
 {
     buf_printf(out, "schedule %d %s slices %d of %d%s resident %d%s groups %d"
-               "%s regs %d %d%s shared %d%s\n", (int)(s->k - s->p->kernel),
+               "%s regs %d %d%s shared %d%s%s\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
                s->resident, padded_text(s), s->groups,
@@ -132,7 +132,9 @@ static void print_whole(const Schedule *s, Buf *out)
                : ctx_format(s->c, " ahead %d", s->ahead),
                s->regs[0], s->regs[1],
                s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
-               (int)s->shared, tokens_text(s));
+               (int)s->shared,
+               s->tensor ? ctx_format(s->c, " tensor %d", s->tensor) : "",
+               tokens_text(s));
     for (int r = 0; r < NKROLES; r++)
         if (s->warps[r])
             buf_printf(out, "role %s warps %d\n", krole_name[r], s->warps[r]);
@@ -269,6 +271,8 @@ static void read_head(Read *x)
         s->regs[i] = number(x, 8, 255);
     must(x, "shared");
     s->shared = number(x, 0, INT32_MAX);
+    if (next_is(x, "tensor"))
+        s->tensor = number(x, 1, INT16_MAX);
     if (next_is(x, "tokens"))
         read_tokens(x, &s->tokens);
 }

@@ -263,8 +263,9 @@ are launched). K: each kernel's roles, buffers, values and instructions on that
 GPU, or else Hopper, or why there is no schedule of it yet.]])
 row("v:source", "backend: string, options?: table -> string",
     "the plan as CUDA C++: v:source(\"cuda\")", [[
-What a call launches on such a GPU: with wgmma and TMA on sm_90a, mma.sync and
-cp.async elsewhere. What its kernels include stands before the first that does.
+What a call launches on such a GPU: with wgmma and TMA on sm_90a, tcgen05 and
+TMA on sm_100a, mma.sync elsewhere, and cp.async before these. What its kernels
+include stands before the first that does.
 Options: sizes of axes, chunk, dtype, backward, serial (one token after
 another), arch = "sm_90a", "sm_80" ..., from (v:plan's).]])
 row("v:compile", "options?: table -> compiled",

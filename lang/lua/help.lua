@@ -380,7 +380,7 @@ end
 ---@field ahead number what may run a chunk early
 ---@field serial number what waits for the state
 ---@field ahead_groups? number warpgroups that run ahead
----@field form? "wgmma"|"mma.sync"|"vectors" on a GPU
+---@field form? "wgmma"|"tcgen05"|"mma.sync"|"vectors" on a GPU
 ---@field why? string the limit that keeps it off wgmma
 ---@field roles? string warps of each: "load 1, matrix 8"
 ---@field warps? integer of a block
@@ -388,6 +388,7 @@ end
 ---@field blocks? integer that share a head
 ---@field buffers? integer that these are dealt to
 ---@field registers? integer a thread's, of the matrix role
+---@field tensor? integer columns of tensor memory that a block has
 ---@field instructions? integer of the machine, estimated
 ---@field part_of? integer which kernel it was a part of, before that was cut
 ---@field nodes string[]

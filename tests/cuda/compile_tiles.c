@@ -1,7 +1,7 @@
 /* compile_tiles.c -- the kernels of the standard library compile: cuda_tiles'
  * for every other variant at K = V = 128 on sm_90a, a sample with gradients,
- * for decoding, for sm_80 and for sm_100; spilled registers and seconds are
- * looked at. Needs NVRTC, no GPU.
+ * for decoding, for sm_80, for sm_100 and, from schedules, for sm_100a; spilled
+ * registers and seconds are looked at. Needs NVRTC, no GPU.
  *   compile_tiles               as much as `make test` has time for
  *   compile_tiles all [NAME]    both emitters' kernels, a line each
  *   compile_tiles cold [NAME]   first uses, forward and joint, one by one
@@ -424,6 +424,8 @@ static void every(Test *t, Case like, int d)
     for (int y = 0; y < NTYPES; y++)
         if (types[y] == BF16 || (types[y] == F16 && d == 0))
             add(t, like, JOINT, types[y], archs[0], SCHEDULED);
+    if (d == 0)
+        add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
     for (int y = 0; y < NTYPES; y++)
         for (int groups = 1; groups <= 2; groups++)
             for (int k = JOINT; k >= 0; k--)
@@ -438,8 +440,10 @@ static void sample(Test *t, Case like)
 
     if (t->sources || delta || t->at++ / 2 % 2 == 0)
         add(t, like, FORWARD, BF16, "sm_90a", 0);
-    if (t->sources || delta || !strcmp(like.name, "simple_gla"))
+    if (t->sources || delta || !strcmp(like.name, "simple_gla")) {
         add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
+        add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
+    }
     if (t->sources || delta) {
         add(t, like, JOINT, BF16, "sm_90a", 2);
         add(t, like, JOINT, BF16, "sm_90a", 0);
@@ -463,6 +467,8 @@ static void add_whole(Test *t, Case like)
             add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
             add(t, like, JOINT, BF16, "sm_90a", 2);
             add(t, like, JOINT, BF16, "sm_80", 0);
+            if (i == 0)
+                add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
         }
 }
 

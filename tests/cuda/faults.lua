@@ -45,7 +45,8 @@ function acts.forgetful()
   refused("gets y wrong", v.forward, v, x)
 end
 
--- Slots go back without a fence here: the copy engine may overtake reads.
+-- Something is not waited for here, or not fenced: slots go back, and the copy
+-- engine may overtake reads.
 function acts.unfenced()
   local x = inputs(600, "cpu", 64)
   for name, t in pairs(x) do
@@ -210,6 +211,30 @@ for road, released in pairs { back = "            release<PAIRED>(",
                                  .. "'FAKE_SPOILT=fence_async();\n%s=>%s'")
                                 :format(road, released, released))
   expect(text:find("not fenced when read", 1, true), "%s: %s", road, text)
+end
+-- Of sums in tensor memory.
+for edit, what in pairs {
+  ["tensor_stored();\n=>\n"] = "not fenced when written",
+  ["tensor_loaded();\n=>\n"] = "not fenced when read",
+  ["tensor_before();\n    warpgroup=>warpgroup"] = "not fenced when written",
+  ["warpgroup_sync();\n    tensor_after();=>warpgroup_sync();"] =
+    "not fenced when written",
+  ["products_begin();\n=>\n"] = "tensor memory at lane 0",
+  ["wait(t.ended, t.times++ & 1);=>"] = "read while it is written by products",
+  ["++ & 1);\n    tensor_after();=>++ & 1);"] =
+    "read while it is written by products",
+  ["tensor_commit(t.ended);=>;"] = "no thread can go on",
+  ["5 & 3) << 21); }=>5 & 3) << 20); }"] = "lanes that the warp does not reach",
+  ["+ (group & 1) * (16 << 16)=>"] = "written twice by products",
+  ["< 32)\n        tensor_alloc=>< 0)\n        tensor_alloc"] =
+    "columns that the block has not",
+  ["< 32)\n        tensor_free=>< 0)\n        tensor_free"] =
+    "gives no columns back",
+  ["(u64)1 << 46=>(u64)0 << 46"] = "no such product",
+} do
+  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=10 FLIN_SCHEDULE=1 "
+                                 .. "'FAKE_SPOILT=%s'"):format(edit))
+  expect(text:find(what, 1, true), "%s: %s", edit, text)
 end
 run("broken", "FLIN_CACHE=" .. folder .. " FAKE_BROKEN=3")
 run("full", "FLIN_CACHE=" .. folder .. " FAKE_MEMORY=4000000")

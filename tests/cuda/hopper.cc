@@ -202,12 +202,14 @@ static void arrived_in(int block, unsigned b, int bytes, unsigned to)
     a->bytes -= bytes;
     check_phase(a);
 }
+static void sums_end(unsigned b);
 void wait(unsigned b, unsigned parity)
 {
     Arrivals *a = &arrivals[here][b / 8];
     while ((a->phase & 1) == (parity & 1))
         wait_while(&a->phase, a->phase);
     take(&orders[a->order]);
+    sums_end(b);
 }
 
 void arrive_in_other(unsigned b) { arrive_in(1 - here, b, 0); }
@@ -599,6 +601,8 @@ void wgmma_wait_for(int left)
         *known = max(*known, over);
 }
 
+#include "tensor.h"
+
 /* ---- a launch ---- */
 
 alignas(128) char arena[ARENA];         /* the shared memory of kernels */
@@ -622,5 +626,6 @@ void launch_roles(long grid, int threads, char *arena,
         for (int k = 0; k < most; k++)
             memset(arenas[k], 0xff, ARENA);
         run_roles(i + most <= grid ? most : 1);
+        end_tensor();
     }
 }

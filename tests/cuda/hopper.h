@@ -232,6 +232,38 @@ PLAIN inline void packed_product(float (&d)[N], const unsigned *a, Descriptor b,
     group_product(d, N, a, Step { 0, b, false, ACROSS != 0,
                                   MINUS ? -1.f : 1.f }, add, F16);
 }
+/* ---- tensor memory ---- */
+
+void take_columns(int n, unsigned to);
+void give_columns(int n, unsigned at);
+template<int COLUMNS> PLAIN inline void tensor_alloc(unsigned to)
+{
+    take_columns(COLUMNS, to);
+}
+template<int COLUMNS> PLAIN inline void tensor_free(unsigned at)
+{
+    give_columns(COLUMNS, at);
+}
+unsigned tensor_at(unsigned from);
+void tensor_before();
+void tensor_after();
+void tensor_commit(unsigned barrier);
+void tensor_product(unsigned d, Descriptor a, Descriptor b, unsigned shape,
+                    int add);
+void load_sums(float *d, int n, unsigned at);
+void store_sums(unsigned at, const float *d, int n);
+template<int N> PLAIN inline void tensor_load(float (&d)[N], unsigned at)
+{
+    load_sums(d, N, at);
+}
+template<int N> PLAIN inline void tensor_store(unsigned at, const float (&d)[N])
+{
+    store_sums(at, d, N);
+}
+void tensor_loaded();
+void tensor_stored();
+#define TENSOR_MOVE(...)
+
 #define WGMMA(...)
 #define TILE_PRODUCT(...)
 #define PACKED_PRODUCT(...)

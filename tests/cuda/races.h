@@ -11,8 +11,10 @@
 
 enum {
     WARPS = MOST_THREADS / 32, PRODUCTS = WARPS, STORES = 2 * WARPS,
-    ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, ENTRIES = FENCED + WARPS,
-    MOST_BARRIERS = 256
+    ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, SUMS = FENCED + WARPS,
+    ENTRIES = SUMS + WARPS, MOST_BARRIERS = 256,
+    LANES = 128, COLUMNS = 512, TENSOR = ARENA / 4, /* words */
+    WORDS = TENSOR + LANES * COLUMNS
 };
 struct Clock { unsigned at[ENTRIES]; };
 struct Handed { Clock gathered, known; };   /* known: once all have arrived */
@@ -21,10 +23,12 @@ struct Word { unsigned party, written, all_knew; uint64_t readers[2]; };
 
 static int here;                            /* which of two blocks runs */
 static Clock clocks[WARPS];
+static Clock sums_known[WARPS];             /* as its last fence after threads
+                                               met found it */
 static unsigned begun[PARTIES];             /* products, stores, copies */
 static unsigned all_knew;                   /* how often */
-static Word words[2][ARENA / 4];
-static unsigned read_at[2][PARTIES][ARENA / 4];
+static Word words[2][WORDS];
+static unsigned read_at[2][PARTIES][WORDS];
 
 static int my_warp() { return (first_fiber + threadIdx.x) / 32; }
 static void learn(Clock *c, const Clock &from)
@@ -58,6 +62,13 @@ void fence_copied()
         c->at[FENCED + i] = max(c->at[FENCED + i], c->at[i]);
 }
 
+/* Of what it did in tensor memory. */
+static void fence_sums()
+{
+    const int w = my_warp();
+    clocks[w].at[SUMS + w] = clocks[w].at[w]++;
+}
+
 /* Blocks begin when all before is over. */
 static void all_know()
 {
@@ -68,9 +79,9 @@ static void all_know()
     for (int i = PRODUCTS; i < PARTIES; i++)
         all.at[i] = ++begun[i];
     for (int i = 0; i < WARPS; i++)
-        all.at[FENCED + i] = all.at[i];
+        all.at[FENCED + i] = all.at[SUMS + i] = all.at[i];
     for (int i = 0; i < WARPS; i++) {
-        clocks[i] = all;
+        clocks[i] = sums_known[i] = all;
         clocks[i].at[i]++;
     }
     for (int i = PRODUCTS; i < PARTIES; i++)
@@ -81,16 +92,31 @@ static void race(const char *what, unsigned at, unsigned party)
 {
     static const char *const of[] = { "warp", "products of warp",
                                       "stores of warp", "copies:" };
-    char text[120];
-    snprintf(text, sizeof text, "shared memory at %u, 4 bytes: %s by %s %u",
-             at, what, of[party / WARPS], party % WARPS);
+    char text[140], where[50];
+    if (at < ARENA)
+        snprintf(where, sizeof where, "shared memory at %u", at);
+    else
+        snprintf(where, sizeof where, "tensor memory at lane %u, column %u",
+                 (at / 4 - TENSOR) / COLUMNS, (at / 4 - TENSOR) % COLUMNS);
+    snprintf(text, sizeof text, "%s, 4 bytes: %s by %s %u", where, what,
+             of[party / WARPS], party % WARPS);
     fault(text);
 }
+/* What the warp knows that touches word i. */
+static Clock known_of(unsigned i)
+{
+    Clock c = clocks[my_warp()];
+    if (i >= TENSOR) {
+        c = sums_known[my_warp()];
+        c.at[my_warp()] = clocks[my_warp()].at[my_warp()];
+    }
+    return c;
+}
 /* Products and copies, and what a warp has not fenced. */
-static bool is_hidden(unsigned party, const Word *w)
+static bool is_hidden(const Clock &c, unsigned party, const Word *w, unsigned i)
 {
     return party >= WARPS && w->party < WARPS
-        && w->written > clocks[my_warp()].at[FENCED + w->party];
+        && w->written > c.at[(i < TENSOR ? FENCED : SUMS) + w->party];
 }
 /* Of a block; what was there before all knew it is over. */
 static Word *word_at(int block, unsigned i)
@@ -107,48 +133,60 @@ static bool within(unsigned at, unsigned bytes)
     fault("shared memory: behind its end");
     return false;
 }
+/* Products of a warp's in tensor memory: one thread's, which come in order. */
+static bool is_in_line(unsigned party, const Word *w, unsigned i)
+{
+    return i >= TENSOR && party >= WARPS && w->party == party;
+}
+static void reads_word(const Clock &c, unsigned party, unsigned when,
+                       unsigned i)
+{
+    Word *w = word_at(here, i);
+    if (w->written > c.at[w->party] && !is_in_line(party, w, i))
+        race("read while it is written", 4 * i, w->party);
+    else if (is_hidden(c, party, w, i))
+        race("read, but not fenced when written", 4 * i, w->party);
+    w->readers[party / 64] |= (uint64_t)1 << party % 64;
+    read_at[here][party][i] = when;
+}
 static void reads_as(unsigned party, unsigned when, unsigned at, unsigned bytes)
 {
-    const Clock &c = clocks[my_warp()];
     if (!within(at, bytes))
         return;
-    for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++) {
-        Word *w = word_at(here, i);
-        if (w->written > c.at[w->party])
-            race("read while it is written", 4 * i, w->party);
-        else if (is_hidden(party, w))
-            race("read, but not fenced when written", 4 * i, w->party);
-        w->readers[party / 64] |= (uint64_t)1 << party % 64;
-        read_at[here][party][i] = when;
-    }
+    for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++)
+        reads_word(clocks[my_warp()], party, when, i);
 }
-static void meets_readers(int block, unsigned party, const Word *w, unsigned i)
+static void meets_readers(const Clock &c, int block, unsigned party,
+                          const Word *w, unsigned i)
 {
-    const Clock &c = clocks[my_warp()];
+    const bool sums = i >= TENSOR && party >= WARPS;
     for (unsigned half = 0; half < 2; half++)
         for (uint64_t left = w->readers[half]; left; left &= left - 1) {
             const unsigned p = 64 * half + (unsigned)__builtin_ctzll(left);
-            if (read_at[block][p][i] > c.at[p])
+            if (read_at[block][p][i] > c.at[p] && !(sums && p == party))
                 race("written while it is read", 4 * i, p);
-            else if (party == ENGINE && p < WARPS
-                     && read_at[block][p][i] > c.at[FENCED + p])
+            else if ((party == ENGINE || sums) && p < WARPS
+                     && read_at[block][p][i] > c.at[(sums ? SUMS : FENCED) + p])
                 race("copied to, but not fenced when read", 4 * i, p);
         }
+}
+static void writes_word(const Clock &c, int block, unsigned party,
+                        unsigned when, unsigned i)
+{
+    Word *w = word_at(block, i);
+    if (w->written > c.at[w->party] && !is_in_line(party, w, i))
+        race("written twice", 4 * i, w->party);
+    else if (is_hidden(c, party, w, i))
+        race("copied to, but not fenced when written", 4 * i, w->party);
+    meets_readers(c, block, party, w, i);
+    w->party = party;
+    w->written = when;
 }
 static void writes_as(int block, unsigned party, unsigned when, unsigned at,
                       unsigned bytes)
 {
-    const Clock &c = clocks[my_warp()];
     if (!within(at, bytes))
         return;
-    for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++) {
-        Word *w = word_at(block, i);
-        if (w->written > c.at[w->party])
-            race("written twice", 4 * i, w->party);
-        else if (is_hidden(party, w))
-            race("copied to, but not fenced when written", 4 * i, w->party);
-        meets_readers(block, party, w, i);
-        w->party = party;
-        w->written = when;
-    }
+    for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++)
+        writes_word(clocks[my_warp()], block, party, when, i);
 }

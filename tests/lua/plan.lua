@@ -136,6 +136,13 @@ do
   expect(text:find "k2_reverse %(reverse%).-\n  wgmma; 1%d warps: load 1, .*"
          .. "matrix 8; .* registers; .* buffers; about %d+ instructions",
          "one from a schedule")
+  local b200 = flin.stdlib.simple_gla:plan { machine = "b200", K = 128, V = 128,
+                                             backward = true }
+  expect(b200.kernels[1].form == "tcgen05" and b200.kernels[1].tensor == 64
+         and tostring(b200):find "k0_forward.-64 columns of tensor memory",
+         "products of a B200")
+  expect(flin.stdlib.simple_gla:plan { machine = "b200", chunk = 32 }
+         .kernels[1].form == "mma.sync", "chunks of too few rows")
   expect(tostring(shear:plan { machine = "h200", backward = true }):find
          "without wgmma: %%%d+ = unit: no such instruction yet",
          "the limit of one that has none")

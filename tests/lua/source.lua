@@ -19,7 +19,7 @@ for asked, taken in pairs { [16] = 32, [48] = 32, [100] = 64 } do
 end
 -- what a call launches there
 for arch, uses in pairs { sm_80 = "copies.cuh", sm_90a = "wgmma.cuh",
-                          sm_120a = "mma.cuh" } do
+                          sm_100a = "tcgen05.cuh", sm_120a = "mma.cuh" } do
   for _, backward in ipairs { false, true } do
     local text = gla:source("cuda", { arch = arch, backward = backward })
     assert(text:find("in_k%d_" .. (backward and "reverse" or "forward"))

@@ -27,7 +27,13 @@ typedef struct Test {
     DType state[MAX_STATES];
     uint8_t *stored16, *turned, *stores;
     bool unpacked, few;
+    int arch;
 } Test;
+
+static const Target *target(Ctx *c, const Test *t)
+{
+    return target_of(c, t->arch, 64, BF16, BF16);
+}
 
 static char *read_text(Ctx *c, const char *path)
 {
@@ -70,16 +76,17 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .s0 = t->state, .s1 = t->state, .inverses = inverses,
                      .lies_turned = t->turned, .stores = t->stores,
                      .few = t->few };
-    return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c) : hopper(c));
+    return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
+                                              : target(c, t));
 }
 
 /* ---- spoiled ones ---- */
 
-static void check_spoiled(Ctx *c, const Plan *p, const char *text,
+static void check_spoiled(Ctx *c, const Test *t, const char *text,
                           const Spoiled *x)
 {
     for (; x->name; x++) {
-        Schedule *s = schedule_parse(c, p, hopper(c), text);
+        Schedule *s = schedule_parse(c, t->plan, target(c, t), text);
         x->spoil(s);
         const char *why = schedule_check(s);
         expect(why && strstr(why, x->found), x->name,
@@ -127,6 +134,7 @@ typedef struct Case {
     int others, before;
     bool inverses, parts;               /* parts: some program is too long */
     bool alone, unpacked, few;          /* few: heads, which blocks share */
+    int arch;                           /* 0: 90 */
 } Case;
 
 /* Programs in parts, in kernels that would be too long without. */
@@ -216,7 +224,8 @@ static void run(Ctx *c, void *ud)
     const Case *k = ud;
     Test t = { .plan = plan_parse(c, read_text(c,
                    ctx_format(c, "tests/plans/%s.plan", k->plan))),
-               .unpacked = k->unpacked, .few = k->few };
+               .unpacked = k->unpacked, .few = k->few,
+               .arch = k->arch ? k->arch : 90 };
     int scheduled = 0;
     for (int i = k->others; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i, true);
@@ -228,14 +237,14 @@ static void run(Ctx *c, void *ud)
                t.plan->kernel[i].name, "loads");
         Buf a = { .ctx = c }, b = { .ctx = c };
         schedule_print(s, &a);
-        Schedule *again = schedule_parse(c, t.plan, hopper(c), a.s);
+        Schedule *again = schedule_parse(c, t.plan, target(c, &t), a.s);
         schedule_print(again, &b);
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
         expect(s->splits || !k->few, t.plan->kernel[i].name, "no lean turns");
         if (i == t.plan->nkernels - 1 - k->before)
-            check_spoiled(c, t.plan, a.s, k->spoiled);
+            check_spoiled(c, &t, a.s, k->spoiled);
     }
     expect(!k->parts || count_parts(c, &t), "programs in parts", NULL);
     expect(count_wide(c, &t) > 0 || k->spoiled != vectors,
@@ -265,7 +274,8 @@ static void tokens(Ctx *c, void *ud)
 {
     void (*const spoil[])(Schedule *) = { drop_barrier, drop_map,
                                           upon_another };
-    Test t = { .plan = plan_parse(c, read_text(c, "tests/plans/step.plan")) };
+    Test t = { .plan = plan_parse(c, read_text(c, "tests/plans/step.plan")),
+               .arch = 90 };
     Buf a = { .ctx = c }, b = { .ctx = c };
     Schedule *s = schedule_of(c, &t, 0, false);
     (void)ud;
@@ -308,6 +318,9 @@ int main(void)
           .unpacked = true },
         { .plan = "linear_forward", .spoiled = in_registers, .alone = true },
         { .plan = "lightning_forward", .spoiled = over, .alone = true },
+        { .plan = "deltanet_chunks", .spoiled = tensor, .arch = 100 },
+        { .plan = "simple_gla_chunks", .spoiled = tensor_walks, .before = 3,
+          .arch = 100 },
         { .plan = "largest_forward", .spoiled = leans, .alone = true,
           .few = true },
     };

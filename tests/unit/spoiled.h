@@ -738,4 +738,58 @@ static const Spoiled leans[] = {
     { "not made in a lean turn", not_made_lean, "what it goes on from" },
     { NULL, NULL, NULL },
 };
+
+/* Of one whose sums of products lie in tensor memory. */
+static KInst *adding_there(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_PRODUCT && adds_in_tensor(s, &s->inst[i]))
+            return &s->inst[i];
+    return NULL;
+}
+static void too_many_columns(Schedule *s) { s->tensor = 544; }
+static void too_few_columns(Schedule *s) { s->tensor -= 32; }
+static void no_tensor_memory(Schedule *s) { s->target = hopper(s->c); }
+/* Both of products that are under way at a time. */
+static void sums_in_one_place(Schedule *s)
+{
+    KInst *a = s->inst, *b;
+    for (bool found = false; !found; a += !found) {
+        for (b = a + 1; b->op != K_PRODUCT && b->op != K_SETTLE; b++) {}
+        found = a->op == K_PRODUCT && b->op == K_PRODUCT
+             && !adds_in_tensor(s, b);
+    }
+    s->value[b->out[0]].at = s->value[a->out[0]].at;
+}
+static void sums_between(Schedule *s)
+{
+    s->value[find(s, K_PRODUCT, 0)->out[0]].at += 8;
+}
+static void added_elsewhere(Schedule *s)
+{
+    s->value[adding_there(s)->out[0]].at += 32;
+    s->tensor += 32;
+}
+static void never_waited_for(Schedule *s)
+{
+    int n = 0;
+    while (find(s, K_SETTLE, n + 1))
+        n++;
+    find(s, K_SETTLE, n)->op = K_SYNC;
+}
+
+static const Spoiled tensor[] = {
+    { "too many columns", too_many_columns, "columns of tensor memory" },
+    { "too few columns", too_few_columns, "end of tensor memory" },
+    { "no tensor memory", no_tensor_memory, "sm_90a has 0" },
+    { "sums in one place", sums_in_one_place, "over in tensor memory" },
+    { "sums between columns", sums_between, "end of tensor memory" },
+    { "added elsewhere", added_elsewhere, "where they are added to" },
+    { NULL, NULL, NULL },
+};
+/* Of a walk: of what it carries on. */
+static const Spoiled tensor_walks[] = {
+    { "never waited for", never_waited_for, "nobody waits for" },
+    { NULL, NULL, NULL },
+};
 #endif

@@ -188,7 +188,7 @@ static void find_prices(Choosing *k)
 }
 
 /* The walk stays where nothing is that much cheaper. */
-static bool solve(Choosing *k)
+static bool solve_choice(Choosing *k)
 {
     if (!choice_check(k->c, &k->choice, k->walk, &k->start, NULL)
         || !choose(k->c, &k->choice, &k->start, &k->best))
@@ -230,7 +230,7 @@ static bool make_choice(Choosing *k)
     do {
         do {
             find_prices(k);
-            if (!solve(k))
+            if (!solve_choice(k))
                 return false;
         } while (look(k));
     } while (grow(k));

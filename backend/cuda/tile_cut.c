@@ -30,7 +30,7 @@ static bool is_matrix(const Graph *g, Ref r)
     return g->n[r].axes & (g->n[r].axes - 1);
 }
 
-static bool has_node(const Kernel *k, Ref r)
+static bool kernel_makes(const Kernel *k, Ref r)
 {
     for (int i = 0; i < k->nnodes; i++)
         if (k->node[i] == r)
@@ -72,7 +72,7 @@ static void find_roots(Halves *h)
         Ref r = g->out[i].node;
         bool before = false;
         for (int k = 0; k < h->kernel; k++)
-            before |= has_node(&p->kernel[k], r);
+            before |= kernel_makes(&p->kernel[k], r);
         h->root[r] |= h->has[r] && !before;
     }
     for (int s = 0; s < g->nst; s++)
@@ -170,7 +170,7 @@ static bool may_be_left(const Halves *h, Ref r)
     const Node *n = &g->n[r];
     bool factor = node_is_product(g, n);
 
-    if (!h->has[r] || node_is_leaf(n) || n->op == OP_row || n->op == OP_col
+    if (!h->has[r] || node_is_leaf(n) || op_info[n->op].traits & VIEWS
         || !is_matrix(g, r))
         return false;
     for (Ref u = r + 1; u < g->len && !factor; u++)

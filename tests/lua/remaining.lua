@@ -1,6 +1,6 @@
 -- How many kernels of the standard library's training are not from a schedule,
--- by type, size of K and V, and GPU, and of sizes that are no whole 16 bytes, or
--- odd: what is not listed here has none such.
+-- by type, size of K and V, and GPU, and of sizes that are no whole 16 bytes,
+-- or odd: what is not listed here has none such.
 --   flin remaining.lua [N]     every Nth case (37); 1: all of them
 local flin = require "flin"
 local count = require "support.count"

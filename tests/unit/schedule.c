@@ -32,7 +32,7 @@ typedef struct Test {
 
 static const Target *target(Ctx *c, const Test *t)
 {
-    return target_of(c, t->arch, 64, BF16, BF16);
+    return target_of(c, t->arch, 64, BF16, BF16, true);
 }
 
 static char *read_text(Ctx *c, const char *path)

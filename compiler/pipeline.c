@@ -145,12 +145,14 @@ int chunk_taken(const PlanWish *w)
 
 bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 {
-    enum { MOST = 16 };
+    enum { MOST = 16, MOST_NODES = 256 };       /* of more the search for cuts
+                                                   takes minutes */
     PlanWish w = *wish;
 
     for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {
         PlanTry t = { .g = by_chunks(w.step, w.size, w.chunk, w.joint, w.m) };
-        for (size_t n = 1; t.g && n <= MOST && !t.plan; n *= 2)
+        bool small = t.g && t.g->len <= MOST_NODES;
+        for (size_t n = 1; small && n <= MOST && !t.plan; n *= 2)
             t.plan = partition_roomy(&w, &t, n);
         if (!t.plan || !w.larger(t.g->ctx, t.plan, w.m, true))
             continue;

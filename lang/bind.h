@@ -178,6 +178,7 @@ struct PlanEntry {
     int chunk;                          /* as asked or chosen; 0: one token */
     bool joint;                         /* backward, too */
     bool ends;                          /* the states alone, no result */
+    bool exact;                         /* no other chunk that runs faster */
     const Backend *backend;
     Plan *plan;                         /* serial where note is set */
     const char *note;

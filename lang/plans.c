@@ -163,10 +163,27 @@ static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
                from, (size_t)bytes);
 }
 
+typedef struct Takes {
+    const Plan *p;
+    const Machine *m;
+    bool anyhow, all;
+} Takes;
+
+static void run_takes(Ctx *own, void *ud)
+{
+    Takes *t = ud;
+    const uint8_t *plain = cuda_plain(own, t->p, t->m, t->anyhow);
+
+    t->all = !memchr(plain, 1, (size_t)t->p->nkernels);
+}
+
 /* Whether schedules for that GPU take all of the plan's kernels. */
 static bool cuda_takes(Ctx *c, const Plan *p, const Machine *m, bool anyhow)
 {
-    return !memchr(cuda_plain(c, p, m, anyhow), 1, (size_t)p->nkernels);
+    Takes t = { p, m, anyhow, false };
+
+    ctx_apart(c, run_takes, &t);
+    return t.all;
 }
 
 enum { CPU, CUDA };
@@ -240,7 +257,7 @@ static void make(Ctx *c, NewEntry *n)
     ctx_doing(c, "plan", step->name);
     e->plan = plan_make(step, e->size, e->chunk, e->joint,
                         e->backend->machine(c, &n->v->shared),
-                        e->backend->larger);
+                        e->exact ? NULL : e->backend->larger);
     if (e->chunk && !e->plan->g->chunk)
         e->note = ctx_string(c, step->note ? step->note : "");
     if (e->backend->compile)
@@ -319,7 +336,8 @@ static PlanEntry *plan_wanted(Ctx *c, Variant *v, PlanEntry wanted)
             : plan_best_chunk(c, v, wanted.size, wanted.joint, NULL);
     for (e = v->plans; e; e = e->next)
         if (e->chunk == wanted.chunk && e->joint == wanted.joint
-            && e->ends == wanted.ends && e->backend == b
+            && e->ends == wanted.ends && e->exact == wanted.exact
+            && e->backend == b
             && !memcmp(e->size, wanted.size, sizeof e->size))
             break;
     while (e && e->instead)
@@ -396,9 +414,12 @@ bool plans_turn(Ctx *c, Variant *v)
     if (!e || !e->plan->g->chunk)
         return false;
     int chunk = e->plan->g->chunk / 2;
-    chunk = chunk < CHUNK_LEAST ? 0 : chunk;
-    e->instead = e->ends ? plan_for_ends(c, v, e->size, chunk, e->backend)
-               : plan_for(c, v, e->size, chunk, e->joint, e->backend);
+    PlanEntry wanted = { .chunk = chunk < CHUNK_LEAST ? 0 : chunk,
+                         .joint = e->joint, .ends = e->ends,
+                         .exact = chunk < CHUNK_DEFAULT / 2,
+                         .backend = e->backend };
+    memcpy(wanted.size, e->size, sizeof wanted.size);
+    e->instead = plan_wanted(c, v, wanted);
     atomic_fetch_add(&v->turned, 1);
     say_instead(c, v, e);
     return true;

@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Ways to cut a kernel that are tried for room, of a module: a trial takes some
+ * milliseconds and 2 MB. */
+enum { TRIALS = 1000 };
+
 /* Whether all kernels from the first on have one. */
 static bool is_scheduled(const Prepared *y, int first)
 {
@@ -289,30 +293,45 @@ static bool is_less(const Left *a, const Left *b)
                                               : a->nodes < b->nodes;
 }
 
+/* How a kernel is cut, and what is left of it then. */
+typedef struct Trial {
+    const Search *search;
+    const Plan *p;
+    int *of, at;
+    bool ahead;
+    Left left;
+} Trial;
+
+static void run_trial(Ctx *own, void *ud)
+{
+    Trial *t = ud;
+    Search search = *t->search;
+
+    search.c = own;
+    Prepared x = prepare_as_cut(&search, t->p, t->of, t->ahead);
+    t->left = left_of(&x, t->at, search.o);
+}
+
 /* In two, of all ways to cut it: the cheapest that leaves room, or that which
  * lacks least; false: none lacks less, or has less that lacks it. */
 static bool cut_strained(Search *search, int at, Prepared *y)
 {
-    Prepared best = *y;
-    Left least = { strain(y, at), 0, y->p->kernel[at].nnodes };
-    bool any = false;
+    Trial least = { .left = { strain(y, at), 0, y->p->kernel[at].nnodes } };
 
     for (CutHow how = 0; how < NCUTS; how++) {
-        int *of;
         Ref with = 0;
-        const Plan *p;
-        while ((p = tile_cut(y->p, at, how, &with, y->of, &of)) != NULL) {
-            Prepared x = prepare_as_cut(search, p, of, y->ahead);
-            Left left = left_of(&x, at, search->o);
-            if (!is_less(&left, &least))
-                continue;
-            best = x;
-            least = left;
-            any = true;
+        Trial t = { .search = search, .at = at, .ahead = y->ahead };
+        while (*search->trials > 0
+               && (t.p = tile_cut(y->p, at, how, &with, y->of, &t.of))) {
+            --*search->trials;
+            ctx_apart(search->c, run_trial, &t);
+            if (is_less(&t.left, &least.left))
+                least = t;
         }
     }
-    *y = best;
-    return any;
+    if (least.p)
+        *y = prepare_as_cut(search, least.p, least.of, y->ahead);
+    return least.p;
 }
 
 /* Kernels that lack room are cut until they have it. */
@@ -442,7 +461,7 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     enum { LATE = 1000 };               /* cycles: the latency of memory */
     int ways = o->rows ? 1 : 3;         /* forward */
     Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops,
-                      false };
+                      false, NULL };
     Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
     double least = price_of(&best, o, 0);
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
@@ -504,19 +523,21 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
 /* Of some ways to cut it, that of which the fewest kernels lack a schedule in
  * the end. */
 static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
-                      Prepared *best)
+                      int *trials, Prepared *best)
 {
     bool joint = plan_is_joint(whole), all = !o->rows;
-    bool bare = joint && may_be_bare(whole->g);
 
-    for (int i = 0; i < 4 * (1 + bare) && count_lacking(best, all); i++) {
-        Search search = { c, o, graph_extents(c, whole->g), NULL, i > 3,
-                          false, false };
-        Split how = { .late = true, .ahead = true, .walks = joint && i & 1,
-                      .forward = all && i & 2, .rest = !joint && i & 1 };
-        Prepared y = prepare_room(&search, whole, how);
-        if (count_lacking(&y, all) < count_lacking(best, all))
-            *best = y;
+    for (int bare = 0; bare <= (joint && may_be_bare(whole->g)); bare++) {
+        Search search = { c, o, graph_extents(c, whole->g), NULL, bare,
+                          .trials = trials };
+        for (int i = 0; i < 4 && *trials > 0 && count_lacking(best, all); i++) {
+            Split how = { .late = true, .ahead = true,
+                          .walks = joint && i & 1, .forward = all && i & 2,
+                          .rest = !joint && i & 1 };
+            Prepared y = prepare_room(&search, whole, how);
+            if (count_lacking(&y, all) < count_lacking(best, all))
+                *best = y;
+        }
     }
 }
 
@@ -576,9 +597,9 @@ static void pass_parts(const Graph *g, CudaOptions *o)
 
 /* Or one whose ranks are rows: chunks have fewer tokens then, so that all of
  * its kernels are to come from schedules, those of the way forward, too;
- * anyhow: however they are cut. */
+ * `trials`: however they are cut. */
 static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
-                         bool anyhow, Prepared *y)
+                         int *trials, Prepared *y)
 {
     CudaOptions *own = ctx_alloc(c, sizeof *own);
     *own = *o;
@@ -591,8 +612,8 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
             const Plan *p = joined ? plan_join_back(rows) : rows;
             p = plan_as_printed(c, p);
             *y = prepare_best(c, p, own, false);
-            if (anyhow)
-                make_room(c, p, own, y);
+            if (trials)
+                make_room(c, p, own, trials, y);
             if (!count_lacking(y, true))
                 return true;
         }
@@ -679,16 +700,17 @@ static Prepared prepare_all(Ctx *c, const Plan *given, const CudaOptions *o)
     bool all = !o->rows;
 
     if (o->scheduled && count_lacking(&y, false)
-        && prepare_rows(c, given, o, false, &by_rows))
+        && prepare_rows(c, given, o, NULL, &by_rows))
         return by_rows;
     if (o->scheduled && !o->wholly && whole->g->chunk > 1
         && count_lacking(&y, all)) {
         const Plan *apart = plan_apart(c, whole);
-        make_room(c, whole, o, &y);
+        int trials = TRIALS;
+        make_room(c, whole, o, &trials, &y);
         if (apart != whole)
-            make_room(c, apart, o, &y);
+            make_room(c, apart, o, &trials, &y);
         if (count_lacking(&y, all)
-            && prepare_rows(c, given, o, true, &by_rows))
+            && prepare_rows(c, given, o, &trials, &by_rows))
             return by_rows;
     }
     return count_lacking(&y, true) && is_padded_plan(&y)

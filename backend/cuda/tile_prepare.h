@@ -33,6 +33,7 @@ typedef struct Search {
     bool drops;                         /* no axis is taken as longer beside a
                                            kernel without a schedule */
     bool roughly;                       /* room is all that is asked */
+    int *trials;                        /* that are left for that */
 } Search;
 
 /* The plan as it is cut: its kernels' tiles, what they keep for one another and

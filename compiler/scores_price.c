@@ -4,9 +4,10 @@
 
 #include <math.h>
 
-/* Of the rate of products: what pairs' tiles attain, forward, and both ways
- * (their way back makes scores again); what walks with states attain whose
- * state a block holds, and whose state lies in memory. */
+/* Of the rate of products, as estimated from attention's times and walks' on an
+ * H200, none of them measured for these sums: what pairs' tiles attain,
+ * forward, and both ways (their way back makes scores again); what walks with
+ * states attain whose state a block holds, and whose state lies in memory. */
 #define TILES_FORWARD 0.7
 #define TILES_BACK 0.5
 #define STATES_HELD 0.4

@@ -475,12 +475,6 @@ static double step_error(lua_State *L, Check *k)
 
 /* ---- gradients ---- */
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
 /* Pushes a tensor of the shape, normal. */
 static void push_normal(lua_State *L, Check *k, DType d, const Tensor *like)
 {

@@ -145,12 +145,6 @@ static void ask_compiler(Ctx *c, void *ud)
     a->nvrtc = gpu_compiler(c, a->gpu);
 }
 
-static void set_text(lua_State *L, const char *name, const char *text)
-{
-    lua_pushstring(L, text);
-    lua_setfield(L, -2, name);
-}
-
 static void set_integer(lua_State *L, const char *name, lua_Integer x)
 {
     lua_pushinteger(L, x);

@@ -235,12 +235,6 @@ static void find_out(Ctx *c, void *ud)
 
 /* ---- the table ---- */
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
 static void push_walk(lua_State *L, const Job *j, const IoWalk *w)
 {
     lua_newtable(L);

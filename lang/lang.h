@@ -174,6 +174,9 @@ uint64_t work_times(uint64_t a, uint64_t b);
  * type. No metamethod runs: the script could free or change what the call has
  * read already. */
 int raw_field(lua_State *L, int table, const char *name);
+/* Sets a field of the table on top. */
+void set_number(lua_State *L, const char *name, double x);
+void set_text(lua_State *L, const char *name, const char *text);
 /* How many entries the list at `list` has: raw, read once, at most LIST_MAX;
  * more are an error that names `what`. */
 enum { LIST_MAX = 1 << 24 };

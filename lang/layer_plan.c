@@ -253,12 +253,6 @@ static void find(Ctx *c, void *ud)
 
 /* ---- as a table ---- */
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
 static void set_price(lua_State *L, const Price *p)
 {
     set_number(L, "flops", p->flops);

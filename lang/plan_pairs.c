@@ -123,18 +123,6 @@ static const PairKernel kernels[] = {
     { "queries", "reverse", 2, 1, 3, 2 },
 };
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
-static void set_text(lua_State *L, const char *name, const char *s)
-{
-    lua_pushstring(L, s);
-    lua_setfield(L, -2, name);
-}
-
 static void set_lists(lua_State *L)
 {
     static const char *const lists[] = { "nodes", "recomputed", "lines",

@@ -412,18 +412,6 @@ void plan_views_free(Variant *v)
 
 /* ---- the table ---- */
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-    lua_pushnumber(L, x);
-    lua_setfield(L, -2, name);
-}
-
-static void set_text(lua_State *L, const char *name, const char *s)
-{
-    lua_pushstring(L, s);
-    lua_setfield(L, -2, name);
-}
-
 /* Pushes the list of the kernel's nodes; of those it recomputes. */
 static void push_nodes(lua_State *L, const PlanView *w, int k, bool again)
 {

@@ -399,6 +399,18 @@ int raw_field(lua_State *L, int table, const char *name)
     return lua_rawget(L, table);
 }
 
+void set_number(lua_State *L, const char *name, double x)
+{
+    lua_pushnumber(L, x);
+    lua_setfield(L, -2, name);
+}
+
+void set_text(lua_State *L, const char *name, const char *text)
+{
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, name);
+}
+
 lua_Integer list_length(lua_State *L, int list, const char *what)
 {
     lua_Unsigned n = lua_rawlen(L, list);

@@ -115,7 +115,7 @@ static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
     tiles_analyse(t);
     t->out->schedule = find_schedule(t, like->ahead, false);
     t->out->tokens = y->m->chunk;
-    price_tiles_of(t);
+    tiles_price(t);
     return t;
 }
 

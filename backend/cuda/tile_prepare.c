@@ -252,7 +252,7 @@ static void place_stored(Search *search, const Prepared *y, bool ahead,
 
 /* ---- one way to cut it ---- */
 
-void price_tiles_of(Tiles *t)
+void tiles_price(Tiles *t)
 {
     const Schedule *s = t->out->schedule;
     const Kernel *k = &t->p->kernel[t->at];
@@ -292,7 +292,7 @@ Prepared prepare_as_cut(Search *search, const Plan *p, int *of, bool ahead)
     }
     place_stored(search, &y, ahead, stored_at, later, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
-        price_tiles_of(y.t[i]);
+        tiles_price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
     for (int i = 0; i < y.p->nkernels; i++)
         y.m->kernel[i].tokens = y.m->chunk;

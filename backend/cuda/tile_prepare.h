@@ -43,7 +43,7 @@ Prepared prepare_as_cut(Search *search, const Plan *p, int *of, bool ahead);
  * room, whatever it takes. It may say why there is none. */
 const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly);
 /* What the kernel takes, of what is known before it is printed. */
-void price_tiles_of(Tiles *t);
+void tiles_price(Tiles *t);
 bool lacks_schedule(const Prepared *y, int kernel);
 
 #endif

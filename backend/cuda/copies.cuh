@@ -19,15 +19,10 @@ INLINE void copies_arrive(u32 b)
 
 constexpr int SOME = 16 / sizeof(Element);      /* that a lane has of a row */
 
-/* How many of them lie within so many columns, from col on; their bytes. */
-INLINE int some_within(int col, int cols)
-{
-    return max(min(cols - col, SOME), 0);
-}
-INLINE int bytes_within(int col, int cols)
-{
-    return (int)sizeof(Element) * some_within(col, cols);
-}
+/* How many of them lie within so many columns, from col on; below 1: none. Not
+ * with 0 as the least: that a number between 0 and 8 is 8, ptxas of CUDA 13.0
+ * finds of one that was 0, too. */
+INLINE int some_within(int col, int cols) { return min(cols - col, SOME); }
 #ifdef ANYWHERE
 #define UNROLL_ROWS NO_UNROLL           /* each has ways of its own */
 /* From column to column. */
@@ -132,11 +127,11 @@ INLINE void copy_numbers(u32, const Element *, i64, int) {}
 INLINE void numbers_arrive() {}
 INLINE uint4 some_of(const unsigned short *p, i64, int n)
 {
-    return n ? *(const uint4 *)p : uint4 {};
+    return n > 0 ? *(const uint4 *)p : uint4 {};
 }
 INLINE void put_some(Element *p, i64, const uint4 &v, int n)
 {
-    if (n)
+    if (n > 0)
         *(uint4 *)p = v;
 }
 #endif
@@ -156,7 +151,7 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
     const auto copy_row = [&](int i, auto copy) {
         const int row = 4 * i + lane / 8;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
-                      && n;
+                      && n > 0;
         copy(to + piece_of(row, piece),
              has ? p + row_place<RANKED>(t, row) + off * t.st
                    + (col + SOME * piece) * step
@@ -182,7 +177,7 @@ template<bool RANKED, int COLS>
 INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
                          int off, int lane)
 {
-    const int piece = lane % 4, n = max(min(COLS - col - 8 * piece, 8), 0);
+    const int piece = lane % 4, n = min(COLS - col - 8 * piece, 8);
     const i64 step = step_of<RANKED>(t);
     const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
         + x.head / t.group * t.sh + (i64)x.row * t.st + off * t.st
@@ -193,7 +188,7 @@ INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
     UNROLL for (int i = 0; i < CHUNK_ROWS / 8; i++) {
         const int row = 8 * i + lane / 4;
         const bool has = row >= first && row < end && has_place<RANKED>(row)
-                      && n;
+                      && n > 0;
         v[i] = {};
         if (has)
             v[i] = some_of(p + row_place<RANKED>(t, row), step, n);
@@ -211,14 +206,14 @@ template<int ROWS, int COLS, int HERE, int PITCH = COLS>
 INLINE void copy_kept(u32 to, const float *from, int row, int col, int off,
                       int lane)
 {
-    const int piece = lane % 8, bytes = bytes_within(col + SOME * piece, COLS);
+    const int piece = lane % 8, n = some_within(col + SOME * piece, COLS);
     const Element *p = (const Element *)from + col + SOME * piece;
     UNROLL_FOUR for (int i = 0; i < HERE / 4; i++) {
         const int r = row + off + 4 * i + lane / 8;
-        const bool has = r >= 0 && r < ROWS && bytes;
+        const bool has = r >= 0 && r < ROWS && n > 0;
         copy16(to + piece_of(4 * i + lane / 8, piece),
                has ? (const void *)(p + (i64)r * PITCH) : from,
-               has ? bytes : 0);
+               has ? (int)sizeof(Element) * n : 0);
     }
 }
 /* And kept so, to before column `end`. */

@@ -11,7 +11,7 @@ rm -rf "$1"
 mkdir -p "$1/build/tests/cuda" "$1/tests/cuda" "$1/lib" "$1/lang"
 for b in flin libflin.so tests/cuda/bench tests/cuda/calls tests/cuda/cache \
     tests/cuda/compile_tiles tests/cuda/inplace tests/cuda/limits \
-    tests/cuda/strided; do
+    tests/cuda/moves tests/cuda/strided; do
     strip -o "$1/build/$b" "$build/$b"
 done
 cp tests/cuda/*.lua tests/cuda/run.sh tests/cuda/lease.sh "$1/tests/cuda"

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import tree                                         # noqa: F401
 import flin
 from timing import median, recorded
 

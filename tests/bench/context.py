@@ -30,6 +30,7 @@ import time
 import torch
 import torch.distributed as dist
 
+import tree                                         # noqa: F401
 import flin.nn
 from flin import _stages
 from flin.distributed import (context_parallel, gather_price,

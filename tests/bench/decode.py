@@ -8,15 +8,13 @@ as many, and an index names each sequence's. Medians of many calls in one CUDA
 graph, in microseconds, each on the next of four states, so that none finds its
 own in a cache. `floor`: the bytes that a step cannot do without, at the rate of
 the copy, which is torch's of the same matrices into others."""
-import os
 import statistics
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                "../../lang/python"))
-import torch                                        # noqa: E402
+import torch
 
-import flin.nn                                      # noqa: E402
+import tree                                         # noqa: F401
+import flin.nn
 
 USUAL = "gated_deltanet", "gla", "kda", "mamba2", "rwkv7"
 CALLS, LAYERS = 20, 4           # in a graph; states in turn

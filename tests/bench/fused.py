@@ -26,6 +26,7 @@ import torch.nn.functional as F
 import traffic
 from timing import recorded
 
+import tree                                         # noqa: F401
 import flin.nn
 
 CHOSEN = "chosen"

@@ -30,6 +30,7 @@ import torch
 import tuning
 from timing import median, recorded
 
+import tree                                         # noqa: F401
 import flin
 from flin import _fla
 

@@ -9,12 +9,11 @@ import os
 import sys
 import types
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../lang/python"))
-import torch                                        # noqa: E402
-import torch.nn.functional as F                     # noqa: E402
+import torch
+import torch.nn.functional as F
 
-import flin                                         # noqa: E402
+from tree import HERE
+import flin
 
 SHAPES = {"S": (4, 2048, 16, 128), "M": (2, 16384, 16, 128),
           "96": (1, 8192, 96, 128), "L": (1, 32768, 16, 128),

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 from timing import median, recorded
 
+import tree                                         # noqa: F401
 import flin.nn
 
 SIZES = {"tokens": "8192", "n": "32000,128256", "d": "0", "compile": "1"}

@@ -93,15 +93,15 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
 }
 
 /* Whether the plan has kernels that nothing fast runs there, and one with half
- * the tokens a chunk has none. The usual machine was measured to do better with
- * the usual chunks. */
+ * the tokens a chunk has none. Of training the usual machine was measured to do
+ * better with the usual chunks. */
 static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
     PlanWish half = *w;
     PlanTry other;
 
-    if (!w->larger || !w->joint || w->chunk != CHUNK_DEFAULT
-        || w->m->arch == machine_usual_gpu()->arch
+    if (!w->larger || w->chunk != CHUNK_DEFAULT
+        || (w->cut && w->m->arch == machine_usual_gpu()->arch)
         || w->larger(t->g->ctx, t->plan, w->m, false))
         return false;
     half.chunk /= 2;
@@ -145,7 +145,7 @@ int chunk_taken(const PlanWish *w)
 
 bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 {
-    enum { MOST = 16, MOST_NODES = 256 };       /* of more the search for cuts
+    enum { MOST = 16, MOST_NODES = 512 };       /* of more the search for cuts
                                                    takes minutes */
     PlanWish w = *wish;
 

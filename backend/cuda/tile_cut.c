@@ -189,7 +189,20 @@ static bool reads(const Graph *g, const uint8_t *set, Ref r)
     return any;
 }
 
-/* All that the kernel's states go together with, but leaves and numbers. */
+/* Sums of gates that decays are differences of: these are exact where they are
+ * added up, which is sooner done again than kept. */
+static bool is_gate(const Graph *g, Ref r)
+{
+    bool any = false;
+
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 2; i < 4 && is_decayed_contraction(g->n[u].op); i++)
+            any |= shown_node(g, g->n[u].a[i]) == r;
+    return any;
+}
+
+/* All that the kernel's states go together with, but leaves, gates and numbers.
+ */
 static bool cut_factors(Halves *h, const uint8_t *goes)
 {
     const Graph *g = h->p->g;
@@ -200,7 +213,7 @@ static bool cut_factors(Halves *h, const uint8_t *goes)
     for (Ref u = 1; u < g->len; u++)
         for (int i = 0; i < 4 && h->has[u] && g->n[u].states & k->states; i++) {
             Ref r = shown_node(g, g->n[u].a[i]);
-            with[r] = h->has[r] && !node_is_leaf(&g->n[r])
+            with[r] = h->has[r] && !node_is_leaf(&g->n[r]) && !is_gate(g, r)
                    && !(g->n[r].states & k->states)
                    && (g->n[r].axes & DIM_AXES || is_matrix(g, r));
             any |= with[r];

@@ -145,8 +145,9 @@ int chunk_taken(const PlanWish *w)
 
 bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 {
-    enum { MOST = 16, MOST_NODES = 512 };       /* of more the search for cuts
-                                                   takes minutes */
+    enum { MOST = 16, MOST_NODES = 294 };       /* of more the search for cuts
+                                                   takes minutes, and a gigabyte
+                                                   or two */
     PlanWish w = *wish;
 
     for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {

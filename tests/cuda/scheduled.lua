@@ -631,6 +631,9 @@ local small <const> = {
   "gla,B=1,T=73,H=1,K=256,V=256,cu=0/3/70/73",
   "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
   "gsa,B=1,T=70,H=1,K=128,V=128",
+  -- gates' sums of which are added up again by each kernel
+  "gated_oja,B=1,T=70,H=1,K=256,V=256",
+  "dplr,B=1,T=70,H=1,K=256,V=256",
 }
 
 -- Kernels that are printed so have lean turns, and these are taken: the second

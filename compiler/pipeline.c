@@ -93,15 +93,15 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
 }
 
 /* Whether the plan has kernels that nothing fast runs there, and one with half
- * the tokens a chunk has none. The usual machine was measured to do better with
- * the usual chunks. */
+ * the tokens a chunk has none. Of training the usual machine was measured to do
+ * better with the usual chunks. */
 static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
     PlanWish half = *w;
     PlanTry other;
 
-    if (!w->larger || !w->joint || w->chunk != CHUNK_DEFAULT
-        || w->m->arch == machine_usual_gpu()->arch
+    if (!w->larger || w->chunk != CHUNK_DEFAULT
+        || (w->cut && w->m->arch == machine_usual_gpu()->arch)
         || w->larger(t->g->ctx, t->plan, w->m, false))
         return false;
     half.chunk /= 2;
@@ -145,8 +145,9 @@ int chunk_taken(const PlanWish *w)
 
 bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 {
-    enum { MOST = 16, MOST_NODES = 256 };       /* of more the search for cuts
-                                                   takes minutes */
+    enum { MOST = 16, MOST_NODES = 294 };       /* of more the search for cuts
+                                                   takes minutes, and a gigabyte
+                                                   or two */
     PlanWish w = *wish;
 
     for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {

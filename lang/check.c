@@ -107,8 +107,8 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
         for (int64_t i = s.from; i < s.to; i++)
             view_set(&view, i, floor(rng_uniform(&k->rng)
                                      * k->size[in->index_of]));
-    for (Span s = span(L, tensor_count(t) / n, n * DRAW_COST); !in->index_of
-         && span_next(&s); )
+    for (Span s = span(L, n ? tensor_count(t) / n : 0, n * DRAW_COST);
+         !in->index_of && span_next(&s); )
         for (int64_t i = s.from; i < s.to; i++)
             draw_entries(&k->rng, domain_named(in->domain), scale, &view,
                          i * n, n);

@@ -34,6 +34,14 @@ void put_found_pairs(Print *p, const KInst *k)
                        element_of(p, k, r));
 }
 
+/* Where the other one of a pair is, of an odd number of entries, of which the
+ * last has none; NULL: each has one. */
+static const char *other_text(Print *p, const Node *n, const char *at)
+{
+    int axis = lowest(n->over);
+    return p->s->g->axis[axis].size % 2 == 0 ? NULL : inside_text(p, axis, at);
+}
+
 const char *pairs_text(Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
@@ -44,11 +52,17 @@ const char *pairs_text(Print *p, const KInst *k, Ref r)
         return element_of(p, k, a);
     if (adds_pairs(n->op))
         return ctx_format(p->c, "%s[0] + %s[1]", x, x);
+    const char *other = other_text(p, n, crosses(p, k, r) ? "col + 1"
+                                                          : "row + 1");
     if (crosses(p, k, r))
-        return ctx_format(p->c, "(e & 1 ? %s[0] : -%s[1])", x, x);
+        return ctx_format(p->c, "(e & 1 ? %s[0] : %s%s-%s[1])", x,
+                          other ? ctx_format(p->c, "!(%s)", other) : "",
+                          other ? " ? 0.f : " : "", x);
     /* pairs of rows: the other's lane is four away */
-    return ctx_format(p->c, "(row & 1 ? 1.f : -1.f) * __shfl_xor_sync(~0u, %s,"
-                      " 4)", element_of(p, k, a));
+    return ctx_format(p->c, "%s%s%s(row & 1 ? 1.f : -1.f) * __shfl_xor_sync("
+                      "~0u, %s, 4)%s", other ? "kept_(row & 1 || " : "",
+                      other ? other : "", other ? ", " : "",
+                      element_of(p, k, a), other ? ")" : "");
 }
 
 /* ---- vectors over a state's axis ---- */
@@ -59,6 +73,18 @@ static const char *of_slice(Print *p, Ref r, const char *at)
     int axis = p->s->slice_axis;
     return p->s->slices == 1 || !(p->s->g->n[r].axes & AXIS(axis)) ? at
          : ctx_format(p->c, "%s + %s", sliced_index(p, axis, 0), at);
+}
+
+/* What is made of entry `at` along the axis that the node is over: zero where
+ * there is none, as the last one of an odd number has no other, and no pair. */
+static const char *within(Print *p, const Node *n, const char *at,
+                          const char *made)
+{
+    const Axis *axis = p->s->g->axis;
+    int over = lowest(n->over), entries = op_is(n->op, SPREADS) ? n->index
+                                                               : over;
+    return axis[entries].size % 2 == 0 ? made
+         : ctx_format(p->c, "(%s ? %s : 0.f)", inside_text(p, over, at), made);
 }
 
 /* Entry `at` of a vector, or a number. */
@@ -86,10 +112,13 @@ static const char *across_text(Print *p, const KInst *k, Ref r, const char *at)
             across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s)", at)),
             across_text(p, k, n->a[0], ctx_format(p->c, "2 * (%s) + 1", at)));
     if (op_is(n->op, SPREADS))
-        return across_text(p, k, n->a[0], ctx_format(p->c, "(%s) / 2", at));
-    if (op_is(n->op, PAIRS))
-        return ctx_format(p->c, "((%s) & 1 ? 1.f : -1.f) * %s", at,
-            across_text(p, k, n->a[0], ctx_format(p->c, "((%s) ^ 1)", at)));
+        return within(p, n, ctx_format(p->c, "(%s) / 2", at), across_text(p, k,
+                      n->a[0], ctx_format(p->c, "(%s) / 2", at)));
+    if (op_is(n->op, PAIRS)) {
+        const char *other = ctx_format(p->c, "((%s) ^ 1)", at);
+        return within(p, n, other, ctx_format(p->c, "((%s) & 1 ? 1.f : -1.f) *"
+                      " %s", at, across_text(p, k, n->a[0], other)));
+    }
     for (int i = 0; i < op_info[n->op].arity; i++)
         x[i] = across_text(p, k, n->a[i], at);
     buf_printf(&b, "(float)(");

@@ -296,12 +296,14 @@ bool may_be_bare(const Graph *g);
 
 /* RESULT: a kernel of all chunks, the first half of which leaves that result.
  * FACTOR: a matrix that products take, and no state of the kernel goes into,
- * in a kernel of all chunks before it. BEHIND: a result of a walk that its next
- * states do not need in a kernel of all chunks behind it; 1: all of those.
- * STATES: a walk of its own for the state of that number, from one on, with
- * those it needs. */
+ * in a kernel of all chunks before it; CUT_ALL: all that its states go together
+ * with. BEHIND: a result of a walk that its next states do not need in a kernel
+ * of all chunks behind it; CUT_ALL: all of those. STATES: a walk of its own for
+ * the state of that number, from one on, with those it needs. */
 typedef enum CutHow { CUT_RESULT, CUT_FACTOR, CUT_BEHIND, CUT_STATES, NCUTS }
 CutHow;
+enum { CUT_ALL = 1 };                   /* the first node, which is a leaf, and
+                                           so neither a factor nor a result */
 
 /* The plan with a kernel as two, at the next node, or number, behind *with,
  * which is moved on to it; with that goes what needs no more matrices than it

@@ -189,7 +189,20 @@ static bool reads(const Graph *g, const uint8_t *set, Ref r)
     return any;
 }
 
-/* All that the kernel's states go together with, but leaves and numbers. */
+/* Sums of gates that decays are differences of: these are exact where they are
+ * added up, which is sooner done again than kept. */
+static bool is_gate(const Graph *g, Ref r)
+{
+    bool any = false;
+
+    for (Ref u = r + 1; u < g->len; u++)
+        for (int i = 2; i < 4 && is_decayed_contraction(g->n[u].op); i++)
+            any |= shown_node(g, g->n[u].a[i]) == r;
+    return any;
+}
+
+/* All that the kernel's states go together with, but leaves, gates and numbers.
+ */
 static bool cut_factors(Halves *h, const uint8_t *goes)
 {
     const Graph *g = h->p->g;
@@ -200,7 +213,7 @@ static bool cut_factors(Halves *h, const uint8_t *goes)
     for (Ref u = 1; u < g->len; u++)
         for (int i = 0; i < 4 && h->has[u] && g->n[u].states & k->states; i++) {
             Ref r = shown_node(g, g->n[u].a[i]);
-            with[r] = h->has[r] && !node_is_leaf(&g->n[r])
+            with[r] = h->has[r] && !node_is_leaf(&g->n[r]) && !is_gate(g, r)
                    && !(g->n[r].states & k->states)
                    && (g->n[r].axes & DIM_AXES || is_matrix(g, r));
             any |= with[r];
@@ -216,15 +229,14 @@ static bool cut_factors(Halves *h, const uint8_t *goes)
     return any;
 }
 
-/* That matrix before all else, with what needs no more than it; with 1: what
- * cut_factors says. */
+/* That matrix before all else, with what needs no more than it. */
 static bool cut_factor(Halves *h, Ref with, uint8_t *goes)
 {
     const Graph *g = h->p->g;
     const Kernel *k = &h->p->kernel[h->kernel];
     uint8_t *set = ctx_alloc(g->ctx, g->len);
 
-    if (with == 1)
+    if (with == CUT_ALL)
         return cut_factors(h, goes);
     if (!may_be_left(h, with) || h->root[with]
         || g->n[with].states & k->states)
@@ -243,13 +255,13 @@ static bool cut_factor(Halves *h, Ref with, uint8_t *goes)
 }
 
 /* Behind the walk: a result that its states do not need, with what needs no
- * more than it; with 1: all of them. */
+ * more than it; or all of them. */
 static bool cut_behind(Halves *h, Ref with, uint8_t *goes)
 {
     const Graph *g = h->p->g;
     const Kernel *k = &h->p->kernel[h->kernel];
     uint8_t *set = ctx_alloc(g->ctx, g->len);
-    bool all = with == 1, any = false;
+    bool all = with == CUT_ALL, any = false;
 
     if (k->kind == K_TOKEN || (!all && (!h->root[with] || h->next[with])))
         return false;
@@ -299,6 +311,19 @@ static bool cut_states(Halves *h, Ref with, uint8_t *goes)
     return own != k->states;
 }
 
+static bool is_cut(Halves *h, CutHow how, Ref with, uint8_t *goes)
+{
+    switch (how) {
+    case CUT_RESULT: return cut_result(h, with, goes);
+    case CUT_FACTOR: return cut_factor(h, with, goes);
+    case CUT_BEHIND: return cut_behind(h, with, goes);
+    case CUT_STATES: return cut_states(h, with, goes);
+    case NCUTS: break;
+    }
+    return false;
+}
+
+/* Both have something to do. */
 static bool find_halves(Halves *h, CutHow how, Ref with)
 {
     const Kernel *k = &h->p->kernel[h->kernel];
@@ -309,14 +334,8 @@ static bool find_halves(Halves *h, CutHow how, Ref with)
     h->second = ctx_alloc(h->p->g->ctx, n);
     h->found = ctx_alloc(h->p->g->ctx, n);
     h->kind[0] = h->kind[1] = k->kind;
-    switch (how) {
-    case CUT_RESULT: return cut_result(h, with, goes);
-    case CUT_FACTOR: return cut_factor(h, with, goes);
-    case CUT_BEHIND: return cut_behind(h, with, goes);
-    case CUT_STATES: return cut_states(h, with, goes);
-    case NCUTS: break;
-    }
-    return false;
+    return is_cut(h, how, with, goes) && memchr(h->first, 1, n)
+        && memchr(h->second, 1, n);
 }
 
 static Kernel half(const Halves *h, int i)

@@ -337,7 +337,7 @@ static bool cut_strained(Search *search, int at, Prepared *y)
 /* Kernels that lack room are cut until they have it. */
 static Prepared prepare_room(Search *search, const Plan *whole, Split how)
 {
-    enum { MOST = 16 };
+    enum { MOST = 32 };
     Prepared y = prepare(search, whole, how);
     int first = search->o->rows ? y.p->split : 0;
     bool cut = false;

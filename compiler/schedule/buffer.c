@@ -321,6 +321,7 @@ static bool place_value(Schedule *s, const int16_t *ring, int i)
         return true;
     if (!from) {
         s->why = ctx_format(s->c, "nothing computes %%%u", (unsigned)v->node);
+        s->large = false;
         return false;
     }
     if (v->alias != NOTHING) {          /* where what it is made of lies */

@@ -64,14 +64,13 @@ static bool is_reduction(const Select *x, const Node *n)
            || (n->a[1] && is_matrix(x, n->a[1])));
 }
 
-/* Whether all columns are of pairs. */
+/* Whether all columns are of pairs, but for the last of an odd number. */
 static bool is_whole(const Select *x, const Node *n)
 {
     const Axis *axis = x->g->axis;
     int32_t over = axis[lowest(n->over)].size;
-    return op_is(n->op, SPREADS) ? axis[n->index].size == 2 * over
-         : adds_pairs(n->op) ? over == 2 * axis[n->index].size
-         : over % 2 == 0;
+    return op_is(n->op, SPREADS) ? axis[n->index].size / 2 == over
+         : !adds_pairs(n->op) || over / 2 == axis[n->index].size;
 }
 
 /* What a program makes of pairs: of its own, or found among sums. */

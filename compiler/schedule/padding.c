@@ -29,7 +29,31 @@ static AxisSet axes_here(const Schedule *s)
     return all & DIM_AXES;
 }
 
-/* An axis of pairs is twice as long as what it has pairs of. */
+/* Of a node that makes pairs of single entries, or those of pairs, or is their
+ * sum: the axis of entries, and that of pairs. */
+static void pair_axes(const Graph *g, const Node *n, int *entries, int *pairs)
+{
+    int from = lowest(n->over), to = n->index;
+    bool spreads = g->axis[to].size > g->axis[from].size;
+    *entries = spreads ? to : from;
+    *pairs = spreads ? from : to;
+}
+
+/* An axis of entries is twice as long as that of their pairs, of which an odd
+ * number of entries has one more than there are. */
+static void pair_extents(Schedule *s, const Node *n, int of)
+{
+    int entries, pairs;
+    if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
+        return;
+    pair_axes(s->g, n, &entries, &pairs);
+    int32_t least = next_multiple((s->g->axis[entries].size + 1) / 2, of);
+    if (s->extent[pairs] < least)
+        s->extent[pairs] = least;
+    s->extent[entries] = 2 * s->extent[pairs];
+}
+
+/* Of single tokens (`of` 1) all are as long as they are. */
 void schedule_extents(Schedule *s, int of)
 {
     const Graph *g = s->g;
@@ -37,16 +61,9 @@ void schedule_extents(Schedule *s, int of)
     for (int axis = AX_DIM; axis < g->naxes; axis++)
         s->extent[axis] = next_multiple(g->axis[axis].size,
                                         here & AXIS(axis) ? of : 1);
-    for (int i = 0; i < s->k->nnodes; i++) {
-        const Node *n = &g->n[s->k->node[i]];
-        if (!op_is(n->op, PAIRS) || !op_has(n->op, TO_AXIS))
-            continue;
-        int from = lowest(n->over), to = n->index;
-        if (g->axis[to].size > g->axis[from].size)
-            s->extent[to] = 2 * s->extent[from];
-        else
-            s->extent[from] = 2 * s->extent[to];
-    }
+    for (int again = 0; again < 2; again++) /* axes may share their pairs' */
+        for (int i = 0; i < s->k->nnodes && of > 1; i++)
+            pair_extents(s, &g->n[s->k->node[i]], of);
 }
 
 const char *extents_fault(const Schedule *s)
@@ -96,15 +113,13 @@ static bool is_zero(Behind b)
 
 static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis);
 
-/* What the program finds is zero there. A node of pairs may have its operand by
- * another axis. */
-static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis,
-                             bool pairs)
+/* What the program finds is zero there. */
+static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
 {
     const Node *n = &s->g->n[shown_node(s->g, o)];
     if (n->op == OP_num)
         return (Behind){ CONSTANT, n->num };
-    if (!pairs && !(n->axes & AXIS(axis)))
+    if (!(n->axes & AXIS(axis)))
         return (Behind){ ALIKE, 0 };
     return has_node(k, shown_node(s->g, o))
          ? made_behind(s, k, shown_node(s->g, o), axis)
@@ -127,17 +142,35 @@ static Behind computed(int op, const Behind x[3])
     return isfinite(y) ? (Behind){ CONSTANT, y } : (Behind){ ANY, 0 };
 }
 
+/* Of pairs both entries are behind the end, but for the last of an odd number,
+ * whose other one is. What is spread has its pairs by another axis, and a sum
+ * of pairs may be asked for by that of their entries, which a program goes
+ * over. */
+static Behind pair_behind(const Schedule *s, const KInst *k, const Node *n,
+                          int axis)
+{
+    int entries = lowest(n->over), pairs = entries, of = axis;
+    if (op_has(n->op, TO_AXIS))
+        pair_axes(s->g, n, &entries, &pairs);
+    bool along = axis == entries || axis == pairs;
+    if (along)
+        of = op_is(n->op, SPREADS) ? pairs : entries;
+    Behind x = operand_behind(s, k, n->a[0], of);
+    bool odd = along && !op_is(n->op, SPREADS)
+            && s->g->axis[entries].size % 2;
+    return is_zero(x) && !odd ? x : (Behind){ ANY, 0 };
+}
+
 /* A node of the program, which may be a sum of its elements. */
 static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 {
     const Node *n = &s->g->n[r];
     Behind x[3] = { { CONSTANT, 0 }, { CONSTANT, 0 }, { CONSTANT, 0 } };
-    bool pairs = op_is(n->op, PAIRS);
+    if (op_is(n->op, PAIRS))
+        return pair_behind(s, k, n, axis);
     for (int i = 0; i < 3 && i < op_info[n->op].arity; i++)
-        x[i] = n->a[i] ? operand_behind(s, k, n->a[i], axis, pairs)
+        x[i] = n->a[i] ? operand_behind(s, k, n->a[i], axis)
                        : (Behind){ ANY, 0 };
-    if (pairs)                          /* both of a pair are */
-        return is_zero(x[0]) ? x[0] : (Behind){ ANY, 0 };
     if (op_info[n->op].arity == 1 && op_is(n->op, FOLDS | MOVES | OF_RANKS))
         return x[0];
     return op_info[n->op].arity > 3 ? (Behind){ ANY, 0 } : computed(n->op, x);

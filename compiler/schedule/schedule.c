@@ -243,10 +243,16 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 
 double schedule_strain(const Schedule *s)
 {
+    enum { CROWDED = 2 };
     double most = s->regs[1], held = registers_held(s, KR_MATRIX);
     double memory = (double)s->shared / s->target->shared;
-    return !s->why ? 0 : !s->large ? INFINITY : memory > 1 || most <= 0
-         ? memory : 1 + held / most;
+    if (!s->why || !s->large)
+        return s->why ? INFINITY : 0;
+    if (s->nbuffers >= MOST_BUFFERS)
+        return CROWDED;
+    if (memory > 1)
+        return memory;
+    return most > 0 && registers_fault(s) ? 1 + held / most : INFINITY;
 }
 
 /* In as many slices as there may be, of whole pieces of a tile or not. */

@@ -373,6 +373,13 @@ local cases <const> = {
   "mlstm,B=1,T=70,H=1,K=36,V=7,dtype=float32",
   "rwkv7,B=1,T=70,H=1,K=33,V=33,states=1",
   "mamba3,B=1,T=70,H=1,K=36,V=21",
+  -- pairs of an odd number of keys, of which the last has no other: as columns,
+  -- as rows of a state, as a vector over them
+  "retnet,B=1,T=73,H=1,K=33,V=21,cu=0/3/70/73",
+  "deltanet_rope,B=1,T=70,H=2,K=47,V=20,states=1",
+  "mamba3,B=1,T=70,H=1,K=33,V=21,typed=1",
+  "mamba3_mimo,B=1,T=40,H=1,K=33,V=21,seed=2",
+  "precond_mamba3,B=1,T=70,H=1,K=17,V=64,chunk=32,cu=0/3/70",
   "deltaproduct,B=1,T=70,H=1,K=35,V=20",
   -- tiles of float32, products as good; a state's last rows are few
   "simple_gla,B=1,T=70,H=2,K=64,V=64,dtype=float32",
@@ -624,6 +631,9 @@ local small <const> = {
   "gla,B=1,T=73,H=1,K=256,V=256,cu=0/3/70/73",
   "gated_deltanet,B=1,T=70,H=1,K=256,V=256",
   "gsa,B=1,T=70,H=1,K=128,V=128",
+  -- gates' sums of which are added up again by each kernel
+  "gated_oja,B=1,T=70,H=1,K=256,V=256",
+  "dplr,B=1,T=70,H=1,K=256,V=256",
 }
 
 -- Kernels that are printed so have lean turns, and these are taken: the second
@@ -646,6 +656,7 @@ local function with_slices(names)
   end
   all[#all + 1] = "kda,K=72,V=40"
   all[#all + 1] = "gla,K=20,V=33"
+  all[#all + 1] = "mamba3,K=33,V=21"
   return all
 end
 

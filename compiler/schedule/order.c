@@ -4,6 +4,7 @@
  * Each product is one that may be waited for by itself.
  */
 #include "schedule.h"
+#include "try.h"
 
 #include <string.h>
 
@@ -82,8 +83,15 @@ static void find_heights(Order *o)
 /* ---- one after another ---- */
 
 /* What the turn before has left is done when all products are asked for. */
+static bool is_free(const Order *o, int at);
+
 static bool is_ready(const Order *o, int at)
 {
+    if (o->inst[at].op == K_PRODUCT && tries("state"))
+        for (int i = 0; i < o->n; i++)
+            if (i != at && !o->done[i] && o->inst[i].op == K_PRODUCT
+                && o->height[i] > o->height[at] && is_free(o, i))
+                return false;
     for (int i = 0; i < o->n; i++) {
         bool first = i < at && o->meets[i * o->n + at];
         if (!o->done[i] && (first || (o->inst[at].late
@@ -117,6 +125,16 @@ static int waits_for(const Order *o, int at)
                 || takes_room(o, i, at)))
             last = o->issued[i] > last ? o->issued[i] : last;
     return last;
+}
+
+/* Whether what a product needs and is not done yet waits for no product. */
+static bool is_free(const Order *o, int at)
+{
+    bool is = true;
+    for (int i = 0; i < at && is; i++)
+        is = o->done[i] || !o->meets[i * o->n + at]
+          || (o->inst[i].op != K_PRODUCT && !waits_for(o, i) && is_free(o, i));
+    return is;
 }
 
 /* Of a tile the role may have to wait until it is there. */
@@ -173,6 +191,18 @@ static bool is_taken(const Order *o, int value, int last)
     return any;
 }
 
+/* Whether a product under way behind number `last` adds to what this one leaves.
+ */
+static bool is_added_to(const Order *o, int at, int last)
+{
+    bool any = false;
+    for (int i = 0; i < o->n; i++)
+        any |= o->issued[i] > last
+            && place_of(o->s, o->inst[i].out[0])
+               == place_of(o->s, o->inst[at].out[0]);
+    return any;
+}
+
 /* Products up to number `last` end: their factors and results with them. */
 static void end_products(Order *o, int last)
 {
@@ -184,7 +214,8 @@ static void end_products(Order *o, int last)
         for (int j = 0; j < 2; j++)
             if (!is_taken(o, o->inst[i].in[j], last))
                 add_use(&k, o->inst[i].in[j]);
-        add_use(&k, o->inst[i].out[0]);
+        if (!is_added_to(o, i, last))
+            add_use(&k, o->inst[i].out[0]);
     }
     o->to[o->nto++] = k;
     o->ended = last;

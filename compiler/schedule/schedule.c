@@ -1,7 +1,9 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
+#include "try.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool has_op(const Schedule *s, KOp op)
@@ -309,8 +311,12 @@ static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *s = NULL;
     for (like->rotates = 2; like->rotates >= 0; like->rotates--)
-        if (!s || s->why)
+        if (!s || s->why) {
             s = attempt(c, w, like);
+            if (tries("say"))
+                fprintf(stderr, "rotated %d ahead %d turns %d: %s cycles %g\n", like->rotates, like->ahead, like->turns, s->why ? s->why : "ok", s->why ? 0 : schedule_cycles(s));
+            if (tries("say2")) { Buf b = { .ctx = c }; schedule_print(s, &b); fprintf(stderr, "%s", b.s); }
+        }
     return s;
 }
 
@@ -343,7 +349,7 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         Schedule *s = attempt(c, w, like);
         return is_cheaper(s, best) ? s : best;
     }
-    for (like->ahead = 1; like->ahead <= MOST_AHEAD; like->ahead++) {
+    for (like->ahead = 1; like->ahead <= (tries("one") ? 1 : MOST_AHEAD); like->ahead++) {
         like->turns = like->ahead > 1 ? 1 : 2;
         Schedule *s = attempt_rotated(c, w, like);
         if (s->why && like->turns > 1) {

@@ -7,6 +7,7 @@
  */
 #include "print_parts.h"
 #include "source.h"
+#include "../../compiler/schedule/try.h"
 
 #include <string.h>
 
@@ -109,6 +110,88 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
+/* ---- what a walk's chunks have in common ---- */
+
+/* Whether the number is one of the whole walk: of constants alone. */
+static bool is_constant(const Print *p, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    if (n->op == OP_num)
+        return true;
+    if (n->axes || p->s->stores[r] || !schedule_computes(p->s, r))
+        return false;
+    if (n->op == OP_input)
+        return !n->timed;
+    bool all = (op_info[n->op].traits & ELEMENTWISE) != 0;
+    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
+        all &= n->a[i] && is_constant(p, n->a[i]);
+    return all;
+}
+
+/* Constants are worked out before the walk. */
+static bool is_hoisted(const Print *p, const KInst *k, Ref r)
+{
+    return p->s->kind != K_TOKEN && k->op == K_VECTOR && !k->nrow
+        && p->s->row_axis && p->s->g->n[r].op != OP_num && is_constant(p, r)
+        && tries("hoist");
+}
+
+/* Whether it is made of those and of the tokens' places in the chunk. */
+static bool is_steady(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    if (n->op == OP_num || is_constant(p, r))
+        return true;
+    if (!has_node(k, r) || p->s->stores[r] || n->op == OP_input
+        || n->op == OP_state || !schedule_computes(p->s, r))
+        return false;
+    bool all = true;
+    for (int i = 0; i < 4; i++)
+        all &= !n->a[i] || is_steady(p, k, shown_node(p->s->g, n->a[i]));
+    return all;
+}
+
+/* Of vectors that are the same for each whole chunk of a walk the turns, from
+ * the first on, that fill all slots of the ring; 0: they are not. */
+static int turns_to_fill(const Print *p, const KInst *k)
+{
+    const Schedule *s = p->s;
+    int depth = 0;
+    bool all = s->kind == K_FORWARD && s->row_axis && !k->nin && !k->nrow
+            && k->nout && tries("once");
+    for (int i = 0; i < k->nnodes && all; i++)
+        all &= is_steady(p, k, k->node[i]);
+    for (int i = 0; i < s->g->nout && all; i++)
+        all &= !(s->wants_out[i]
+                 && has_node(k, shown_node(s->g, s->g->out[i].node)));
+    for (int i = 0; i < s->ninsts && all; i++)
+        all &= !goes_on_from(s, &s->inst[i], k);
+    for (int i = 0; i < k->nout && all; i++) {
+        const KBuffer *b = buffer_of(p, value_at(p, k->out[i]));
+        all &= b->uses == 1;
+        depth = b->depth > depth ? b->depth : depth;
+    }
+    return all ? depth : 0;
+}
+
+/* Whether two warps have chunks in turn: nothing is carried from one to the
+ * next. */
+static bool vectors_in_turn(const Print *p)
+{
+    const Schedule *s = p->s;
+    bool all = s->kind == K_FORWARD && s->row_axis && s->warps[KR_VECTOR]
+            && !s->warps[KR_VECTOR2] && tries("two");
+    for (int i = 0; i < s->ninsts && all; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role != KR_VECTOR)
+            continue;
+        all &= k->op == K_VECTOR && !k->nrow && !turns_to_fill(p, k);
+        for (int j = 0; j < k->nnodes && all; j++)
+            all &= s->g->n[k->node[j]].op != OP_state;
+    }
+    return all;
+}
+
 /* Vectors of tokens are fetched a chunk ahead, and asked for in the cache
  * before that: a walk's chunk takes no longer than memory does where bytes are
  * what it takes. */
@@ -169,6 +252,8 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     return any;
 }
 
+static void put_vector_node(Print *p, Ref r);
+
 /* Of a vector role, before its loop over chunks. */
 static void put_first_fetch(Print *p, KRole role)
 {
@@ -176,6 +261,12 @@ static void put_first_fetch(Print *p, KRole role)
     const char *from = s->splits && !has_lean(s, role) ? "x.first" : "0";
     const char *first = walked_text(p, from);
     bool any = false;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            if (is_hoisted(p, k, k->node[i]))
+                put_vector_node(p, k->node[i]);
+    if (role == KR_VECTOR && vectors_in_turn(p))
+        first = ctx_format(p->c, "%s + ((%s + warp) & 1)", from, from);
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
         if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
@@ -326,12 +417,22 @@ static void put_vectors(Print *p, const KInst *k)
     for (int i = 0; i < k->nin; i++)
         if (finds_first(p, k, value_at(p, k->in[i])->node))
             put_kept(p, value_at(p, k->in[i])->node);
+    int fills = turns_to_fill(p, k);
+    if (fills) {
+        each_bit(p, k, k->wait_empty, true, put_wait);
+        buf_printf(b, "if (m < %s%d || x.n < CHUNK_ROWS) {\n",
+                   p->s->splits && !has_lean(p->s, k->role) ? "x.first + " : "",
+                   fills);
+    }
     for (int i = 0; i < k->nnodes; i++) {
+        if (is_hoisted(p, k, k->node[i]))
+            continue;
         put_vector_node(p, k->node[i]);
         if (schedule_computes(p->s, k->node[i]))
             put_kept(p, k->node[i]);
     }
-    each_bit(p, k, k->wait_empty, true, put_wait);
+    if (!fills)
+        each_bit(p, k, k->wait_empty, true, put_wait);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
         if (v->layout == LAY_VECTOR)
@@ -341,6 +442,7 @@ static void put_vectors(Print *p, const KInst *k)
             buf_printf(b, "if (lane == 0)\nstore1(%s, v%u);\n", place(p, v),
                        (unsigned)v->node);
     }
+    buf_printf(b, fills ? "}\n" : "");
     each_bit(p, k, k->post_full, false, put_post);
     for (int i = 0; i < g->nout; i++) {
         Ref r = shown_node(g, g->out[i].node);
@@ -733,10 +835,14 @@ static void put_turn_begin(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool vectors = role == KR_VECTOR || role == KR_VECTOR2;
+    if (role == KR_VECTOR && vectors_in_turn(p))
+        buf_printf(p->b, "if ((m + warp) & 1)\ncontinue;\n");
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors)
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)
-                                  ? "min(m + 1, chunks - 1)" : "m + 1"));
+                                  ? "min(m + 1, chunks - 1)"
+                                  : role == KR_VECTOR && vectors_in_turn(p)
+                                  ? "m + 2" : "m + 1"));
     if (s->kind != K_TOKEN && fetches_ahead(s) && vectors
         && fetches_tokens(s, role))
         buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",
@@ -831,7 +937,8 @@ static void put_warps(Print *p)
             continue;
         buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
                          ? "if (warp == 0 && lane == 0) {\n"
-                         : "if (warp == %d) {\n", r);
+                         : r == KR_VECTOR && vectors_in_turn(p)
+                         ? "if (warp >= %d) {\n" : "if (warp == %d) {\n", r);
         if (walk)
             put_role(p, (KRole)r);
         else

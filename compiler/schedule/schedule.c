@@ -275,7 +275,9 @@ static Schedule *attempt_roughly(Ctx *c, const KernelWish *w, Schedule *like)
  * registers then, which some spill. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    double least = s->ahead > than->ahead && s->ahead > 1 ? 1.2 : 1;
+    double least = s->ahead > than->ahead && s->ahead > 1
+                && !(tries("rows") && s->row_axis && !than->row_axis
+                     && s->regs[2] >= MOST_LEFT) ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }
@@ -314,7 +316,7 @@ static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
         if (!s || s->why) {
             s = attempt(c, w, like);
             if (tries("say"))
-                fprintf(stderr, "rotated %d ahead %d turns %d: %s cycles %g\n", like->rotates, like->ahead, like->turns, s->why ? s->why : "ok", s->why ? 0 : schedule_cycles(s));
+                fprintf(stderr, "rotated %d ahead %d turns %d: left %d held %d early %d regs %d %d: %s cycles %g\n", like->rotates, like->ahead, like->turns, registers_left(s, KR_AHEAD), registers_held(s, KR_AHEAD), registers_early(s), s->regs[1], s->regs[2], s->why ? s->why : "ok", s->why ? 0 : schedule_cycles(s));
             if (tries("say2")) { Buf b = { .ctx = c }; schedule_print(s, &b); fprintf(stderr, "%s", b.s); }
         }
     return s;

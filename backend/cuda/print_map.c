@@ -284,6 +284,14 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
                    rows_lying(v), col);
 }
 
+/* Of a program in parts; of warpgroups that take chunks in turn each has all. */
+static const char *first_column(const Print *p, const KInst *k)
+{
+    return k->role == KR_AHEAD && p->s->turns > 1 ? "0"
+         : ctx_format(p->c, "group * %d",
+                      (int)share_of(p->s, k->role, k->ncol));
+}
+
 /* Of the first part. */
 static void put_read_first(Print *p, const KInst *k, int regs)
 {
@@ -294,8 +302,7 @@ static void put_read_first(Print *p, const KInst *k, int regs)
         buf_printf(p->b, "%s ahead%u[%d];\n", two_type(p), (unsigned)v->node,
                    regs / 2);
         put_read(p, k, v, "ahead",
-                 ctx_format(p->c, "group * %d",
-                            (int)share_of(p->s, k->role, k->ncol)));
+                 first_column(p, k));
     }
 }
 
@@ -722,9 +729,9 @@ static void put_parts(Print *p, const KInst *k, int regs)
                      value_at(p, k->out[i])->turn, true);
     put_read_first(p, k, regs);
     buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
-               "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
-               "\n};\n", deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
-               k->parts, share_of(p->s, k->role, k->ncol));
+               "auto col0 = [&](int share) {\nreturn %s + part * share;\n};\n",
+               deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL", k->parts,
+               first_column(p, k));
     put_columns(p, k, regs);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {

@@ -110,7 +110,9 @@ static bool takes_room(const Order *o, int product, int at)
     bool takes = k->op == K_MAP && k->nout
               && s->value[k->out[0]].layout == LAY_PACKED
               && s->value[k->in[0]].layout == LAY_TILE;
-    return takes && s->ahead > 1 && o->role == KR_MATRIX
+    bool few = tries("turns") || tries("turns2")
+             ? s->groups > 1 && s->ahead * s->turns > 1 : s->ahead > 1;
+    return takes && few && o->role == KR_MATRIX
         && s->value[p->in[0]].col != AX_I;
 }
 

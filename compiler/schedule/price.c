@@ -96,6 +96,8 @@ bool is_halved(const Schedule *s)
         && !plan_is_joint(s->p);
 }
 
+static int count_of(const Schedule *s, KOp op);
+
 /* Whichever of both roles takes longer; beside one another each takes more, two
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
@@ -104,10 +106,11 @@ static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
     double part = is_halved(s) ? half_columns() : 1;
+    double turns = count_of(s, K_INVERSE) ? 1 : s->turns;
 
     double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                          shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
-                                                 1526));
+                                                 1526) / turns);
     return part * cycles;
 }
 

@@ -48,6 +48,19 @@ static void deal_rows_registers(Schedule *s, int all)
     s->regs[2] = (n < MOST ? n : MOST) / step * step;
 }
 
+/* Whether the role ahead makes tiles of tokens, other than scores. */
+static bool has_features(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        any |= k->role == KR_AHEAD && k->op == K_MAP && k->row == AX_I
+            && k->col >= AX_DIM && k->nout
+            && s->value[k->out[0]].layout == LAY_TILE;
+    }
+    return any;
+}
+
 /* What registers there are for roles of matrices: as many more than those that
  * have numbers for a thread of each. */
 static void deal_registers(Schedule *s, int all)
@@ -87,7 +100,8 @@ static void deal_roles(Schedule *s)
     bool rows = s->row_axis
              && (s->groups > 1 || s->turns > 1 || s->ahead > 1);
     int all = 1 + s->groups + s->ahead * s->turns;
-    int few = s->ahead > 1 && !has_long_vectors(s) ? 32
+    int few = (s->ahead > 1 || (s->turns > 1 && s->groups > 1))
+            && !has_long_vectors(s) ? 32
             : rows ? 40 : s->resident > 1 ? 48 : 56;
     int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
@@ -147,7 +161,9 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        s->turns = s->row_axis && s->groups == 1 && solves
+        bool many = tries("turns2") && has_features(s);
+        s->turns = s->row_axis && (s->groups == 1 || many)
+                && (solves || many || (tries("turns") && has_features(s)))
                 && !carries_ahead(s) ? like->turns : 1;
         if (s->row_axis && s->ahead)
             schedule_rotate(s);

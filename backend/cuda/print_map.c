@@ -110,6 +110,8 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     int v = schedule_value(p->s, r, LAY_SUMS);
     if (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
+    if (g->n[r].op == OP_wrap && has_node(k, r))
+        return true;
     return (g->n[r].op == OP_wrap || g->n[r].flags & WRAP)
         && v != NOTHING && has_value(k->in, k->nin, v);
 }
@@ -614,6 +616,13 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                    (unsigned)v->node, found_name(p, k, v), share / 2);
         return;
     }
+    if (is_spread(p, k, v)) {
+        buf_printf(p->b, "if (e %% 4 == 0)\nd%u.x = d%u.y = load1(%s + 4 *"
+                   " ((col0(%d) + e %% %d / 4 * 8 + l.col) / 2));\n",
+                   (unsigned)v->node, (unsigned)v->node, place(p, v), share,
+                   share / 2);
+        return;
+    }
     buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
                " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
                share, share / 2);
@@ -637,6 +646,7 @@ static void put_program(Print *p, const KInst *k, int regs)
                  : ctx_format(p->c, "%d", regs));
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i]))
+                && (phase == 0 || !is_spread(p, k, value_at(p, k->in[i])))
                 && is_found(p, k, value_at(p, k->in[i]), k->early
                             ? FOUND_OTHERS : FOUND_ALL))
                 put_found_columns(p, k, value_at(p, k->in[i]));
@@ -695,6 +705,8 @@ static bool leaves_tiles(const Print *p, const KInst *k)
 static void put_columns(Print *p, const KInst *k, int regs)
 {
     put_operands(p, k, regs, k->early ? FOUND_OTHERS : FOUND_ALL);
+    if (!k->parts)
+        put_found_spread(p, k, ctx_format(p->c, "col0(%d)", map_share(p, k)));
     put_found_matrices(p, k, regs);
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
@@ -728,6 +740,7 @@ static void put_parts(Print *p, const KInst *k, int regs)
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
     put_read_first(p, k, regs);
+    put_found_spread(p, k, first_column(p, k));
     buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn %s + part * share;\n};\n",
                deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL", k->parts,

@@ -85,6 +85,8 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
+/* Whether pairs of the program's columns have an entry of the vector each. */
+bool is_spread(const Print *p, const KInst *k, const KValue *v);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
@@ -245,6 +247,9 @@ const char *lane_text(const Print *p, bool fresh);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
+/* What all parts of a program find in memory of such vectors; from its column
+ * `first` on. */
+void put_found_spread(Print *p, const KInst *k, const char *first);
 void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they
  * lie: they are asked for as early as registers allow. */

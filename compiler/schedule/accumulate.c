@@ -4,7 +4,6 @@
  * reads o later: r is written over o.
  */
 #include "select.h"
-#include "try.h"
 
 /* Whether node u is computed here and reads r. */
 static bool is_read_by(const Select *x, Ref r, Ref u)
@@ -80,8 +79,7 @@ static bool has_products(const Select *x, int group)
 static bool may_be_base(const Select *x, Ref o, Ref r)
 {
     if (x->group[o] == x->group[r] || is_next(x, o)
-        || (x->level[o] == x->level[r] && !x->s->narrow
-            && !(x->s->row_axis && tries("base"))
+        || (x->level[o] == x->level[r] && !x->s->narrow && !x->s->sparing
             && has_products(x, x->group[o])))
         return false;
     for (Ref u = 1; u < x->g->len; u++)

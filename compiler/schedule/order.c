@@ -83,15 +83,30 @@ static void find_heights(Order *o)
 /* ---- one after another ---- */
 
 /* What the turn before has left is done when all products are asked for. */
-static bool is_free(const Order *o, int at);
+static bool follows(const Order *o, int at, int first)
+{
+    bool any = at > first && o->meets[first * o->n + at];
+    for (int i = first + 1; i < at && !any; i++)
+        any = o->meets[first * o->n + i] && follows(o, at, i);
+    return any;
+}
+
+/* Where registers are short: whether a product that takes more of them is to
+ * wait for one that does, too, or for one on a way as long. */
+static bool spares(const Order *o, int at)
+{
+    bool any = false;
+    for (int i = 0; i < o->n && o->inst[at].nin < 3; i++)
+        any |= i != at && o->inst[i].op == K_PRODUCT
+            && (o->done[i] ? o->inst[i].nin < 3 && o->issued[i] > o->ended
+                : o->height[i] >= o->height[at] && !follows(o, i, at));
+    return any;
+}
 
 static bool is_ready(const Order *o, int at)
 {
-    if (o->inst[at].op == K_PRODUCT && tries("state"))
-        for (int i = 0; i < o->n; i++)
-            if (i != at && !o->done[i] && o->inst[i].op == K_PRODUCT
-                && o->height[i] > o->height[at] && is_free(o, i))
-                return false;
+    if (o->inst[at].op == K_PRODUCT && o->s->sparing && spares(o, at))
+        return false;
     for (int i = 0; i < o->n; i++) {
         bool first = i < at && o->meets[i * o->n + at];
         if (!o->done[i] && (first || (o->inst[at].late
@@ -127,16 +142,6 @@ static int waits_for(const Order *o, int at)
                 || takes_room(o, i, at)))
             last = o->issued[i] > last ? o->issued[i] : last;
     return last;
-}
-
-/* Whether what a product needs and is not done yet waits for no product. */
-static bool is_free(const Order *o, int at)
-{
-    bool is = true;
-    for (int i = 0; i < at && is; i++)
-        is = o->done[i] || !o->meets[i * o->n + at]
-          || (o->inst[i].op != K_PRODUCT && !waits_for(o, i) && is_free(o, i));
-    return is;
 }
 
 /* Of a tile the role may have to wait until it is there. */

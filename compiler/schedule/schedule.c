@@ -128,7 +128,8 @@ static void deal_roles(Schedule *s)
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
  * room is all that is asked, the last alone. */
-static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+static Schedule *attempt_once(Ctx *c, const KernelWish *w,
+                              const Schedule *like)
 {
     enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -202,6 +203,25 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         i = TURNS - 1;
     }
     return s;
+}
+
+/* Whether the matrix role has hardly more registers than its fragments: ptxas
+ * serialises products of such beside an inverse. */
+static bool is_tight(const Schedule *s)
+{
+    enum { TIGHT = 40 };
+    return !s->why && s->row_axis && s->groups > 1 && has_op(s, K_INVERSE)
+        && s->regs[1] < registers_held(s, KR_MATRIX) + TIGHT;
+}
+
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+{
+    Schedule sparing = *like, *s = attempt_once(c, w, like);
+    if (!is_tight(s) || !tries("spare"))
+        return s;
+    sparing.sparing = true;
+    Schedule *less = attempt_once(c, w, &sparing);
+    return less->why ? s : less;
 }
 
 /* Whether states take so many registers that ptxas has been seen to spill. */

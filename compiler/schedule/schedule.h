@@ -293,6 +293,7 @@ typedef struct Schedule {
                                            made last */
     bool narrow;                        /* where registers are: groups in
                                            parts */
+    bool sparing;                       /* and products one after another */
     int regs[3];                        /* a thread's: of the other roles, of
                                            the matrix role, of that ahead */
     KValue *value;

@@ -1,7 +1,6 @@
 /* parts.c -- what a call's tensors lie in; blocks that share a sequence.
  */
 #include "driver.h"
-#include <stdlib.h>
 
 CudaExtent cuda_extent(const Call *call)
 {
@@ -51,9 +50,6 @@ int cuda_parts(const CudaKernel *k, int units, const Call *call)
  * measured where decays are scalar). */
 static double next_part(const CudaKernel *k)
 {
-    const char *asked = getenv("FLIN_LEAN");
-    if (asked)
-        return 1 - atof(asked);
     return k->lean > 0 ? 1 - k->lean : 0.5;
 }
 

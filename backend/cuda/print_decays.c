@@ -401,21 +401,6 @@ void put_found_early(Print *p, const KInst *from)
     }
 }
 
-void put_found_spread(Print *p, const KInst *k, const char *first)
-{
-    int n = share_of(p->s, k->role, k->ncol) / 8;
-    for (int i = 0; i < k->nin; i++) {
-        const KValue *v = value_at(p, k->in[i]);
-        unsigned u = (unsigned)v->node;
-        if (v->layout != LAY_GLOBAL || !is_spread(p, k, v))
-            continue;
-        const char *at = ctx_format(p->c, "(%s + n * 8 + l.col) / 2", first);
-        buf_printf(p->b, "float c%u[%d];\nUNROLL for (int n = 0; n < %d; n++)"
-                   "\nc%u[n] = %s;\n", u, n, n, u,
-                   vector_text(p, v->node, at));
-    }
-}
-
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
     int share = map_share(p, k);
@@ -436,8 +421,6 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        raw_name(p, k, v));
         else if (is_kept_early(p, k, v))
             put_kept_again(p, k, v);
-        else if (is_spread(p, k, v))
-            continue;
         else if (is_vector_of(n))
             put_found_vector(p, k, v->node, share, "");
         else if (n->op != OP_input)

@@ -4,7 +4,6 @@
  */
 #include "print_parts.h"
 #include "source.h"
-#include "../../compiler/schedule/try.h"
 
 /* Whether decays alone read the vector. */
 static bool is_of_decays(const Print *p, const KInst *k, Ref o)
@@ -110,8 +109,6 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     int v = schedule_value(p->s, r, LAY_SUMS);
     if (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
-    if (g->n[r].op == OP_wrap && has_node(k, r))
-        return true;
     return (g->n[r].op == OP_wrap || g->n[r].flags & WRAP)
         && v != NOTHING && has_value(k->in, k->nin, v);
 }
@@ -263,16 +260,15 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
     return any || how != FOUND_OF_DECAYS;
 }
 
-/* Whether what a part of the program finds in tiles is read while the one before
- * is computed. */
+/* Whether what a part of the program finds in tiles is read while the one
+ * before is computed. */
 static bool loads_ahead(const Print *p, const KInst *k)
 {
     bool any = false;
     for (int i = 0; i < k->nin; i++)
         any |= value_at(p, k->in[i])->layout == LAY_TILE
             && !is_found_by_steps(p, k, value_at(p, k->in[i]));
-    return any && k->parts > 1 && deals_rows(p->s, KR_MATRIX)
-        && tries("loads");
+    return any && k->parts > 1 && deals_rows(p->s, KR_MATRIX);
 }
 
 static void put_read(Print *p, const KInst *k, const KValue *v,
@@ -286,11 +282,10 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
                    rows_lying(v), col);
 }
 
-/* Of a program in parts; of warpgroups that take chunks in turn each has all. */
+/* Of a program in parts. */
 static const char *first_column(const Print *p, const KInst *k)
 {
-    return k->role == KR_AHEAD && p->s->turns > 1 ? "0"
-         : ctx_format(p->c, "group * %d",
+    return ctx_format(p->c, "group * %d",
                       (int)share_of(p->s, k->role, k->ncol));
 }
 
@@ -476,8 +471,7 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
                    two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
-                   k->row == AX_I && !(tries("zeros")
-                                       && ends_in_zeros(p->s, k, v->node))
+                   k->row == AX_I && !ends_in_zeros(p->s, k, v->node)
                    ? "x.n" : "64", share / 16, place(p, v),
                    r * 128, rows_lying(v), share);
 }
@@ -616,13 +610,6 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                    (unsigned)v->node, found_name(p, k, v), share / 2);
         return;
     }
-    if (is_spread(p, k, v)) {
-        buf_printf(p->b, "if (e %% 4 == 0)\nd%u.x = d%u.y = load1(%s + 4 *"
-                   " ((col0(%d) + e %% %d / 4 * 8 + l.col) / 2));\n",
-                   (unsigned)v->node, (unsigned)v->node, place(p, v), share,
-                   share / 2);
-        return;
-    }
     buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
                " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
                share, share / 2);
@@ -646,7 +633,6 @@ static void put_program(Print *p, const KInst *k, int regs)
                  : ctx_format(p->c, "%d", regs));
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i]))
-                && (phase == 0 || !is_spread(p, k, value_at(p, k->in[i])))
                 && is_found(p, k, value_at(p, k->in[i]), k->early
                             ? FOUND_OTHERS : FOUND_ALL))
                 put_found_columns(p, k, value_at(p, k->in[i]));
@@ -695,7 +681,7 @@ static void put_arrays(Print *p, const KInst *k, int regs)
 /* Whether tiles are all that it leaves: it may do so again. */
 static bool leaves_tiles(const Print *p, const KInst *k)
 {
-    bool all = tries("vote");
+    bool all = true;
     for (int i = 0; i < k->nout; i++)
         all &= value_at(p, k->out[i])->layout == LAY_TILE;
     return all;
@@ -705,8 +691,6 @@ static bool leaves_tiles(const Print *p, const KInst *k)
 static void put_columns(Print *p, const KInst *k, int regs)
 {
     put_operands(p, k, regs, k->early ? FOUND_OTHERS : FOUND_ALL);
-    if (!k->parts)
-        put_found_spread(p, k, ctx_format(p->c, "col0(%d)", map_share(p, k)));
     put_found_matrices(p, k, regs);
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
@@ -740,7 +724,6 @@ static void put_parts(Print *p, const KInst *k, int regs)
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
     put_read_first(p, k, regs);
-    put_found_spread(p, k, first_column(p, k));
     buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn %s + part * share;\n};\n",
                deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL", k->parts,

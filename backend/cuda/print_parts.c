@@ -311,6 +311,12 @@ int rows_held(const KInst *k)
     return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;
 }
 
+const char *walked_text(Print *p, const char *turn)
+{
+    return p->s->kind == K_REVERSE
+        ? ctx_format(p->c, "max(chunks - 1 - (%s), 0)", turn) : turn;
+}
+
 const char *kept_place(Print *p, Ref r)
 {
     bool later = p->stored->later[r];
@@ -446,14 +452,6 @@ static bool is_read_along_columns(const Print *p, const KInst *k,
     return false;
 }
 
-bool is_spread(const Print *p, const KInst *k, const KValue *v)
-{
-    AxisSet axes = p->s->g->n[v->node].axes;
-    return k->op == K_MAP && k->row == AX_I && k->col >= AX_DIM && axes
-        && !(axes & (axes - 1)) && !(axes & ~DIM_AXES)
-        && !(axes & AXIS(k->col));
-}
-
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
     return p->s->row_axis && v->layout == LAY_VECTOR && v->parts == 1
@@ -500,11 +498,6 @@ const char *found_element(Print *p, const KInst *k, Ref o)
                               " low(q%u[e / 2]))", u, u);
         if (v->layout == LAY_GLOBAL && s & (s - 1))
             return ctx_format(p->c, "g%u[e]", u);
-        if (v->layout == LAY_GLOBAL && is_spread(p, k, v))
-            return ctx_format(p->c, k->parts ? "c%u[part * %d + e %% %d / 4]"
-                              : "c%u[%d + e %% %d / 4]", u,
-                              k->parts ? map_share(p, k) / 8 : 0,
-                              map_share(p, k) / 2);
     }
     return NULL;
 }

@@ -85,8 +85,6 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
-/* Whether pairs of the program's columns have an entry of the vector each. */
-bool is_spread(const Print *p, const KInst *k, const KValue *v);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
@@ -121,6 +119,9 @@ const char *inside_extent(Print *p, int axis);
 const char *masked_text(Print *p, const KInst *k, Ref r);
 /* The first of a role's warps, of matrices. */
 int first_warp(const Schedule *s, KRole role);
+/* The chunk that a walk comes to at its turn `turn`; no earlier one than its
+ * first, of whatever a role asks for ahead. */
+const char *walked_text(Print *p, const char *turn);
 /* The role's warps meet. */
 void put_sync(Print *p, KRole role);
 /* How many rows of the program's space a lane has: two of each piece. */
@@ -227,6 +228,17 @@ void put_found_pairs(Print *p, const KInst *k);
 const char *pairs_text(Print *p, const KInst *k, Ref r);
 void put_across(Print *p, const KInst *k);
 
+/* ---- print_vectors.c: vector roles ---- */
+
+/* Whether two warps have chunks in turn: nothing is carried from one to the
+ * next. */
+bool vectors_in_turn(const Print *p);
+/* Before a walk's loop: constants, and what the first turn finds; what a turn
+ * finds for the next. */
+void put_first_fetch(Print *p, KRole role);
+void put_vector_turn(Print *p, KRole role);
+void put_vectors(Print *p, const KInst *k);
+
 /* ---- print_states.c: states that a walk carries ---- */
 
 void put_state(Print *p, const KInst *k);
@@ -247,9 +259,6 @@ const char *lane_text(const Print *p, bool fresh);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
-/* What all parts of a program find in memory of such vectors; from its column
- * `first` on. */
-void put_found_spread(Print *p, const KInst *k, const char *first);
 void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they
  * lie: they are asked for as early as registers allow. */

@@ -79,7 +79,7 @@ static bool has_products(const Select *x, int group)
 static bool may_be_base(const Select *x, Ref o, Ref r)
 {
     if (x->group[o] == x->group[r] || is_next(x, o)
-        || (x->level[o] == x->level[r] && !x->s->narrow && !x->s->sparing
+        || (x->level[o] == x->level[r] && !x->s->narrow
             && has_products(x, x->group[o])))
         return false;
     for (Ref u = 1; u < x->g->len; u++)

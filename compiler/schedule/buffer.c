@@ -539,15 +539,11 @@ static void choose_depths(Schedule *s)
     for (int i; s->kind == K_REVERSE && (i = longest_held(s, tried)) != NOTHING;
          tried |= 1u << i)
         deepen(s, &s->buffer[i]);
-    for (int n = 0; n < s->turns || n == 0; n++) {
+    for (int n = 0; n < s->turns || n == 0; n++)
         for (int i = 0; i < s->nbuffers; i++)
             if (s->buffer[i].copied && s->kind != K_REVERSE
                 && (n == 0 || is_in_turn(s, &s->buffer[i])))
                 deepen(s, &s->buffer[i]);
-        for (int i = 0; i < s->nbuffers && n == 0; i++)
-            if (is_in_turn(s, &s->buffer[i]) && s->buffer[i].depth == 1)
-                deepen(s, &s->buffer[i]);
-    }
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
             deepen(s, &s->buffer[i]);

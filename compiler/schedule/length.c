@@ -209,8 +209,7 @@ void schedule_slim(Schedule *s)
 {
     enum { FEW = 24 };
 
-    bool few = s->ahead > 1 || (s->turns > 1 && s->groups > 1);
-    for (int i = 0; i < s->ninsts && few; i++) {
+    for (int i = 0; i < s->ninsts && s->ahead > 1; i++) {
         KInst *k = &s->inst[i];
         int all = share_of(s, KR_AHEAD, k->ncol) / PART_COLS;
         if (k->role != KR_AHEAD || k->op != K_MAP || k->row != AX_I

@@ -4,7 +4,6 @@
  * Each product is one that may be waited for by itself.
  */
 #include "schedule.h"
-#include "try.h"
 
 #include <string.h>
 
@@ -83,30 +82,8 @@ static void find_heights(Order *o)
 /* ---- one after another ---- */
 
 /* What the turn before has left is done when all products are asked for. */
-static bool follows(const Order *o, int at, int first)
-{
-    bool any = at > first && o->meets[first * o->n + at];
-    for (int i = first + 1; i < at && !any; i++)
-        any = o->meets[first * o->n + i] && follows(o, at, i);
-    return any;
-}
-
-/* Where registers are short: whether a product that takes more of them is to
- * wait for one that does, too, or for one on a way as long. */
-static bool spares(const Order *o, int at)
-{
-    bool any = false;
-    for (int i = 0; i < o->n && o->inst[at].nin < 3; i++)
-        any |= i != at && o->inst[i].op == K_PRODUCT
-            && (o->done[i] ? o->inst[i].nin < 3 && o->issued[i] > o->ended
-                : o->height[i] >= o->height[at] && !follows(o, i, at));
-    return any;
-}
-
 static bool is_ready(const Order *o, int at)
 {
-    if (o->inst[at].op == K_PRODUCT && o->s->sparing && spares(o, at))
-        return false;
     for (int i = 0; i < o->n; i++) {
         bool first = i < at && o->meets[i * o->n + at];
         if (!o->done[i] && (first || (o->inst[at].late
@@ -125,9 +102,7 @@ static bool takes_room(const Order *o, int product, int at)
     bool takes = k->op == K_MAP && k->nout
               && s->value[k->out[0]].layout == LAY_PACKED
               && s->value[k->in[0]].layout == LAY_TILE;
-    bool few = tries("turns") || tries("turns2")
-             ? s->groups > 1 && s->ahead * s->turns > 1 : s->ahead > 1;
-    return takes && few && o->role == KR_MATRIX
+    return takes && s->ahead > 1 && o->role == KR_MATRIX
         && s->value[p->in[0]].col != AX_I;
 }
 
@@ -198,8 +173,8 @@ static bool is_taken(const Order *o, int value, int last)
     return any;
 }
 
-/* Whether a product under way behind number `last` adds to what this one leaves.
- */
+/* Whether a product under way behind number `last` adds to what this one
+ * leaves. */
 static bool is_added_to(const Order *o, int at, int last)
 {
     bool any = false;

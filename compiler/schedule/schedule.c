@@ -1,9 +1,7 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
-#include "try.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool has_op(const Schedule *s, KOp op)
@@ -48,19 +46,6 @@ static void deal_rows_registers(Schedule *s, int all)
     s->regs[2] = (n < MOST ? n : MOST) / step * step;
 }
 
-/* Whether the role ahead makes tiles of tokens, other than scores. */
-static bool has_features(const Schedule *s)
-{
-    bool any = false;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        any |= k->role == KR_AHEAD && k->op == K_MAP && k->row == AX_I
-            && k->col >= AX_DIM && k->nout
-            && s->value[k->out[0]].layout == LAY_TILE;
-    }
-    return any;
-}
-
 /* What registers there are for roles of matrices: as many more than those that
  * have numbers for a thread of each. */
 static void deal_registers(Schedule *s, int all)
@@ -100,8 +85,7 @@ static void deal_roles(Schedule *s)
     bool rows = s->row_axis
              && (s->groups > 1 || s->turns > 1 || s->ahead > 1);
     int all = 1 + s->groups + s->ahead * s->turns;
-    int few = (s->ahead > 1 || (s->turns > 1 && s->groups > 1))
-            && !has_long_vectors(s) ? 32
+    int few = s->ahead > 1 && !has_long_vectors(s) ? 32
             : rows ? 40 : s->resident > 1 ? 48 : 56;
     int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
@@ -128,8 +112,7 @@ static void deal_roles(Schedule *s)
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
  * room is all that is asked, the last alone. */
-static Schedule *attempt_once(Ctx *c, const KernelWish *w,
-                              const Schedule *like)
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     enum { TURNS = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -157,16 +140,12 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             return s;
         if (s->row_axis)
             schedule_fetch_vectors(s);
-        if (s->row_axis)
-            schedule_remake(s);
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        bool many = tries("turns2") && has_features(s);
-        s->turns = s->row_axis && (s->groups == 1 || many)
-                && (solves || many || (tries("turns") && has_features(s)))
+        s->turns = s->row_axis && s->groups == 1 && solves
                 && !carries_ahead(s) ? like->turns : 1;
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
@@ -203,25 +182,6 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         i = TURNS - 1;
     }
     return s;
-}
-
-/* Whether the matrix role has hardly more registers than its fragments: ptxas
- * serialises products of such beside an inverse. */
-static bool is_tight(const Schedule *s)
-{
-    enum { TIGHT = 40 };
-    return !s->why && s->row_axis && s->groups > 1 && has_op(s, K_INVERSE)
-        && s->regs[1] < registers_held(s, KR_MATRIX) + TIGHT;
-}
-
-static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
-{
-    Schedule sparing = *like, *s = attempt_once(c, w, like);
-    if (!is_tight(s) || !tries("spare"))
-        return s;
-    sparing.sparing = true;
-    Schedule *less = attempt_once(c, w, &sparing);
-    return less->why ? s : less;
 }
 
 /* Whether states take so many registers that ptxas has been seen to spill. */
@@ -310,12 +270,13 @@ static Schedule *attempt_roughly(Ctx *c, const KernelWish *w, Schedule *like)
 }
 
 /* More warpgroups are to save what prices tell apart: others have fewer
- * registers then, which some spill. */
+ * registers then, which some spill. But for a walk that has those it needs, and
+ * whose states are rows, in the place of one whose are not: retnet takes .38 ms
+ * so and .54 as the latter, by price .97 of it. */
 static bool is_cheaper(const Schedule *s, const Schedule *than)
 {
-    double least = s->ahead > than->ahead && s->ahead > 1
-                && !(tries("rows") && s->row_axis && !than->row_axis
-                     && s->regs[2] >= MOST_LEFT) ? 1.2 : 1;
+    bool rows = s->row_axis && !than->row_axis && s->regs[2] >= MOST_LEFT;
+    double least = s->ahead > than->ahead && s->ahead > 1 && !rows ? 1.2 : 1;
     return !s->why && (than->why || least * schedule_cycles(s)
                                     < schedule_cycles(than));
 }
@@ -351,12 +312,8 @@ static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *s = NULL;
     for (like->rotates = 2; like->rotates >= 0; like->rotates--)
-        if (!s || s->why) {
+        if (!s || s->why)
             s = attempt(c, w, like);
-            if (tries("say"))
-                fprintf(stderr, "rotated %d ahead %d turns %d: left %d held %d early %d regs %d %d: %s cycles %g\n", like->rotates, like->ahead, like->turns, registers_left(s, KR_AHEAD), registers_held(s, KR_AHEAD), registers_early(s), s->regs[1], s->regs[2], s->why ? s->why : "ok", s->why ? 0 : schedule_cycles(s));
-            if (tries("say2")) { Buf b = { .ctx = c }; schedule_print(s, &b); fprintf(stderr, "%s", b.s); }
-        }
     return s;
 }
 
@@ -389,7 +346,7 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         Schedule *s = attempt(c, w, like);
         return is_cheaper(s, best) ? s : best;
     }
-    for (like->ahead = 1; like->ahead <= (tries("one") ? 1 : MOST_AHEAD); like->ahead++) {
+    for (like->ahead = 1; like->ahead <= MOST_AHEAD; like->ahead++) {
         like->turns = like->ahead > 1 ? 1 : 2;
         Schedule *s = attempt_rotated(c, w, like);
         if (s->why && like->turns > 1) {

@@ -293,7 +293,6 @@ typedef struct Schedule {
                                            made last */
     bool narrow;                        /* where registers are: groups in
                                            parts */
-    bool sparing;                       /* and products one after another */
     int regs[3];                        /* a thread's: of the other roles, of
                                            the matrix role, of that ahead */
     KValue *value;
@@ -429,9 +428,6 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
-/* Of a row axis: what is made of vectors is made where pairs of columns find it.
- */
-void schedule_remake(Schedule *s);
 /* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);

@@ -187,8 +187,7 @@ static bool put_swish_begin(Print *p, const KInst *k, int regs)
                              : "deepest(t%u)", (unsigned)x, deepest);
     }
     if (deepest)
-        buf_printf(p->b, "const bool deep = __any_sync(~0u, %s != MINUS8);\n",
-                   deepest);
+        buf_printf(p->b, "const bool deep = %s != MINUS8;\n", deepest);
     return deepest;
 }
 
@@ -261,6 +260,49 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
     return any || how != FOUND_OF_DECAYS;
 }
 
+/* Whether what a part of the program finds in tiles is read while the one
+ * before is computed. */
+static bool loads_ahead(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= value_at(p, k->in[i])->layout == LAY_TILE
+            && !is_found_by_steps(p, k, value_at(p, k->in[i]));
+    return any && k->parts > 1 && deals_rows(p->s, KR_MATRIX);
+}
+
+static void put_read(Print *p, const KInst *k, const KValue *v,
+                     const char *to, const char *col)
+{
+    int share = map_share(p, k);
+    for (int r = 0; r < k->nrow; r += TILE_ROWS)
+        buf_printf(p->b, "read_columns<%d>(%s%u + %d, %s + %d, %d, %s, l);\n",
+                   share / 16, to, (unsigned)v->node,
+                   r / TILE_ROWS * share / 4, place(p, v), r * 128,
+                   rows_lying(v), col);
+}
+
+/* Of a program in parts. */
+static const char *first_column(const Print *p, const KInst *k)
+{
+    return ctx_format(p->c, "group * %d",
+                      (int)share_of(p->s, k->role, k->ncol));
+}
+
+/* Of the first part. */
+static void put_read_first(Print *p, const KInst *k, int regs)
+{
+    for (int i = 0; i < k->nin && loads_ahead(p, k); i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout != LAY_TILE || is_found_by_steps(p, k, v))
+            continue;
+        buf_printf(p->b, "%s ahead%u[%d];\n", two_type(p), (unsigned)v->node,
+                   regs / 2);
+        put_read(p, k, v, "ahead",
+                 first_column(p, k));
+    }
+}
+
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
 static void put_operands(Print *p, const KInst *k, int regs, Found how)
 {
@@ -271,13 +313,16 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
         unsigned u = (unsigned)v->node;
         if (is_found_by_steps(p, k, v) || !is_found(p, k, v, how)) {
             continue;
+        } else if (v->layout == LAY_TILE && loads_ahead(p, k)) {
+            buf_printf(b, "%s t%u[%d];\nUNROLL for (int i = 0; i < %d; i++)\n"
+                       "t%u[i] = ahead%u[i];\nif (part + 1 < %d) {\n",
+                       two_type(p), u, regs / 2, regs / 2, u, u, k->parts);
+            put_read(p, k, v, "ahead", ctx_format(p->c, "col0(%d) + %d", share,
+                                                  share));
+            buf_printf(b, "}\n");
         } else if (v->layout == LAY_TILE) {
             buf_printf(b, "%s t%u[%d];\n", two_type(p), u, regs / 2);
-            for (int r = 0; r < k->nrow; r += TILE_ROWS)
-                buf_printf(b, "read_columns<%d>(t%u + %d, %s + %d, %d,"
-                           " col0(%d), l);\n", share / 16, u,
-                           r / TILE_ROWS * share / 4, place(p, v), r * 128,
-                           rows_lying(v), share);
+            put_read(p, k, v, "t", ctx_format(p->c, "col0(%d)", share));
         } else if (v->layout == LAY_SCALAR) {
             buf_printf(b, "const float s%u = parts_sum<%d>(%s, 1, 0);\n", u,
                        v->parts, place(p, v));
@@ -426,7 +471,8 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
                    two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
-                   k->row == AX_I ? "x.n" : "64", share / 16, place(p, v),
+                   k->row == AX_I && !ends_in_zeros(p->s, k, v->node)
+                   ? "x.n" : "64", share / 16, place(p, v),
                    r * 128, rows_lying(v), share);
 }
 
@@ -632,6 +678,15 @@ static void put_arrays(Print *p, const KInst *k, int regs)
                        (unsigned)value_at(p, k->out[i])->node, regs);
 }
 
+/* Whether tiles are all that it leaves: it may do so again. */
+static bool leaves_tiles(const Print *p, const KInst *k)
+{
+    bool all = true;
+    for (int i = 0; i < k->nout; i++)
+        all &= value_at(p, k->out[i])->layout == LAY_TILE;
+    return all;
+}
+
 /* What the program finds, its loop, sums of columns. */
 static void put_columns(Print *p, const KInst *k, int regs)
 {
@@ -639,10 +694,15 @@ static void put_columns(Print *p, const KInst *k, int regs)
     put_found_matrices(p, k, regs);
     put_sums_begin(p, k, true);
     put_arrays(p, k, regs);
-    bool deep = put_swish_begin(p, k, regs);
-    if (deep) {
+    bool deep = put_swish_begin(p, k, regs), again = deep && leaves_tiles(p, k);
+    if (again) {
+        p->deep = false;
+        put_program(p, k, regs);
         p->deep = true;
-        buf_printf(p->b, "if (deep) {\n");
+        buf_printf(p->b, "if (__any_sync(~0u, deep)) {\n");
+    } else if (deep) {
+        p->deep = true;
+        buf_printf(p->b, "if (__any_sync(~0u, deep)) {\n");
         put_program(p, k, regs);
         buf_printf(p->b, "} else {\n");
         p->deep = false;
@@ -663,10 +723,11 @@ static void put_parts(Print *p, const KInst *k, int regs)
         if (takes_turns(p, value_at(p, k->out[i])))
             put_wait(p, value_at(p, k->out[i])->buffer,
                      value_at(p, k->out[i])->turn, true);
+    put_read_first(p, k, regs);
     buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
-               "auto col0 = [&](int share) {\nreturn group * %d + part * share;"
-               "\n};\n", deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL",
-               k->parts, share_of(p->s, k->role, k->ncol));
+               "auto col0 = [&](int share) {\nreturn %s + part * share;\n};\n",
+               deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL", k->parts,
+               first_column(p, k));
     put_columns(p, k, regs);
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {

@@ -311,6 +311,12 @@ int rows_held(const KInst *k)
     return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;
 }
 
+const char *walked_text(Print *p, const char *turn)
+{
+    return p->s->kind == K_REVERSE
+        ? ctx_format(p->c, "max(chunks - 1 - (%s), 0)", turn) : turn;
+}
+
 const char *kept_place(Print *p, Ref r)
 {
     bool later = p->stored->later[r];

@@ -119,6 +119,9 @@ const char *inside_extent(Print *p, int axis);
 const char *masked_text(Print *p, const KInst *k, Ref r);
 /* The first of a role's warps, of matrices. */
 int first_warp(const Schedule *s, KRole role);
+/* The chunk that a walk comes to at its turn `turn`; no earlier one than its
+ * first, of whatever a role asks for ahead. */
+const char *walked_text(Print *p, const char *turn);
 /* The role's warps meet. */
 void put_sync(Print *p, KRole role);
 /* How many rows of the program's space a lane has: two of each piece. */
@@ -224,6 +227,17 @@ void put_pairs_begin(Print *p, const KInst *k, int regs);
 void put_found_pairs(Print *p, const KInst *k);
 const char *pairs_text(Print *p, const KInst *k, Ref r);
 void put_across(Print *p, const KInst *k);
+
+/* ---- print_vectors.c: vector roles ---- */
+
+/* Whether two warps have chunks in turn: nothing is carried from one to the
+ * next. */
+bool vectors_in_turn(const Print *p);
+/* Before a walk's loop: constants, and what the first turn finds; what a turn
+ * finds for the next. */
+void put_first_fetch(Print *p, KRole role);
+void put_vector_turn(Print *p, KRole role);
+void put_vectors(Print *p, const KInst *k);
 
 /* ---- print_states.c: states that a walk carries ---- */
 

@@ -173,6 +173,18 @@ static bool is_taken(const Order *o, int value, int last)
     return any;
 }
 
+/* Whether a product under way behind number `last` adds to what this one
+ * leaves. */
+static bool is_added_to(const Order *o, int at, int last)
+{
+    bool any = false;
+    for (int i = 0; i < o->n; i++)
+        any |= o->issued[i] > last
+            && place_of(o->s, o->inst[i].out[0])
+               == place_of(o->s, o->inst[at].out[0]);
+    return any;
+}
+
 /* Products up to number `last` end: their factors and results with them. */
 static void end_products(Order *o, int last)
 {
@@ -184,7 +196,8 @@ static void end_products(Order *o, int last)
         for (int j = 0; j < 2; j++)
             if (!is_taken(o, o->inst[i].in[j], last))
                 add_use(&k, o->inst[i].in[j]);
-        add_use(&k, o->inst[i].out[0]);
+        if (!is_added_to(o, i, last))
+            add_use(&k, o->inst[i].out[0]);
     }
     o->to[o->nto++] = k;
     o->ended = last;

@@ -181,6 +181,32 @@ bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)
     return !has_node(k, r) || is_zero(made_behind(s, k, r, axis));
 }
 
+/* Whether the role has cleared what lies behind the last token in a tile that
+ * the instruction finds. */
+static bool is_cleared(const Schedule *s, const KInst *k, int value)
+{
+    const KValue *v = &s->value[value];
+    for (const KInst *c = s->inst; c < k; c++)
+        if (c->op == K_CLEAR && c->role == k->role && c->in[0] == value)
+            return v->layout == LAY_TILE && v->row == AX_I;
+    return false;
+}
+
+bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r)
+{
+    bool all = has_node(k, r) && k->row == AX_I;
+    for (int i = 0; i < k->nin; i++) {
+        const KValue *v = &s->value[k->in[i]];
+        all &= is_cleared(s, k, k->in[i])
+            || !(s->g->n[v->node].axes & (AXIS(AX_I) | AXIS(AX_J)));
+    }
+    for (int i = 0; i < k->nnodes; i++) {
+        int op = s->g->n[k->node[i]].op;
+        all &= (op_info[op].traits & ELEMENTWISE) != 0;
+    }
+    return all && is_zero(made_behind(s, k, r, AX_I));
+}
+
 /* ---- masks ---- */
 
 AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r)

@@ -404,6 +404,9 @@ void schedule_mask(Schedule *s);
 /* Whether what the program leaves of node r is zero behind the end of the axis
  * without a mask, if all that it finds is. */
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis);
+/* Whether what the program leaves of node r is zero behind a sequence's last
+ * token without being cleared there: it is made of tiles that are. */
+bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r);
 /* The axes of a program's space along which what it leaves of r has such
  * entries. */
 AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r);

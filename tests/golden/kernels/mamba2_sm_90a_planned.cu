@@ -80,28 +80,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
             }
         }
-        if (warp == 2) {
+        if (warp >= 2) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0, x);
-                Pair n5 = input_pair<float>(a.tensor[2], x, lane);
+                const float v1 = constant<4>(a.tensor[2], x.head);
+                const float v12 = (float)(exp_(v1));
+                find_chunk(a.run, 0 + ((0 + warp) & 1), x);
+                Pair n5 = input_pair<float>(a.tensor[3], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
-                    ask_pair<float>(a.tensor[2], x, lane);
+                    ask_pair<float>(a.tensor[3], x, lane);
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
+                    if ((m + warp) & 1)
+                        continue;
                     Item next = x;
-                    find_chunk(a.run, m + 1, next);
+                    find_chunk(a.run, m + 2, next);
                     Item later = x;
                     find_chunk(a.run, m + 4, later);
-                    const float v1 = constant<4>(a.tensor[3], x.head);
                     const Pair v5 = n5;
-                    n5 = input_pair<float>(a.tensor[2], next, lane);
-                    ask_pair<float>(a.tensor[2], later, lane);
-                    const float v12 = (float)(exp_(v1));
+                    n5 = input_pair<float>(a.tensor[3], next, lane);
+                    ask_pair<float>(a.tensor[3], later, lane);
                     const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
                     const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
                     const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };

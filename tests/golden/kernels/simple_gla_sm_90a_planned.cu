@@ -80,12 +80,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
             }
         }
-        if (warp == 2) {
+        if (warp >= 2) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0, x);
+                find_chunk(a.run, 0 + ((0 + warp) & 1), x);
                 Pair n4 = input_pair<float>(a.tensor[2], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
@@ -93,8 +93,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
+                    if ((m + warp) & 1)
+                        continue;
                     Item next = x;
-                    find_chunk(a.run, m + 1, next);
+                    find_chunk(a.run, m + 2, next);
                     Item later = x;
                     find_chunk(a.run, m + 4, later);
                     const Pair v4 = n4;

@@ -281,6 +281,12 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
     return done;
 }
 
+void ctx_within(Ctx *c, Ctx *own, void (*f)(Ctx *, void *), void *ud)
+{
+    if (!ctx_protect(own, f, ud))
+        ctx_raise(c, &own->err);
+}
+
 void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud)
 {
     Ctx *own = ctx_like(c);

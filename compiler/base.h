@@ -126,7 +126,9 @@ _Noreturn void ctx_rethrow(Ctx *c);
 
 /* Run f(c, ud); false, with c->err set, if it failed. May nest. */
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
-/* f(own, ud) in memory of its own that ends with it; its error goes on in c. */
+/* f(own, ud) in another's memory; its error goes on in c. */
+void ctx_within(Ctx *c, Ctx *own, void (*f)(Ctx *, void *), void *ud);
+/* The same in memory that ends with it. */
 void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 
 /* Fails with ERR_INTERRUPT once the host has asked for it. Tells it, too, what

@@ -78,6 +78,10 @@ Module *module_load(Ctx *c, const Driver *d, const void *cubin);
 void module_unload(const Driver *d, Module *m);
 Function *module_function(Ctx *c, const Driver *d, Module *m,
                           const char *name, int shared);
+/* NULL, and *why, where the driver does not take it. */
+Module *module_load_if(Ctx *c, const Driver *d, const void *cubin, Error *why);
+Function *module_function_if(Ctx *c, const Driver *d, Module *m,
+                             const char *name, int shared, Error *why);
 /* Loads the cubin for one kernel. */
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k);
@@ -107,6 +111,9 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
 /* The same of one place; NULL is fine. */
 void check_place(Ctx *c, const Driver *d, const char *name, const void *data);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
+/* False, and *why, where the driver does not launch it. */
+bool launch_if(Ctx *c, const Driver *d, const Launch *l, void *stream,
+               Error *why);
 /* All of a call's, in order. Where c->timed listens, waits for them. */
 void launch_all(Ctx *c, const Driver *d, Launch *const *l, int n,
                 const Plan *p, const Call *call);

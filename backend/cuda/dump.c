@@ -48,18 +48,18 @@ static Call usual_call(int heads)
 }
 
 /* How states lie that the way forward leaves, where it is cuda_emit's. */
-static void find_forward(Ctx *c, void *ud)
+static void find_forward(Ctx *c, Saving *s)
 {
-    Saving *s = ud;
     CudaOptions *f = &s->f;
+    Error why;
 
     *f = *s->o;
     f->scheduled = false;
     f->saves = plan_is_joint(s->p);
     for (int i = 0; i < s->p->g->nst && f->saves; i++)
         f->kept.has[i] = s->p->stored[s->p->g->st[i].node];
-    s->forward = cuda_emit(c, s->p, f);
-    s->o->rows = f->saves ? s->forward->kernel->row_axis : 0;
+    s->forward = cuda_emit_if(c, s->p, f, &why);
+    s->o->rows = f->saves && s->forward ? s->forward->kernel->row_axis : 0;
 }
 
 /* What runs behind the loss where cuda_emit's runs before it. */
@@ -125,12 +125,10 @@ static Printed kernels_of(Ctx *c, const Plan *p, const CudaOptions *like)
 {
     CudaOptions o = *like;
     Saving s = { p, &o, o, NULL };
-    Error before = c->err;
 
     if (o.arch == HOPPER && o.tile != F32
-        && p->g->chunk == CUDA_HOPPER_CHUNK
-        && !ctx_protect(c, find_forward, &s))
-        c->err = before;
+        && p->g->chunk == CUDA_HOPPER_CHUNK)
+        find_forward(c, &s);
     Printed y = { .tiles = cuda_tiles(c, p, &o), .o = o, .f = s.f };
     if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
         y.forward = s.forward;

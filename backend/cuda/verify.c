@@ -77,6 +77,8 @@ typedef struct Trial {
     bool settled[MAX_OUTPUTS + MAX_STATES];     /* results that are right */
     bool beyond;                        /* what float32 has, on the way */
     const char *why;                    /* the kernels are wrong */
+    bool launched;
+    Error *not_launched;                /* why, then */
 } Trial;
 
 /* ---- numbers ---- */
@@ -277,14 +279,17 @@ static const CudaModule *as_crowded(Ctx *c, const CudaModule *m)
 }
 
 /* Those that belong to kernel `from` of the plan, and to later ones. */
-static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
+static bool launch_from(Ctx *c, Trial *t, const Build *b, int from,
                         DevicePtr seq, DevicePtr workspace)
 {
     const CudaModule *m = as_crowded(c, b->m);
-    for (int i = 0; i < m->nkernels; i++)
+    bool ok = true;
+    for (int i = 0; i < m->nkernels && ok; i++)
         if (m->kernel[i].of >= from)
-            launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
-                   t->p, &t->call, seq, workspace), NULL);
+            ok = launch_if(c, t->d, launch_new(c, t->d, b->f[i], m,
+                           &m->kernel[i], t->p, &t->call, seq, workspace),
+                           NULL, t->not_launched);
+    return ok;
 }
 
 /* What those kernels make is not yet there. */
@@ -315,14 +320,16 @@ static void run_kernels(Ctx *c, Trial *t)
     device_put(c, t->d, b->p, seq, sizeof seq);
     gpu_running(t->gpu, ctx_format(c, "the first run of %s's kernels",
                                    t->g->name));
-    if (t->forward)
-        launch_from(c, t, t->forward, 0, b->p, b->p + TABLE);
-    launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
-                b->p + TABLE);
+    t->launched = (!t->forward || launch_from(c, t, t->forward, 0, b->p,
+                                              b->p + TABLE))
+        && launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
+                       b->p + TABLE);
+    if (!t->launched)
+        return;
     for (int i = 0; t->ends && i < t->ends->m->nkernels; i++)
         forget_ends(c, t, &t->ends->m->kernel[i]);
     if (t->ends)
-        launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
+        t->launched = launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
     device_sync(c, t->d);
 }
 
@@ -560,6 +567,8 @@ static Outcome attempt(Ctx *c, Trial *t)
     if (!last && !is_bounded(t))
         return SMALLER;
     run_kernels(c, t);
+    if (!t->launched)
+        return DONE;
     for (int i = 0; i < t->g->nout + t->g->nst; i++) {
         if (!t->settled[i])
             compare(c, t, i);
@@ -598,17 +607,20 @@ static void trial(Ctx *c, void *ud)
     }
 }
 
-const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
+bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
+                  const char **wrong, Error *why)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
     if (of->ends && moved_state(of->ends->m->plan->g) >= 0)
         p = plan_moved(c, p);
     *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = of->b,
                   .forward = of->forward, .ends = of->ends,
-                  .p = p, .g = p->g, .seed = 20 };
+                  .p = p, .g = p->g, .seed = 20, .launched = true,
+                  .not_launched = why };
     bool ok = ctx_protect(c, trial, t);
     free_blocks(t);
     if (!ok)
         ctx_rethrow(c);
-    return t->why;
+    *wrong = t->why;
+    return t->launched;
 }

@@ -144,10 +144,9 @@ static int find_row_axis(Emit *e)
                 return lowest(rest);
         }
     }
-    error_set(e->c, e->no->why, g->line, "the CPU backend runs every plan",
-              "no place on the GPU yet for a kernel that reads no state of"
-              " two axes");
-    emit_refuse(e);
+    ctx_refuse(e->c, e->no, ERR_USER, g->line,
+               "the CPU backend runs every plan", "no place on the GPU yet for"
+               " a kernel that reads no state of two axes");
 }
 
 /* ---- what stands around the state's acts ---- */
@@ -558,20 +557,15 @@ static double kept_bytes(const CudaOptions *o, const Plan *p)
     return bytes;
 }
 
-static _Noreturn void not_forward(Emit *e)
-{
-    error_set(e->c, e->no->why, e->g->line, "the CPU backend runs every plan",
-              "no place on the GPU yet for a kernel that is not a forward"
-              " walk by chunks of %d", ROWS);
-    emit_refuse(e);
-}
-
 /* False if a block would need more than there is. */
 static bool emit_kernel(Emit *e, Buf *to)
 {
     Buf b = { .ctx = e->c };
     if (e->k->kind != K_FORWARD || e->g->chunk * e->ranks != ROWS)
-        not_forward(e);
+        ctx_refuse(e->c, e->no, ERR_USER, e->g->line,
+                   "the CPU backend runs every plan", "no place on the GPU yet"
+                   " for a kernel that is not a forward walk by chunks of %d",
+                   ROWS);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };
     e = emit_roles(e, &room);
     if (e->out->shared > SHARED_MAX || is_crowded(e))
@@ -597,7 +591,7 @@ static bool emit_kernel(Emit *e, Buf *to)
 }
 
 /* The kernel, of as many state warpgroups as there is room for. */
-static bool emit_fitting(Ctx *c, const Plan *p, int kernel, int ranks,
+static void emit_fitting(Ctx *c, const Plan *p, int kernel, int ranks,
                          const CudaOptions *o, Refusal *no, CudaKernel *out,
                          Buf *b)
 {
@@ -606,12 +600,11 @@ static bool emit_fitting(Ctx *c, const Plan *p, int kernel, int ranks,
         Emit *e = emit_new(c, p, kernel, groups, ranks, false, o, out);
         e->no = no;
         if (emit_kernel(e, b))
-            return true;
+            return;
     }
-    error_set(c, no->why, p->g->line, "use smaller axes, or the CPU backend",
-              "a block needs %d bytes of shared memory; there are %d",
-              out->shared, SHARED_MAX);
-    return false;
+    ctx_refuse(c, no, ERR_USER, p->g->line, "use smaller axes, or the CPU"
+               " backend", "a block needs %d bytes of shared memory; there are"
+               " %d", out->shared, SHARED_MAX);
 }
 
 static void emit_start(const CudaOptions *o, int ranks, Buf *b)
@@ -632,28 +625,21 @@ static CudaModule *emit_all(Ctx *c, const Plan *plan, const CudaOptions *o,
 {
     int ranks;
     const Plan *all = o->saves ? plan_forward(c, plan) : plan;
-    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks, no->why);
+    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks, no);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
-    if (!p)
-        return NULL;
-    if (o->tile != BF16 && o->tile != F16) {
-        error_set(c, no->why, 0, NULL, "no place on the GPU yet for %s "
-                  "matrices: bfloat16 or float16", dtype_name(o->tile));
-        return NULL;
-    }
-    if (o->tile == F16 && leaves_float16(p)) {
-        error_set(c, no->why, 0, NULL, "an exponential that float16 may not"
-                  " hold");
-        return NULL;
-    }
+    if (o->tile != BF16 && o->tile != F16)
+        ctx_refuse(c, no, ERR_USER, 0, NULL, "no place on the GPU yet for %s "
+                   "matrices: bfloat16 or float16", dtype_name(o->tile));
+    if (o->tile == F16 && leaves_float16(p))
+        ctx_refuse(c, no, ERR_USER, 0, NULL, "an exponential that float16 may"
+                   " not hold");
     m->nkernels = p->nkernels;
     m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
     emit_start(o, ranks, &b);
     for (int i = 0; i < p->nkernels; i++) {
         size_t text = b.len;
-        if (!emit_fitting(c, p, i, ranks, o, no, &m->kernel[i], &b))
-            return NULL;
+        emit_fitting(c, p, i, ranks, o, no, &m->kernel[i], &b);
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
         m->kernel[i].tokens = p->g->chunk;
@@ -668,9 +654,10 @@ CudaModule *cuda_emit_if(Ctx *c, const Plan *plan, const CudaOptions *o,
                          Error *why)
 {
     Refusal *no = ctx_alloc(c, sizeof *no);
-    no->why = why;
-    if (setjmp(no->end))
+    if (setjmp(no->end)) {
+        *why = no->why;
         return NULL;
+    }
     return emit_all(c, plan, o, no);
 }
 

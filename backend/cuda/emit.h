@@ -68,13 +68,9 @@ typedef struct Score { Ref root; int vector; bool rows, inverse; } Score;
 /* A product of which an operand is rounded, or both; rows, columns. */
 typedef struct First { Ref dot, side[2]; } First;
 
-/* Where printing ends when a value has no place, however deep: at cuda_emit_if,
- * which returns why. */
-typedef struct Refusal { jmp_buf end; Error *why; } Refusal;
-
 typedef struct Emit {
     Ctx *c;
-    Refusal *no;
+    Refusal *no;                        /* cuda_emit_if's */
     const Plan *p;
     const Kernel *k;
     const Graph *g;
@@ -149,7 +145,6 @@ _Noreturn void no_place(Emit *e, Ref r, const char *why);
 /* The same of a whole kernel: "no order for the steps of k0_forward". */
 _Noreturn void no_room(Emit *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-_Noreturn void emit_refuse(Emit *e);    /* no->why is set */
 
 void peel(Emit *e, Ref r, Product *p);
 /* Publishes the product of p's factors that are (token) or are not one value
@@ -239,9 +234,9 @@ int made_before(const Emit *e, Ref r);
 
 /* The same plan where values of several ranks a token are values without, or
  * have `rows` rows a token, on AX_R, in chunks of so many tokens less; p itself
- * where there are none, or its chunks are others than Hopper's. NULL, and
- * *why, where ranks would stay. */
-const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows, Error *why);
+ * where there are none, or its chunks are others than Hopper's. Refuses
+ * where ranks would stay. */
+const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows, Refusal *no);
 
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the
  * roles say what there is. */

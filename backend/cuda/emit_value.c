@@ -6,17 +6,11 @@
 
 #define TOKENS (AXIS(AX_I) | AXIS(AX_J) | RANK_AXES)
 
-void emit_refuse(Emit *e)
-{
-    longjmp(e->no->end, 1);
-}
-
 void no_place(Emit *e, Ref r, const char *why)
 {
-    error_set(e->c, e->no->why, e->g->n[r].line,
-              "the CPU backend runs every plan",
-              "no place on the GPU yet for %s: %s", expr_text(e->g, r), why);
-    emit_refuse(e);
+    ctx_refuse(e->c, e->no, ERR_USER, e->g->n[r].line,
+               "the CPU backend runs every plan",
+               "no place on the GPU yet for %s: %s", expr_text(e->g, r), why);
 }
 
 void no_room(Emit *e, const char *fmt, ...)
@@ -26,9 +20,8 @@ void no_room(Emit *e, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    error_set(e->c, e->no->why, 0, NULL, "no place on the GPU: %s", what);
-    e->no->why->code = ERR_LIMIT;
-    emit_refuse(e);
+    ctx_refuse(e->c, e->no, ERR_LIMIT, 0, NULL, "no place on the GPU: %s",
+               what);
 }
 
 Ref strip(const Graph *g, Ref r)

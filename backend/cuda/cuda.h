@@ -265,7 +265,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *m);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
  * that such a call launches on that GPU, those that are too large being cut
- * anyhow, or as it is usual? All are, of a plan that is not printed. */
+ * anyhow, or as it is usual? */
 uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow);
 
 /* The source in n parts that compile by themselves, side by side; of: the part

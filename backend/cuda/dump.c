@@ -325,9 +325,8 @@ typedef struct Roads {
     uint8_t *plain;
 } Roads;
 
-static void find_roads(Ctx *c, void *ud)
+static void find_roads(Ctx *c, const Roads *r)
 {
-    const Roads *r = ud;
     CudaOptions o = usual_options(r->p->g, r->m);
     o.wholly = !r->anyhow;
     Printed y = kernels_of(c, r->p, &o);
@@ -346,10 +345,7 @@ static void find_roads(Ctx *c, void *ud)
 uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow)
 {
     Roads r = { p, m, anyhow, ctx_alloc(c, (size_t)p->nkernels + 1) };
-    Error before = c->err;
 
-    memset(r.plain, 1, (size_t)p->nkernels);
-    if (!ctx_protect(c, find_roads, &r))
-        c->err = before;
+    find_roads(c, &r);
     return r.plain;
 }

@@ -118,7 +118,7 @@ Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why);
 /* verify.c: runs the kernels on a small call, those before the loss from
  * `forward` if that is not NULL, then those of `ends`, if that is not, for
  * what they make anew, and holds the results against the interpreter. Sets
- * what is wrong, or NULL; false, and *why: the driver does not launch them. */
+ * what is wrong, or NULL; false, and *why: they do not run. */
 typedef struct Verify { const Build *b, *forward, *ends; } Verify;
 bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
                   const char **wrong, Error *why);

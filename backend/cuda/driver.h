@@ -111,9 +111,6 @@ void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,
 /* The same of one place; NULL is fine. */
 void check_place(Ctx *c, const Driver *d, const char *name, const void *data);
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream);
-/* False, and *why, where the driver does not launch it. */
-bool launch_if(Ctx *c, const Driver *d, const Launch *l, void *stream,
-               Error *why);
 /* All of a call's, in order. Where c->timed listens, waits for them. */
 void launch_all(Ctx *c, const Driver *d, Launch *const *l, int n,
                 const Plan *p, const Call *call);

@@ -328,33 +328,26 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     return l;
 }
 
-bool launch_if(Ctx *c, const Driver *d, const Launch *l, void *stream,
-               Error *why)
+void launch(Ctx *c, const Driver *d, const Launch *l, void *stream)
 {
     void *params[] = { l->args };
     enum { FOLLOWS = 6 };               /* "programmatic serialization" */
     CALL(d, LAUNCH, launch_kernel);
     CALL(d, LAUNCH_AS, launch_as);
     if (!l->grid)
-        return true;
+        return;
     if (l->k->follows) {
         const LaunchAttribute follows = { .id = FOLLOWS, .value.on = 1 };
         const LaunchAs how = { { l->grid, 1, 1 },
             { (unsigned)l->k->threads, 1, 1 }, (unsigned)l->k->shared, stream,
             &follows, 1 };
-        return driver_takes(c, d, launch_as(&how, l->f, params, NULL),
-                            "launching a kernel", why);
+        driver_check(c, d, launch_as(&how, l->f, params, NULL),
+                     "launching a kernel");
+        return;
     }
-    return driver_takes(c, d, launch_kernel(l->f, l->grid, 1, 1,
-                        (unsigned)l->k->threads, 1, 1, (unsigned)l->k->shared,
-                        stream, params, NULL), "launching a kernel", why);
-}
-
-void launch(Ctx *c, const Driver *d, const Launch *l, void *stream)
-{
-    Error why;
-    if (!launch_if(c, d, l, stream, &why))
-        ctx_raise(c, &why);
+    driver_check(c, d, launch_kernel(l->f, l->grid, 1, 1,
+                 (unsigned)l->k->threads, 1, 1, (unsigned)l->k->shared,
+                 stream, params, NULL), "launching a kernel");
 }
 
 /* An event before each launch and one at the end. */

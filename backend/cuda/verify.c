@@ -77,8 +77,6 @@ typedef struct Trial {
     bool settled[MAX_OUTPUTS + MAX_STATES];     /* results that are right */
     bool beyond;                        /* what float32 has, on the way */
     const char *why;                    /* the kernels are wrong */
-    bool launched;
-    Error *not_launched;                /* why, then */
 } Trial;
 
 /* ---- numbers ---- */
@@ -279,17 +277,14 @@ static const CudaModule *as_crowded(Ctx *c, const CudaModule *m)
 }
 
 /* Those that belong to kernel `from` of the plan, and to later ones. */
-static bool launch_from(Ctx *c, Trial *t, const Build *b, int from,
+static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
                         DevicePtr seq, DevicePtr workspace)
 {
     const CudaModule *m = as_crowded(c, b->m);
-    bool ok = true;
-    for (int i = 0; i < m->nkernels && ok; i++)
+    for (int i = 0; i < m->nkernels; i++)
         if (m->kernel[i].of >= from)
-            ok = launch_if(c, t->d, launch_new(c, t->d, b->f[i], m,
-                           &m->kernel[i], t->p, &t->call, seq, workspace),
-                           NULL, t->not_launched);
-    return ok;
+            launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
+                   t->p, &t->call, seq, workspace), NULL);
 }
 
 /* What those kernels make is not yet there. */
@@ -320,16 +315,14 @@ static void run_kernels(Ctx *c, Trial *t)
     device_put(c, t->d, b->p, seq, sizeof seq);
     gpu_running(t->gpu, ctx_format(c, "the first run of %s's kernels",
                                    t->g->name));
-    t->launched = (!t->forward || launch_from(c, t, t->forward, 0, b->p,
-                                              b->p + TABLE))
-        && launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
-                       b->p + TABLE);
-    if (!t->launched)
-        return;
+    if (t->forward)
+        launch_from(c, t, t->forward, 0, b->p, b->p + TABLE);
+    launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
+                b->p + TABLE);
     for (int i = 0; t->ends && i < t->ends->m->nkernels; i++)
         forget_ends(c, t, &t->ends->m->kernel[i]);
     if (t->ends)
-        t->launched = launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
+        launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
     device_sync(c, t->d);
 }
 
@@ -567,8 +560,6 @@ static Outcome attempt(Ctx *c, Trial *t)
     if (!last && !is_bounded(t))
         return SMALLER;
     run_kernels(c, t);
-    if (!t->launched)
-        return DONE;
     for (int i = 0; i < t->g->nout + t->g->nst; i++) {
         if (!t->settled[i])
             compare(c, t, i);
@@ -607,6 +598,14 @@ static void trial(Ctx *c, void *ud)
     }
 }
 
+/* Whether that is what the kernels run into which are tried, as types that they
+ * were not made for, or a launch that the driver refuses. */
+static bool is_outcome(const Error *e)
+{
+    return e->code == ERR_USER || e->code == ERR_LIMIT
+        || e->code == ERR_DEVICE;
+}
+
 bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
                   const char **wrong, Error *why)
 {
@@ -615,12 +614,13 @@ bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
         p = plan_moved(c, p);
     *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = of->b,
                   .forward = of->forward, .ends = of->ends,
-                  .p = p, .g = p->g, .seed = 20, .launched = true,
-                  .not_launched = why };
+                  .p = p, .g = p->g, .seed = 20 };
     bool ok = ctx_protect(c, trial, t);
     free_blocks(t);
-    if (!ok)
+    if (!ok && !is_outcome(&c->err))
         ctx_rethrow(c);
+    if (!ok)
+        *why = c->err;
     *wrong = t->why;
-    return t->launched;
+    return ok;
 }

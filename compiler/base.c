@@ -242,6 +242,24 @@ void error_set(const Ctx *c, Error *e, int line, const char *help,
     snprintf(e->file, sizeof e->file, "%s", c->file ? c->file : "");
 }
 
+void ctx_refuse(Ctx *c, Refusal *no, int code, int line, const char *help,
+                const char *fmt, ...)
+{
+    Error *e = no ? &no->why : &c->err;
+    va_list ap;
+
+    e->code = code;
+    e->line = line;
+    va_start(ap, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
+    snprintf(e->help, sizeof e->help, "%s", help ? help : "");
+    snprintf(e->file, sizeof e->file, "%s", c->file ? c->file : "");
+    if (!no)
+        ctx_rethrow(c);
+    longjmp(no->end, 1);
+}
+
 void fail_code(Ctx *c, int code, const char *fmt, ...)
 {
     va_list ap;
@@ -279,6 +297,12 @@ bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud)
     }
     c->catch = outer;
     return done;
+}
+
+void ctx_within(Ctx *c, Ctx *own, void (*f)(Ctx *, void *), void *ud)
+{
+    if (!ctx_protect(own, f, ud))
+        ctx_raise(c, &own->err);
 }
 
 void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud)

@@ -124,9 +124,19 @@ _Noreturn void ctx_raise(Ctx *c, const Error *e);
 /* Pass on the error that ctx_protect caught. */
 _Noreturn void ctx_rethrow(Ctx *c);
 
+/* Whether something can be had, asked of code that finds out deep inside: who
+ * asks sets `end` by setjmp, and has the reason as its answer where that is not
+ * 0. Nothing is said to anybody, and errors pass. no NULL: it is an error. */
+typedef struct Refusal { jmp_buf end; Error why; } Refusal;
+_Noreturn void ctx_refuse(Ctx *c, Refusal *no, int code, int line,
+                          const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+
 /* Run f(c, ud); false, with c->err set, if it failed. May nest. */
 bool ctx_protect(Ctx *c, void (*f)(Ctx *, void *), void *ud);
-/* f(own, ud) in memory of its own that ends with it; its error goes on in c. */
+/* f(own, ud) in another's memory; its error goes on in c. */
+void ctx_within(Ctx *c, Ctx *own, void (*f)(Ctx *, void *), void *ud);
+/* The same in memory that ends with it. */
 void ctx_apart(Ctx *c, void (*f)(Ctx *, void *), void *ud);
 
 /* Fails with ERR_INTERRUPT once the host has asked for it. Tells it, too, what

@@ -117,6 +117,7 @@ Graph *graph_copy(Ctx *c, const Graph *g)
 
     *s = *g;
     s->ctx = c;
+    s->no = NULL;
     s->n = ctx_grow(c, g->n, g->len * sizeof *g->n, g->cap * sizeof *g->n);
     s->hash = ctx_grow(c, g->hash, g->hash_cap * sizeof *g->hash,
                        g->hash_cap * sizeof *g->hash);

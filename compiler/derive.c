@@ -419,11 +419,10 @@ static void find_form(Lift *l, StateSet of)
     }
 }
 
-static void derive_into(Ctx *c, void *ud)
+static void derive_into(Lift *l)
 {
-    Lift *l = ud;
     Graph *s = l->s, *g = l->g;
-    Strata *order = ctx_alloc(c, sizeof *order);
+    Strata *order = ctx_alloc(g->ctx, sizeof *order);
 
     strata(s, order);
     for (int i = 0; i < order->n; i++)
@@ -448,6 +447,15 @@ static void derive_into(Ctx *c, void *ud)
     }
 }
 
+/* Whether there is a chunk form. */
+static bool derived(Lift *l)
+{
+    if (setjmp(l->no->end))
+        return false;
+    derive_into(l);
+    return true;
+}
+
 static Graph *derive_with(Graph *step, const int32_t size[NAXES], int chunk,
                           bool joint, bool slopes)
 {
@@ -460,13 +468,10 @@ static Graph *derive_with(Graph *step, const int32_t size[NAXES], int chunk,
     l.map = ctx_alloc(c, l.map_len * sizeof *l.map);
     l.form = ctx_alloc(c, MAX_STATES * sizeof *l.form);
     l.block = ctx_alloc(c, MAX_STATES * sizeof *l.block);
-    step->note = NULL;
-    if (ctx_protect(c, derive_into, &l))
-        return l.g;
-    if (!l.note)
-        ctx_rethrow(c);                 /* a true error, not a broken form */
+    l.no = ctx_alloc(c, sizeof *l.no);
+    bool any = derived(&l);
     step->note = (char *)l.note;
-    return NULL;
+    return any ? l.g : NULL;
 }
 
 Graph *derive(Graph *step, const int32_t size[NAXES], int chunk)

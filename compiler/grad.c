@@ -660,6 +660,18 @@ static void results(Back *w, int nin, int nst, const int adjoint[MAX_STATES])
     }
 }
 
+bool has_gradient(const Graph *g)
+{
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        if (live[r] && (back_of[g->n[r].op] == back_never
+                        || (g->n[r].op == OP_solve && g->n[r].flags & TRANS)))
+            return false;
+    return true;
+}
+
 /* Each state has an adjoint, and each input without t a sum. */
 static void check_room(const Graph *g)
 {

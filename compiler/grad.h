@@ -18,6 +18,9 @@ int adjoint_of_input(const Graph *joint, int i);
  * at zero. Fails, naming the line, on an operation that has no gradient. */
 Graph *grad(const Graph *g);
 
+/* Whether each operation that g's results need has one. */
+bool has_gradient(const Graph *g);
+
 /* transpose.c: the graph of step's transpose, of the joint graph of its chunks
  * or tokens: y = d_v with v for dy. If something is added, it comes in as one
  * more input, behind the step's. */

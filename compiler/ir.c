@@ -65,8 +65,8 @@ int graph_axis(Graph *g, const char *name)
     if (at >= 0)
         return at;
     if (g->naxes == NAXES)
-        fail(g->ctx, g->line, "axis '%s': more than %d axes in one variant",
-             name, NAXES - AX_DIM);
+        graph_refuse(g, ERR_USER, g->line, NULL, "axis '%s': more than %d axes "
+                     "in one variant", name, NAXES - AX_DIM);
     snprintf(g->axis[g->naxes].name, sizeof g->axis[0].name, "%s", name);
     return g->naxes++;
 }
@@ -150,8 +150,8 @@ static Ref argument(Graph *g, int op, int index)
 int graph_input(Graph *g, const char *name, const char *axes)
 {
     if (g->nin == MAX_INPUTS)
-        fail(g->ctx, g->line, "input '%s': more than %d inputs", name,
-             MAX_INPUTS);
+        graph_refuse(g, ERR_USER, g->line, NULL, "input '%s': more than %d "
+                     "inputs", name, MAX_INPUTS);
     Input *in = &g->in[g->nin];
     const char *colon = strchr(axes, ':');
     char *list = ctx_string(g->ctx, axes);
@@ -174,8 +174,8 @@ int graph_state(Graph *g, const char *name, const char *axes)
     bool timed;
 
     if (g->nst == MAX_STATES)
-        fail(g->ctx, g->line, "state '%s': more than %d states", name,
-             MAX_STATES);
+        graph_refuse(g, ERR_USER, g->line, NULL, "state '%s': more than %d "
+                     "states", name, MAX_STATES);
     State *s = &g->st[g->nst];
     const char *colon = strchr(axes, ':');
     char *list = ctx_string(g->ctx, axes), domain[24] = "";
@@ -189,8 +189,9 @@ int graph_state(Graph *g, const char *name, const char *axes)
     s->angle = !strcmp(domain, "angle");
     s->axes = read_axes(g, name, list, s->order, &s->rank, &timed);
     if (timed)
-        fail_help(g->ctx, g->line, "a state is what is carried from token to "
-                  "token: leave out t", "state '%s' has axis 't'", name);
+        graph_refuse(g, ERR_USER, g->line, "a state is what is carried from "
+                     "token to token: leave out t", "state '%s' has axis 't'",
+                     name);
     s->node = argument(g, OP_state, g->nst++);
     return g->nst - 1;
 }
@@ -198,7 +199,8 @@ int graph_state(Graph *g, const char *name, const char *axes)
 int graph_output(Graph *g, const char *name, Ref node)
 {
     if (g->nout == MAX_OUTPUTS)
-        fail(g->ctx, g->line, "more than %d results", MAX_OUTPUTS);
+        graph_refuse(g, ERR_USER, g->line, NULL, "more than %d results",
+                     MAX_OUTPUTS);
     Output *o = &g->out[g->nout];
     snprintf(o->name, sizeof o->name, "%s", name);
     o->node = node;
@@ -207,8 +209,8 @@ int graph_output(Graph *g, const char *name, Ref node)
         if (!(g->n[node].axes & AXIS(ax) & ~AXIS(AX_I)))
             continue;
         if (o->rank == sizeof o->order)
-            fail(g->ctx, g->line, "result '%s' has more than %d axes", name,
-                 (int)sizeof o->order);
+            graph_refuse(g, ERR_USER, g->line, NULL, "result '%s' has more "
+                         "than %d axes", name, (int)sizeof o->order);
         o->order[o->rank++] = (uint8_t)ax;
     }
     return g->nout++;
@@ -325,11 +327,11 @@ Ref node_share(Graph *g, const Node *n)
         if (same_node(&g->n[r], n))
             return r;
     if (g->len >= (max ? max : MAX_NODES))
-        fail_code(g->ctx, ERR_LIMIT, "%s: the graph has more than %u nodes",
-                  g->name, max ? max : MAX_NODES);
+        graph_refuse(g, ERR_LIMIT, 0, NULL, "%s: the graph has more than %u "
+                     "nodes", g->name, max ? max : MAX_NODES);
     if (n->depth > MAX_DEPTH)
-        fail_code(g->ctx, ERR_LIMIT, "%s: more than %d operations one inside "
-                  "another", g->name, MAX_DEPTH);
+        graph_refuse(g, ERR_LIMIT, 0, NULL, "%s: more than %d operations one "
+                     "inside another", g->name, MAX_DEPTH);
     if (g->len == g->cap) {
         g->n = ctx_grow(g->ctx, g->n, g->cap * sizeof *g->n,
                         2 * g->cap * sizeof *g->n);

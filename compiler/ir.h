@@ -274,6 +274,9 @@ typedef struct Lines { const char *file; int n; SourceLine *at; } Lines;
 
 typedef struct Graph {
     Ctx *ctx;
+    Refusal *no;                        /* whoever asks whether there is room
+                                           for what is made in it; NULL: that
+                                           there is none is an error */
     bool strict;                        /* gates get nothing of what a token has
                                            with itself: grad.c */
     char name[64];
@@ -316,6 +319,8 @@ typedef struct Graph {
     struct Layer *layer;                /* heads are axes as others: tensors
                                            have none of H; or NULL */
 } Graph;
+#define graph_refuse(g, ...) ctx_refuse((g)->ctx, (g)->no, __VA_ARGS__)
+
 
 Graph *graph_new(Ctx *c, const char *name, int chunk);
 

@@ -6,7 +6,7 @@
 _Noreturn void serial(Lift *l, const char *why)
 {
     l->note = why;
-    fail(l->g->ctx, 0, "%s", why);
+    longjmp(l->no->end, 1);
 }
 
 /* ---- small builders in the chunk graph ---- */

@@ -53,7 +53,8 @@ typedef struct Lift {
                                            written, of weighted rows */
         int nlate;
     } mat[MAX_STATES];
-    const char *note;
+    Refusal *no;                        /* there is no chunk form */
+    const char *note;                   /* and why */
 } Lift;
 
 /* ---- lift.c ---- */
@@ -73,6 +74,7 @@ Ref bounded_gate(Graph *g, Ref x);
 int rank_axis(Lift *l, int n);
 /* Several writes as one: their rows joined along a rank axis. */
 Ref join_rows(Lift *l, const Ref *part, int n, int rows);
+/* Ends derive: there is no chunk form. */
 _Noreturn void serial(Lift *l, const char *why);
 
 /* x without its factor e^g, if it has it: then the gate is inclusive. */

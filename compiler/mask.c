@@ -51,8 +51,8 @@ Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back)
         if (same_leaf(&m->leaf[n], &l))
             return m->g->in[n].node;
     if (m->g->nin == MAX_INPUTS)
-        fail(m->ctx, m->g->line, "the mask reads more than %d values (%s)",
-             MAX_INPUTS, name);
+        graph_refuse(m->g, ERR_USER, m->g->line, NULL, "the mask reads more "
+                     "than %d values (%s)", MAX_INPUTS, name);
     leaf_name(text, &l);
     m->leaf[m->g->nin] = l;
     return m->g->in[graph_input(m->g, text, "")].node;
@@ -186,8 +186,8 @@ static void add_part(Mask *m, Linear *l, Ref atom, Ref coef)
             return;
         }
     if (l->n == MAX_PARTS)
-        fail(m->ctx, m->g->n[atom].line, "the mask adds up more than %d "
-             "terms in one place", MAX_PARTS);
+        graph_refuse(m->g, ERR_USER, m->g->n[atom].line, NULL, "the mask adds "
+                     "up more than %d terms in one place", MAX_PARTS);
     l->part[l->n++] = (Part){ atom, coef };
 }
 
@@ -196,7 +196,8 @@ static void add_part(Mask *m, Linear *l, Ref atom, Ref coef)
 void mask_work(Mask *m)
 {
     if (++m->work > MAX_WORK || m->g->len > MAX_MASK_NODES)
-        fail_code(m->ctx, ERR_LIMIT, "the mask is too large to factor");
+        graph_refuse(m->g, ERR_LIMIT, 0, NULL, "the mask is too large to "
+                     "factor");
 }
 
 static void add_scaled(Mask *m, Linear *l, Ref r, Ref scale)

@@ -190,15 +190,17 @@ double mask_at(Mask *m, int64_t i, int64_t j, unsigned draw);
  * asks for it there. */
 double mask_draw_score(const Mask *m, int64_t i, int64_t j, unsigned draw);
 bool mask_score_at(Mask *m, int64_t i, int64_t j, unsigned draw, double *x);
-/* Fails unless the products add up to the mask, and the rank of blocks off
+/* Refuses unless the products add up to the mask, and the rank of blocks off
  * the diagonal is within their number. */
 void mask_probe(Mask *m);
 
 /* ---- factoring (mask_factor.c), lowering (mask_step.c) ---- */
 
-/* Sets product[]; or fails and names what couples i and j. */
-void mask_factor(Mask *m);
-/* Sets product[] for what the piece's value is without an end of i - j. */
+/* Sets product[], which are the mask, tried on numbers; of a whole one `above`,
+ * too, which may be NULL. False, and *why: it names what couples i and j. */
+bool mask_factor(Mask *m, Mask **above, Error *why);
+/* Sets product[] for what the piece's value is without an end of i - j; or
+ * refuses. */
 void mask_factor_endless(Mask *m, const MaskPath *piece);
 /* "row", "column", "decay" or "band" of a product, in the user's terms. */
 char *product_text(Mask *m, const Product *p, const char *part);

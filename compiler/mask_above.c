@@ -55,9 +55,9 @@ static Region exchanged_region(const Region *r)
 static void add_path(Mask *m, Region at, Ref value)
 {
     if (m->npaths == MAX_TRACED)
-        fail_help(m->ctx, m->g->n[value].line, "compare i and j in fewer "
-                  "places", "the mask falls into more than %d pieces above "
-                  "the diagonal", MAX_TRACED - 1);
+        graph_refuse(m->g, ERR_USER, m->g->n[value].line, "compare i and j in "
+                     "fewer places", "the mask falls into more than %d pieces "
+                     "above the diagonal", MAX_TRACED - 1);
     m->path[m->npaths++] = (MaskPath){ at, value, 0 };
 }
 
@@ -69,6 +69,7 @@ Mask *mask_above(Mask *m)
 
     mask_upper_pieces(m);
     w.to->exchanged = true;
+    w.to->g->no = m->g->no;
     w.map = ctx_alloc(m->ctx, m->g->cap * sizeof *w.map);
     for (int n = 0; n < m->npieces; n++) {
         const MaskPath *p = &m->piece[n];

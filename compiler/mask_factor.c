@@ -66,19 +66,20 @@ static _Noreturn void couples(Mask *m, const MaskPath *p, Ref r)
                              "L(%d,%d)*L(%d,%d) = %.4g (equal for a factor "
                              "of rank 1)", at[0], at[1], at[2], at[3],
                              side[0], at[2], at[1], at[0], at[3], side[1]);
-    fail_help(m->ctx, line, compares_documents(m, r) ? documents : ways,
-              "mask does not factor: %s couples i and j%s", text, witness);
+    graph_refuse(m->g, ERR_USER, line, compares_documents(m, r) ? documents
+                 : ways, "mask does not factor: %s couples i and j%s", text,
+                 witness);
 }
 
 static _Noreturn void overflows(Mask *m, Ref atom, Ref wi, Ref wj)
 {
     const char *u = expr_text(m->g, atom);
 
-    fail_help(m->ctx, m->g->n[atom].line, ctx_format(m->ctx, "what grows must "
-              "enter as a difference, as in exp(%s - ...): apart, its factors "
-              "overflow", u),
-              "mask does not factor: %s enters with %s in i and %s in j", u,
-              expr_text(m->g, wi), expr_text(m->g, wj));
+    graph_refuse(m->g, ERR_USER, m->g->n[atom].line, ctx_format(m->ctx, "what "
+                 "grows must enter as a difference, as in exp(%s - ...): "
+                 "apart, its factors overflow", u), "mask does not factor: %s "
+                 "enters with %s in i and %s in j", u, expr_text(m->g, wi),
+                 expr_text(m->g, wj));
 }
 
 /* ---- expansion ---- */
@@ -107,8 +108,8 @@ static Terms append(Mask *m, Terms a, Terms b, Ref r)
     Terms t = none(m, a.n + b.n);
 
     if (a.n + b.n > MAX_PRODUCTS)
-        fail(m->ctx, m->g->n[r].line, "the mask is a sum of more than %d "
-             "products", MAX_PRODUCTS);
+        graph_refuse(m->g, ERR_USER, m->g->n[r].line, NULL, "the mask is a sum "
+                     "of more than %d products", MAX_PRODUCTS);
     memcpy(t.t, a.t, (size_t)a.n * sizeof *t.t);
     memcpy(t.t + a.n, b.t, (size_t)b.n * sizeof *t.t);
     t.n = a.n + b.n;
@@ -317,8 +318,8 @@ static void split_exponent(Mask *m, Linear e, Product *p)
         Ref ui = is_i ? x.atom : twin, uj = is_i ? twin : x.atom;
         if (found && mask_opposite(m, wi, wj)) {
             if (p->ndecays == MAX_DECAYS)
-                fail(m->ctx, m->g->n[ui].line, "more than %d differences in "
-                     "one exponent", MAX_DECAYS);
+                graph_refuse(m->g, ERR_USER, m->g->n[ui].line, NULL, "more "
+                             "than %d differences in one exponent", MAX_DECAYS);
             p->decay[p->ndecays++] = (Decay){ ui, wi };
             continue;
         }
@@ -365,8 +366,8 @@ static void add_product(Mask *m, const Product *p)
         return;
     }
     if (m->nproducts == MAX_PRODUCTS)
-        fail(m->ctx, m->g->line, "the mask is a sum of more than %d products",
-             MAX_PRODUCTS);
+        graph_refuse(m->g, ERR_USER, m->g->line, NULL, "the mask is a sum of "
+                     "more than %d products", MAX_PRODUCTS);
     m->product[m->nproducts++] = *p;
 }
 
@@ -416,18 +417,18 @@ static void add_tap(Mask *m, const MaskPath *p)
     int line = m->g->n[p->value].line;
 
     if (tap.hi > MAX_BACK)
-        fail_help(m->ctx, line, ctx_format(m->ctx, "a band may reach back %d "
-                  "tokens at most; let the mask decay instead, or go over "
-                  "all pairs: mode = \"quadratic\"", MAX_BACK),
-                  "mask does not factor: a band of i - j up to %lld",
-                  (long long)tap.hi);
+        graph_refuse(m->g, ERR_USER, line, ctx_format(m->ctx, "a band may "
+                     "reach back %d tokens at most; let the mask decay "
+                     "instead, or go over all pairs: mode = \"quadratic\"",
+                     MAX_BACK), "mask does not factor: a band of i - j up to "
+                     "%lld", (long long)tap.hi);
     check_tap(m, p->value);
     tap.value = bounded(m, p->value, &p->at, VAR_I);
     tap.value = bounded(m, tap.value, &p->at, VAR_J);
     tap.row = tap.col = tap.extra = num(m->g, 0);
     if (m->nproducts == MAX_PRODUCTS)
-        fail(m->ctx, line, "the mask is a sum of more than %d products",
-             MAX_PRODUCTS);
+        graph_refuse(m->g, ERR_USER, line, NULL, "the mask is a sum of more "
+                     "than %d products", MAX_PRODUCTS);
     m->product[m->nproducts++] = tap;
 }
 
@@ -457,10 +458,10 @@ static void add_strided(Mask *m, const MaskPath *p, Ref meets,
     Ref j = mask_leaf(m, LEAF_POSITION, SIDE_J, "", 0);
 
     if (of->n > MAX_STRIDE)
-        fail_help(m->ctx, g->n[meets].line, ctx_format(m->ctx, "each remainder "
-                  "is a state: up to %d; or go over all pairs, mode = "
-                  "\"quadratic\"", MAX_STRIDE), "mask does not factor: a stride"
-                  " of %lld", (long long)of->n);
+        graph_refuse(m->g, ERR_USER, g->n[meets].line, ctx_format(m->ctx,
+                     "each remainder is a state: up to %d; or go over all "
+                     "pairs, mode = \"quadratic\"", MAX_STRIDE), "mask does "
+                     "not factor: a stride of %lld", (long long)of->n);
     for (int64_t r = 0; r < of->n; r++) {
         MaskPath one = *p;
         Ref at = op2(g, OP_eq, op2(g, OP_mod, i, n), num(g, (double)r));
@@ -486,10 +487,10 @@ static void add_piece(Mask *m, const MaskPath *p)
         return;
     }
     if (p->at.lo[VAR_DISTANCE] > MAX_BACK)
-        fail_help(m->ctx, m->g->n[p->value].line, ctx_format(m->ctx, "a mask "
-                  "may begin %d tokens back at most", MAX_BACK),
-                  "mask does not factor: it begins at i - j = %lld",
-                  (long long)p->at.lo[VAR_DISTANCE]);
+        graph_refuse(m->g, ERR_USER, m->g->n[p->value].line, ctx_format(m->ctx,
+                     "a mask may begin %d tokens back at most", MAX_BACK),
+                     "mask does not factor: it begins at i - j = %lld",
+                     (long long)p->at.lo[VAR_DISTANCE]);
     meets = find_stride(m, p->value, &of);
     if (meets) {
         add_strided(m, p, meets, &of);
@@ -508,13 +509,43 @@ static void add_piece(Mask *m, const MaskPath *p)
     }
 }
 
-void mask_factor(Mask *m)
+static void factor(Mask *m)
 {
     mask_pieces(m);
     for (int n = 0; n < m->npieces; n++)
         add_piece(m, &m->piece[n]);
     if (!m->nproducts && !m->whole)
-        fail(m->ctx, 0, "the mask is zero everywhere");
+        graph_refuse(m->g, ERR_USER, 0, NULL, "the mask is zero everywhere");
+    mask_probe(m);
+}
+
+static bool factor_both(Mask *m, Refusal *no, Mask **above)
+{
+    if (setjmp(no->end))
+        return false;
+    m->g->no = no;
+    factor(m);
+    *above = m->whole ? mask_above(m) : NULL;
+    if (*above)
+        factor(*above);
+    else if (!m->nproducts)
+        graph_refuse(m->g, ERR_USER, 0, NULL, "the mask is zero everywhere");
+    return true;
+}
+
+bool mask_factor(Mask *m, Mask **above, Error *why)
+{
+    Refusal *no = ctx_alloc(m->ctx, sizeof *no);
+    bool factors = factor_both(m, no, above);
+
+    m->g->no = NULL;
+    if (factors && *above)
+        (*above)->g->no = NULL;
+    if (!factors) {
+        *above = NULL;
+        *why = no->why;
+    }
+    return factors;
 }
 
 void mask_factor_endless(Mask *m, const MaskPath *piece)

@@ -202,8 +202,9 @@ static void probe_values(Mask *m, unsigned seed)
                 size += fabs(x);
             }
             if (isfinite(want) && !(fabs(got - want) <= 1e-9 * size + 1e-30))
-                fail_code(m->ctx, ERR_INTERNAL, "the factors of a mask give "
-                          "%g, not %g, at i = %d, j = %d", got, want, i, j);
+                graph_refuse(m->g, ERR_INTERNAL, 0, NULL, "the factors of a "
+                             "mask give %g, not %g, at i = %d, j = %d", got,
+                             want, i, j);
         }
 }
 
@@ -229,8 +230,8 @@ static void probe_rank(Mask *m, unsigned seed)
         }
     int rank = matrix_rank(a, BLOCK, BLOCK, 1e-9);
     if (rank > products)
-        fail_code(m->ctx, ERR_INTERNAL, "a mask of %d products has blocks of "
-                  "rank %d", products, rank);
+        graph_refuse(m->g, ERR_INTERNAL, 0, NULL, "a mask of %d products has "
+                     "blocks of rank %d", products, rank);
 }
 
 void mask_probe(Mask *m)

@@ -350,9 +350,9 @@ bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2])
 static void add_piece(Mask *m, const Region *at, Ref value)
 {
     if (m->npieces == MAX_PATHS)
-        fail_help(m->ctx, m->g->n[value].line, "compare i and j in fewer "
-                  "places", "the mask falls into more than %d pieces",
-                  MAX_PATHS);
+        graph_refuse(m->g, ERR_USER, m->g->n[value].line, "compare i and j in "
+                     "fewer places", "the mask falls into more than %d pieces",
+                     MAX_PATHS);
     m->piece[m->npieces++] = (MaskPath){ *at, value, 0 };
 }
 
@@ -418,11 +418,11 @@ static void must_be_zero(Mask *m, const MaskPath *p)
 
     if (is_num(m->g, p->value, 0))
         return;
-    fail_help(m->ctx, line, "begin with: if i < j then return 0 end; or, for "
-              "weights of both directions, say causal = false",
-              "the mask is not causal: L(%d,%d) is %s, and above the "
-              "diagonal it must be 0", (int)i, (int)j,
-              expr_text(m->g, p->value));
+    graph_refuse(m->g, ERR_USER, line, "begin with: if i < j then return 0 "
+                 "end; or, for weights of both directions, say causal = false",
+                 "the mask is not causal: L(%d,%d) is %s, and above the "
+                 "diagonal it must be 0", (int)i, (int)j, expr_text(m->g,
+                 p->value));
 }
 
 /* Of what is above the diagonal, or not. */

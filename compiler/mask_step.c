@@ -825,17 +825,12 @@ static Ref within_places(Step *s, Ref y)
                                                         num(g, -1))));
 }
 
-typedef struct Caching { Mask *m; Graph *g; int64_t tokens; } Caching;
-
-static void run_cache(Ctx *c, void *ud)
+static void fill_cache(Mask *m, Graph *g, int64_t tokens)
 {
-    const Caching *k = ud;
-    Mask *m = k->m;
-    Step s = step_on(m, k->g);
+    Step s = step_on(m, g);
 
-    (void)c;
     m->work = 0;
-    cache_places(&s, k->tokens);
+    cache_places(&s, tokens);
     Ref keys = ring(&s, s.k, false);
     if (m->softmax) {
         s.score = mul(&s, dot(s.g, s.q, keys, s.over), score_scale(&s));
@@ -850,10 +845,20 @@ static void run_cache(Ctx *c, void *ud)
     m->cache = s.g;
 }
 
+/* False, and no->why: there is no room for what it is made of. */
+static bool new_cache(Mask *m, Graph *g, int64_t tokens, Refusal *no)
+{
+    if (setjmp(no->end))
+        return false;
+    m->g->no = g->no = no;
+    fill_cache(m, g, tokens);
+    return true;
+}
+
 void mask_cache(Mask *m, Graph *g, int64_t tokens)
 {
     Ctx *c = m->ctx;
-    Caching k = { m, g, tokens };
+    Refusal *no = ctx_alloc(c, sizeof *no);
 
     if (m->whole) {
         m->uncached = ctx_format(c, "%s weighs tokens that are still to come: "
@@ -865,9 +870,10 @@ void mask_cache(Mask *m, Graph *g, int64_t tokens)
         m->uncached_help = "flin.variant { tokens = 4096, ... } keeps that many"
             " keys and values; or end the mask: if i - j >= 4096 then return 0 "
             "end";
-    } else if (!ctx_protect(c, run_cache, &k)) {
+    } else if (!new_cache(m, g, tokens, no)) {
         m->uncached = ctx_format(c, "%s cannot go token by token: %s", g->name,
-                                 c->err.message);
+                                 no->why.message);
         m->uncached_help = "v:forward and v:reference take whole sequences";
     }
+    m->g->no = g->no = NULL;
 }

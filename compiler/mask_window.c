@@ -205,6 +205,7 @@ static Graph *within_block(Mask *m, const Graph *step, bool leads)
 {
     Scan s = { .m = m, .step = step, .g = mask_inputs(step) };
 
+    s.g->no = m->g->no;
     mask_step(m, s.g);
     if (!leads)
         return s.g;
@@ -240,6 +241,7 @@ static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
     Graph *g = s.g;
     Ref lead = num(g, 1), tail = lead, y = num(g, 0);
 
+    g->no = m->g->no;
     memcpy(g->axis, step->axis, sizeof g->axis);
     g->naxes = step->naxes;
     g->lines = step->lines;
@@ -294,42 +296,46 @@ static void copy_rings(const Mask *m, const Graph *step, Window *w)
 
 /* ---- a window ---- */
 
-typedef struct Making { Mask *m; const Graph *step; Window *w; } Making;
-
-static void make_window(Ctx *c, void *ud)
+static Window *new_window(Mask *m, const Graph *step)
 {
-    Making *k = ud;
-    Mask *m = k->m;
     const MaskPath *piece = find_piece(m);
 
-    if (!piece || !keeps_tokens(m, k->step))
-        return;
-    Window *w = ctx_alloc(c, sizeof *w);
-    copy_rings(m, k->step, w);
+    if (!piece || !keeps_tokens(m, step))
+        return NULL;
+    Window *w = ctx_alloc(m->ctx, sizeof *w);
+    copy_rings(m, step, w);
     mask_factor_endless(m, piece);
-    if (!can_scan(m, k->step))
-        return;
+    if (!can_scan(m, step))
+        return NULL;
     w->width = piece->at.hi[VAR_DISTANCE] + 1;
-    w->position = graph_find_state(k->step, "position");
+    w->position = graph_find_state(step, "position");
     w->leads = m->product[0].ndecays;
-    w->within = within_block(m, k->step, w->leads);
-    w->across = across_blocks(m, k->step, w);
-    k->w = w;
+    w->within = within_block(m, step, w->leads);
+    w->across = across_blocks(m, step, w);
+    return w;
+}
+
+/* NULL, too, where there is no room for what it is made of. */
+static Window *try_window(Mask *m, const Graph *step, Refusal *no)
+{
+    if (setjmp(no->end))
+        return NULL;
+    m->g->no = no;
+    return new_window(m, step);
 }
 
 Window *mask_window(Mask *m, const Graph *g)
 {
-    Making k = { m, g, NULL };
     Product *was = ctx_alloc(m->ctx, sizeof m->product);
     int n = m->nproducts;
 
     memcpy(was, m->product, sizeof m->product);
     m->work = 0;
-    bool factors = ctx_protect(m->ctx, make_window, &k);
-    if (!factors && m->ctx->err.code != ERR_USER
-        && m->ctx->err.code != ERR_LIMIT)
-        ctx_rethrow(m->ctx);
+    Window *w = try_window(m, g, ctx_alloc(m->ctx, sizeof(Refusal)));
+    m->g->no = NULL;
+    if (w)
+        w->within->no = w->across->no = NULL;
     memcpy(m->product, was, sizeof m->product);
     m->nproducts = n;
-    return k.w;
+    return w;
 }

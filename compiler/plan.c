@@ -232,7 +232,7 @@ static void list_nodes(Finish *f, int at)
 
 /* ---- checks ---- */
 
-static void check_reads(const Finish *f, int at)
+static bool check_reads(const Finish *f, int at, Error *why)
 {
     const Plan *p = f->p;
 
@@ -241,16 +241,21 @@ static void check_reads(const Finish *f, int at)
             continue;
         const char *what = f->g->n[r].op == OP_state ? "state " : "";
         if (f->first[r] == p->nkernels)
-            fail(f->g->ctx, f->g->n[r].line, "kernel '%s' reads %s%s, which "
-                 "no kernel %s", p->kernel[at].name, what,
-                 expr_text(f->g, r), *what ? "carries" : "computes");
-        fail(f->g->ctx, f->g->n[r].line, "kernel '%s' reads %s%s, which is "
-             "first known in kernel '%s'", p->kernel[at].name, what,
-             expr_text(f->g, r), p->kernel[f->first[r]].name);
+            error_set(f->g->ctx, why, f->g->n[r].line, NULL, "kernel '%s' "
+                      "reads %s%s, which no kernel %s", p->kernel[at].name,
+                      what, expr_text(f->g, r),
+                      *what ? "carries" : "computes");
+        else
+            error_set(f->g->ctx, why, f->g->n[r].line, NULL, "kernel '%s' "
+                      "reads %s%s, which is first known in kernel '%s'",
+                      p->kernel[at].name, what, expr_text(f->g, r),
+                      p->kernel[f->first[r]].name);
+        return false;
     }
+    return true;
 }
 
-static void check_roots(const Finish *f)
+static bool check_roots(const Finish *f, Error *why)
 {
     const Graph *g = f->g;
     StateSet carried = 0;
@@ -258,14 +263,19 @@ static void check_roots(const Finish *f)
     for (int i = 0; i < f->p->nkernels; i++)
         carried |= f->p->kernel[i].states;
     for (int s = 0; s < g->nst; s++)
-        if (g->st[s].next && !(carried & STATE(s)))
-            fail(g->ctx, g->st[s].line, "no %s kernel computes what state "
-                 "'%s' becomes", g->st[s].reverse ? "reverse" : "forward",
-                 g->st[s].name);
+        if (g->st[s].next && !(carried & STATE(s))) {
+            error_set(g->ctx, why, g->st[s].line, NULL, "no %s kernel computes"
+                      " what state '%s' becomes", g->st[s].reverse
+                      ? "reverse" : "forward", g->st[s].name);
+            return false;
+        }
     for (int i = 0; i < g->nout; i++)
-        if (f->first[g->out[i].node] == f->p->nkernels)
-            fail(g->ctx, g->n[g->out[i].node].line, "no kernel computes "
-                 "result '%s'", g->out[i].name);
+        if (f->first[g->out[i].node] == f->p->nkernels) {
+            error_set(g->ctx, why, g->n[g->out[i].node].line, NULL, "no kernel"
+                      " computes result '%s'", g->out[i].name);
+            return false;
+        }
+    return true;
 }
 
 /* ---- roles and prices ---- */
@@ -415,7 +425,7 @@ static void find_keepers(const Finish *f)
     }
 }
 
-void plan_finish(Plan *p)
+bool plan_finish_if(Plan *p, Error *why)
 {
     Graph *g = p->g;
     Ctx *c = g->ctx;
@@ -441,14 +451,25 @@ void plan_finish(Plan *p)
             p->stored[r] |= f.loads[i][r];
     }
     for (int i = 0; i < p->nkernels; i++)
-        check_reads(&f, i);
-    check_roots(&f);
+        if (!check_reads(&f, i, why))
+            return false;
+    if (!check_roots(&f, why))
+        return false;
     p->split = find_split(p);
     find_keepers(&f);
     for (int i = 0; i < p->nkernels; i++) {
         set_roles(&f, &p->kernel[i]);
         set_price(&f, i);
     }
+    return true;
+}
+
+void plan_finish(Plan *p)
+{
+    Error why;
+
+    if (!plan_finish_if(p, &why))
+        ctx_raise(p->g->ctx, &why);
 }
 
 /* ---- the way back as one ---- */

@@ -118,9 +118,10 @@ Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each);
 void plan_print(const Plan *p, Buf *out);
 Plan *plan_parse(Ctx *c, const char *text);
 
-/* Sets split, roles, states, stored, bytes and flops from nodes. Fails on a
+/* Sets split, roles, states, stored, bytes and flops from nodes. Not of a
  * plan that cannot run (a node nobody computes, a reverse kernel that needs
- * what only later kernels make). */
+ * what only later kernels make): *why, false. The second fails then. */
+bool plan_finish_if(Plan *p, Error *why);
 void plan_finish(Plan *p);
 
 #endif

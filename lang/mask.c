@@ -268,19 +268,20 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
 
 /* ---- factoring, with the culprit underlined ---- */
 
+/* By factors; where mode = "quadratic" asks for it of a mask that has none, or
+ * that ends, and of a softmax, by all pairs. Fails where neither can be. */
 static void run_factor(Ctx *c, void *ud)
 {
     MaskTrace *t = ud;
+    Mask *m = t->mask;
+    Error why;
+    bool factors = !m->softmax && mask_factor(m, &t->above, &why);
 
-    mask_factor(t->mask);
-    mask_probe(t->mask);
-    t->above = t->mask->whole ? mask_above(t->mask) : NULL;
-    if (t->above) {
-        mask_factor(t->above);
-        mask_probe(t->above);
-    } else if (!t->mask->nproducts) {
-        fail(c, 0, "the mask is zero everywhere");
-    }
+    if (factors && !(t->quadratic && mask_ends(m)))
+        return;
+    if (!t->quadratic && !m->softmax)
+        ctx_raise(c, &why);
+    mask_pairs(m, t->args);
 }
 
 /* The text without spaces and prefixes; at[] says where each letter was. */
@@ -336,22 +337,11 @@ static void underline(lua_State *L, Error *e)
     lua_pop(L, 1);
 }
 
-static void run_pairs(Ctx *c, void *ud)
-{
-    MaskTrace *t = ud;
-
-    (void)c;
-    mask_pairs(t->mask, t->args);
-}
-
 static void factor(lua_State *L, MaskTrace *t)
 {
     Ctx *c = t->tracer.ctx;
 
-    if (!t->mask->softmax && ctx_protect(c, run_factor, t)
-        && !(t->quadratic && mask_ends(t->mask)))
-        return;
-    if ((t->quadratic || t->mask->softmax) && ctx_protect(c, run_pairs, t))
+    if (ctx_protect(c, run_factor, t))
         return;
     Error e = c->err;
     if (!e.line)

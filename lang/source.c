@@ -72,20 +72,24 @@ static void emit(Ctx *c, void *ud)
     s->text = cuda_runs_text(c, &s->runs);
 }
 
-static CudaModule *print(Ctx *c, void *ud, int room)
+static CudaModule *print(Ctx *c, void *ud, int room, Error *why)
 {
     const CompiledPart *p = ud;
     CudaOptions o = p->o;
 
     o.room = room;
-    return p->hopper ? cuda_emit(c, p->plan, &o) : cuda_tiles(c, p->plan, &o);
+    return p->hopper ? cuda_emit_if(c, p->plan, &o, why)
+                     : cuda_tiles_if(c, p->plan, &o, why);
 }
 
-/* Each program in the room where it spills nothing, or the least. */
-static void compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p)
+/* Each program in the room where it spills nothing, or the least; false, and
+ * *why: one does not compile as it should. */
+static bool compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p,
+                         Error *why)
 {
     p->rooms = (Rooms){ .ctx = c, .print = print, .ud = p };
-    rooms_text(c, &p->rooms, 0, 0);
+    if (!rooms_text(c, &p->rooms, 0, 0))
+        ctx_raise(c, &p->rooms.why);    /* it was printed before */
     const int *of = p->rooms.programs[0].of, all = p->rooms.programs[0].n;
     int *program = ctx_alloc(c, (size_t)all * sizeof *program);
     int *room = ctx_alloc(c, (size_t)all * sizeof *room);
@@ -94,44 +98,46 @@ static void compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p)
     for (int i = from; i < all; i++)
         program[p->n++] = i;
     Wanted w = { &p->rooms, program, p->n, NULL };
-    rooms_compile(c, &w, 1, n, s->arch);
+    if (!rooms_compile(c, &w, 1, n, s->arch, why))
+        return false;
     p->cubin = w.cubin;
     for (int i = 0; i < p->n; i++)
         room[from + i] = w.cubin[i].taken;
     p->m = rooms_join(&p->rooms, room);
+    return true;
 }
 
-static void compile_text(Ctx *c, void *ud)
+static bool compile_text(Ctx *c, Source *s, const Nvrtc *n, Error *why)
 {
-    Source *s = ud;
     const CudaRuns *r = &s->runs;
-    Nvrtc n;
 
-    if (!nvrtc_open(c, &n))
-        ctx_rethrow(c);
     s->part[0] = (CompiledPart){ .plan = s->plan, .o = r->forward.o,
                                  .hopper = true };
     s->part[1] = (CompiledPart){ .plan = s->plan, .o = r->tiles.o,
                                  .first = r->first };
-    if (r->forward.m)
-        compile_part(c, s, &n, &s->part[0]);
-    if (r->first < r->tiles.m->nkernels)
-        compile_part(c, s, &n, &s->part[1]);
+    return (!r->forward.m || compile_part(c, s, n, &s->part[0], why))
+        && (r->first >= r->tiles.m->nkernels
+            || compile_part(c, s, n, &s->part[1], why));
 }
 
 static void compile(Ctx *c, void *ud)
 {
     Source *s = ud;
     double start = clock_now();
+    Error why;
+    Nvrtc n;
 
     emit(c, s);
-    if (!ctx_protect(c, compile_text, s)) {
-        if (!s->runs.forward.m || c->err.code != ERR_DEVICE)
-            ctx_rethrow(c);
+    if (!nvrtc_open(c, &n))
+        ctx_rethrow(c);
+    bool fits = compile_text(c, s, &n, &why);
+    if (!fits && s->runs.forward.m) {
         s->runs.forward.m = NULL;       /* the others have all of it */
         s->runs.first = 0;
-        compile_text(c, s);
+        fits = compile_text(c, s, &n, &why);
     }
+    if (!fits)
+        ctx_raise(c, &why);
     s->seconds = clock_now() - start;
 }
 

@@ -174,9 +174,11 @@ typedef struct Making {
                                            walks' ends: the plan's own */
     const CudaOptions *next;            /* of the way back: the one that saves,
                                            if it is to follow */
+    bool fits;
+    Error why;                          /* it does not */
 } Making;
 
-static const char *check_build(Ctx *c, void *ud)
+static bool check_build(Ctx *c, void *ud, const char **wrong, Error *why)
 {
     Making *k = ud;
     Verify of = { .b = k->rest ? k->rest : k->b };
@@ -184,14 +186,14 @@ static const char *check_build(Ctx *c, void *ud)
         of.ends = k->b;
     else if (k->rest)
         of.forward = k->b;
-    return build_verify(c, k->all->gpu, &of, k->all->plan);
+    return build_verify(c, k->all->gpu, &of, k->all->plan, wrong, why);
 }
 
 static void compile(Ctx *c, void *ud)
 {
     Making *k = ud;
     Compile wish = { k->b, k->all->plan, check_build, k, k->next, k->rest };
-    build_compile(c, k->all->gpu, &wish);
+    k->fits = build_compile(c, k->all->gpu, &wish, &k->why);
 }
 
 static void build_free(Build *b, const Driver *d)
@@ -204,11 +206,9 @@ static void build_free(Build *b, const Driver *d)
 
 /* Hopper's emitter may refuse a plan, and its kernels, or those from a
  * schedule, may not compile as they should: others run then. */
-static bool refused(const Build *b, const Error *e)
+static bool has_others(const Build *b)
 {
-    return (b->hopper || b->o.scheduled)
-        && (e->code == ERR_USER || e->code == ERR_LIMIT
-            || e->code == ERR_DEVICE);
+    return b->hopper || b->o.scheduled;
 }
 
 /* Of which sizes: "k = 64, v = 64, bfloat16". */
@@ -226,7 +226,7 @@ static const char *sizes_of(Ctx *c, const Build *b, const Graph *g)
 /* Says once that another emitter's kernels run. */
 static void say_wrong(Ctx *c, Builds *all, const Build *b)
 {
-    if (!c->say || !(b->hopper || b->o.scheduled) || all->said)
+    if (!c->say || !has_others(b) || all->said)
         return;
     all->said = true;
     c->say(c->say_ud, ctx_format(c, "flin: %s: the kernel that was compiled"
@@ -253,7 +253,7 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
                         const CudaOptions *next)
 {
     Build *b = calloc(1, sizeof *b);
-    Making k = { all, b, rest, next };
+    Making k = { .all = all, .b = b, .rest = rest, .next = next };
     if (!b || !(b->ctx = ctx_new())) {
         free(b);
         fail_code(c, ERR_MEMORY, "out of memory");
@@ -263,16 +263,20 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
     b->ctx->interrupted = c->interrupted;
     b->ctx->interrupt_ud = c->interrupt_ud;
     bool ok = ctx_protect(c, compile, &k);
-    if (!ok && !refused(b, &c->err)) {
+    if (ok && !k.fits && !has_others(b)) {
+        c->err = k.why;
+        ok = false;
+    }
+    if (!ok) {
         build_free(b, NULL);
         ctx_rethrow(c);
     }
-    if (!ok || b->wrong)
+    if (!k.fits || b->wrong)
         b->m = NULL;
     if (b->wrong)
         say_wrong(c, all, b);
-    else if (!ok && c->err.code == ERR_DEVICE)
-        say_refused(c, all, b, ctx_string(c, c->err.message));
+    else if (!k.fits && k.why.code == ERR_DEVICE)
+        say_refused(c, all, b, k.why.message);
     b->next = all->first;
     return all->first = b;
 }
@@ -332,7 +336,8 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
 typedef struct Trying {
     const Builds *all;
     const CudaOptions *o;
-    int rows;
+    int rows;                           /* -1: there are no such kernels */
+    Error why;
 } Trying;
 
 static void try_forward(Ctx *c, void *ud)
@@ -342,8 +347,9 @@ static void try_forward(Ctx *c, void *ud)
     f.groups = 2;
     for (int i = 0; i < t->all->plan->g->nst; i++)
         f.kept.has[i] = t->all->plan->stored[t->all->plan->g->st[i].node];
-    if (suits_hopper(t->all, &f))
-        t->rows = cuda_emit(c, t->all->plan, &f)->kernel->row_axis;
+    const CudaModule *m = suits_hopper(t->all, &f)
+        ? cuda_emit_if(c, t->all->plan, &f, &t->why) : NULL;
+    t->rows = m ? m->kernel->row_axis : -1;
 }
 
 /* How such a plan's states are stored: which calls have what kernels must not
@@ -351,14 +357,10 @@ static void try_forward(Ctx *c, void *ud)
 static int rows_of(Ctx *c, Builds *all, const CudaOptions *o)
 {
     int8_t *rows = &all->rows[o->tile];
-    Trying t = { all, o, -1 };
+    Trying t = { .all = all, .o = o };
     if (*rows || !plan_is_joint(all->plan))
         return *rows;
-    Ctx *own = ctx_like(c);
-    if (!own)
-        fail_code(c, ERR_MEMORY, "out of memory");
-    ctx_protect(own, try_forward, &t);
-    ctx_free(own);
+    ctx_apart(c, try_forward, &t);
     return *rows = (int8_t)t.rows;
 }
 
@@ -370,7 +372,8 @@ static void set_rows(Ctx *c, Builds *all, CudaOptions *o)
 
 /* Kernels that are made for few heads may not compile as they should where
  * those for many do. o: with its rows. groups: of the way forward that is to
- * follow where it can; 0: none is. */
+ * follow where it can; 0: none is. Has no kernels where all of them are wrong.
+ */
 static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
                                 const Call *call, int groups)
 {
@@ -388,12 +391,24 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
         o->scheduled = o->few = o->cut = o->scattered = false;
         b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
     }
-    if (b->wrong)
-        fail_code(c, ERR_INTERNAL, "%s: the kernel that was compiled for this"
-                  " GPU %s: it is not used", all->plan->g->name, b->wrong);
     if (b->m && b->m->chunk != all->plan->g->chunk)
         o->rows = 0;                    /* goes forward by itself */
     return b;
+}
+
+/* Fails where b has no kernels: it is the last that there is. */
+static const Build *right(Ctx *c, const Builds *all, const Build *b)
+{
+    if (!b->m)
+        fail_code(c, ERR_INTERNAL, "%s", build_fault(c, all, b));
+    return b;
+}
+
+const char *build_fault(Ctx *c, const Builds *all, const Build *b)
+{
+    return b->m ? NULL
+         : ctx_format(c, "%s: the kernel that was compiled for this GPU %s: it"
+                      " is not used", all->plan->g->name, b->wrong);
 }
 
 const Build *build_ends(Ctx *c, Builds *all, const Build *b)
@@ -448,8 +463,12 @@ static void print_priced(Ctx *c, void *ud)
 {
     const Pricing *k = ud;
     Priced *p = k->to;
-    const CudaModule *m = p->hopper ? cuda_emit(c, k->all->plan, &p->o)
-                                    : cuda_tiles(c, k->all->plan, &p->o);
+    Error why;
+    const CudaModule *m = p->hopper
+        ? cuda_emit_if(c, k->all->plan, &p->o, &why)
+        : cuda_tiles_if(c, k->all->plan, &p->o, &why);
+    if (!m)
+        return;
     size_t bytes = (size_t)m->nkernels * sizeof *m->kernel;
     p->m = *m;
     p->m.source = p->m.schedules = NULL;
@@ -457,29 +476,28 @@ static void print_priced(Ctx *c, void *ud)
     p->m.kernel = memcpy(ctx_alloc(p->ctx, bytes), m->kernel, bytes);
 }
 
+static void print_apart(Ctx *c, void *ud)
+{
+    ctx_apart(c, print_priced, ud);
+}
+
 /* Printed as the first attempt has it, in memory that is given back. */
 static const CudaModule *price(Ctx *c, Builds *all, const CudaOptions *o,
                                bool hopper)
 {
-    Ctx *own;
     for (Priced *p = all->priced; p; p = p->next)
         if (p->hopper == hopper && !memcmp(&p->o, o, sizeof *o))
             return p->m.kernel ? &p->m : NULL;
     Priced *p = calloc(1, sizeof *p);
-    if (!p || !(p->ctx = ctx_new()) || !(own = ctx_like(c))) {
-        ctx_free(p ? p->ctx : NULL);
+    if (!p || !(p->ctx = ctx_new())) {
         free(p);
         fail_code(c, ERR_MEMORY, "out of memory");
     }
     p->o = *o;
     p->hopper = hopper;
-    bool ok = ctx_protect(own, print_priced, &(Pricing){ all, p });
-    Error e = own->err;
-    ctx_free(own);
-    if (!ok && (e.code == ERR_MEMORY || e.code == ERR_INTERRUPT)) {
+    if (!ctx_protect(c, print_apart, &(Pricing){ all, p })) {
         ctx_free(p->ctx);
         free(p);
-        c->err = e;
         ctx_rethrow(c);
     }
     p->next = all->priced;
@@ -588,7 +606,7 @@ static bool takes_schedules_now(Ctx *c, Builds *all, const CudaOptions *o,
 /* The call's tensors may be such that there are no schedules for it. */
 static bool is_scheduled_forward(const Builds *all, const Build *b)
 {
-    return b->m && b->o.scheduled && cuda_forward_scheduled(all->plan, b->m);
+    return b->o.scheduled && cuda_forward_scheduled(all->plan, b->m);
 }
 
 /* Forward alone. */
@@ -598,15 +616,15 @@ static const Build *build_forward(Ctx *c, Builds *all, const Call *call,
     const Build *tiles = NULL, *whole;
     if (o->scattered || takes_schedules_now(c, all, o, call)) {
         tiles = tiles_build(c, all, o, call, 0);
-        if (is_scheduled_forward(all, tiles))
+        if (!tiles->m || is_scheduled_forward(all, tiles))
             return tiles;
     }
     whole = hopper_for(c, all, call, o, NULL);
     return whole ? whole : tiles ? tiles : tiles_build(c, all, o, call, 0);
 }
 
-const Build *build_for(Ctx *c, Builds *all, const Call *call,
-                       const Build **forward)
+const Build *build_for_if(Ctx *c, Builds *all, const Call *call,
+                          const Build **forward)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
@@ -619,9 +637,15 @@ const Build *build_for(Ctx *c, Builds *all, const Call *call,
         o = own_options(&o);
     const Build *tiles = tiles_build(c, all, &o, call, call->from
                               ? 0 : groups_for(call, d->processors));
-    if (o.rows && !call->from)
+    if (tiles->m && o.rows && !call->from)
         *forward = hopper_for(c, all, call, &o, tiles);
     return tiles;
+}
+
+const Build *build_for(Ctx *c, Builds *all, const Call *call,
+                       const Build **forward)
+{
+    return right(c, all, build_for_if(c, all, call, forward));
 }
 
 /* Whether some call's way forward comes from schedules, or from cuda_emit;
@@ -651,7 +675,7 @@ static void build_all_forward(Ctx *c, Builds *all, const Call *call,
         own.few = o.scheduled && few;
         emits |= may_take(c, all, &own, false);
         if (may_take(c, all, &own, true))
-            tiles_build(c, all, &own, call, 0);
+            right(c, all, tiles_build(c, all, &own, call, 0));
     }
     for (int groups = 1; groups <= 2 && emits; groups++)
         hopper_build(c, all, o, groups, NULL);
@@ -666,8 +690,8 @@ void build_all(Ctx *c, Builds *all, const Call *call)
     set_rows(c, all, &o);
     CudaOptions own = own_options(&o);
     if (o.rows && may_take(c, all, &o, true))
-        tiles_build(c, all, &own, call, 0);
-    const Build *tiles = tiles_build(c, all, &o, call, 2);
+        right(c, all, tiles_build(c, all, &own, call, 0));
+    const Build *tiles = right(c, all, tiles_build(c, all, &o, call, 2));
     for (int groups = 1; groups <= 2 && o.rows; groups++)
         forward_build(c, all, &o, groups, tiles);
 }

@@ -58,10 +58,14 @@ typedef struct Builds {
 } Builds;
 
 /* The kernels for the call, compiled if they are new. Those before the loss
- * are *forward's where that is not NULL. Fails (ERR_INTERNAL) where all that
- * there are have been found wrong. */
+ * are *forward's where that is not NULL. Where all that there are have been
+ * found wrong the first has no m, and build_fault says in which way; the second
+ * fails then (ERR_INTERNAL). */
+const Build *build_for_if(Ctx *c, Builds *all, const Call *call,
+                          const Build **forward);
 const Build *build_for(Ctx *c, Builds *all, const Call *call,
                        const Build **forward);
+const char *build_fault(Ctx *c, const Builds *all, const Build *b);
 
 /* Kernels of walks alone, for what their states end as, beside the build's
  * own: all of these that walk matrices, or, where the way forward is another
@@ -84,12 +88,14 @@ void builds_free(Builds *all);
 /* ---- compile.c ---- */
 
 /* Prints the plan as b->o says, and gives b its kernels: from the cache, or
- * compiled, loaded, judged by `check`, which returns what is wrong, and only
- * then published. The judgement on all of them together is kept, too: kernels
+ * compiled, loaded, judged by `check`, which sets what is wrong, and only then
+ * published. The judgement on all of them together is kept, too: kernels
  * from the cache that have not been judged so are, and what was found wrong is
  * not compiled again (b->wrong). A program that spills registers is printed
- * again, with other room, a few times; what spills least is taken. */
-typedef const char *CheckFn(Ctx *c, void *ud);
+ * again, with other room, a few times; what spills least is taken. False, and
+ * *why: it is not printed (ERR_USER, ERR_LIMIT), or NVRTC, ptxas or the driver
+ * do not take it (ERR_DEVICE), which `check` answers, too. */
+typedef bool CheckFn(Ctx *c, void *ud, const char **wrong, Error *why);
 typedef struct Compile {
     Build *b;
     const Plan *plan;
@@ -100,18 +106,21 @@ typedef struct Compile {
     const Build *rest;                  /* what b is the way forward of, which
                                            may have compiled b ahead; or NULL */
 } Compile;
-void build_compile(Ctx *c, Gpu *g, const Compile *wish);
+bool build_compile(Ctx *c, Gpu *g, const Compile *wish, Error *why);
 
 void modules_unload(Modules *m, const Driver *d);
 
 /* A source of kernels that need no check, as one module. */
 Module *build_module(Ctx *c, Gpu *g, const char *source);
+/* NULL, and *why, where it does not compile as it should. */
+Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why);
 
 /* verify.c: runs the kernels on a small call, those before the loss from
  * `forward` if that is not NULL, then those of `ends`, if that is not, for
- * what they make anew, and holds the results against the interpreter. Returns
- * what is wrong, or NULL. */
+ * what they make anew, and holds the results against the interpreter. Sets
+ * what is wrong, or NULL; false, and *why: they do not run. */
 typedef struct Verify { const Build *b, *forward, *ends; } Verify;
-const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p);
+bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
+                  const char **wrong, Error *why);
 
 #endif

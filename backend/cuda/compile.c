@@ -62,13 +62,14 @@ void modules_unload(Modules *m, const Driver *d)
 typedef struct Loading {
     Gpu *gpu;
     const unsigned char *bytes;
-    Module *module;
+    Module *module;                     /* NULL: the driver does not take it, */
+    Error *why;                         /* for this */
 } Loading;
 
 static void load(Ctx *c, void *ud)
 {
     Loading *l = ud;
-    l->module = module_load(c, gpu_enter(c, l->gpu), l->bytes);
+    l->module = module_load_if(c, gpu_enter(c, l->gpu), l->bytes, l->why);
 }
 
 /* What the cache has for the text; NULL: nothing, or what the driver does not
@@ -77,26 +78,41 @@ static Module *find_module(Ctx *c, Gpu *g, const CacheKey *key, bool *passed)
 {
     size_t size = 0;
     unsigned char *bytes = cache_get(gpu_cache(g), key, &size);
-    Loading l = { .gpu = g, .bytes = bytes };
+    Error why;
+    Loading l = { .gpu = g, .bytes = bytes, .why = &why };
     *passed = bytes && size == sizeof passed_over
            && !memcmp(bytes, passed_over, size);
-    bool ok = bytes && !*passed && ctx_protect(c, load, &l);
+    bool ok = !bytes || *passed || ctx_protect(c, load, &l);
     free(bytes);
-    return ok ? l.module : NULL;
+    if (!ok)
+        ctx_rethrow(c);
+    return l.module;
 }
 
-Module *build_module(Ctx *c, Gpu *g, const char *source)
+Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why)
 {
     gpu_enter(c, g);
     const Nvrtc *n = gpu_compiler(c, g);
     CacheKey key = key_of(common_key(c, n, gpu_arch(g)), source);
     bool passed;
     Module *m = find_module(c, g, &key, &passed);
-    if (!m) {
-        const Cubin *b = nvrtc_compile(c, n, source, gpu_arch(g));
-        m = module_load(c, gpu_enter(c, g), b->bytes);
+    if (m)
+        return m;
+    const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, 1, &source },
+                                      gpu_arch(g), why);
+    if (b)
+        m = module_load_if(c, gpu_enter(c, g), b->bytes, why);
+    if (m)
         cache_put(gpu_cache(g), &key, b->bytes, b->size);
-    }
+    return m;
+}
+
+Module *build_module(Ctx *c, Gpu *g, const char *source)
+{
+    Error why;
+    Module *m = build_module_if(c, g, source, &why);
+    if (!m)
+        ctx_raise(c, &why);
     return m;
 }
 
@@ -114,15 +130,17 @@ typedef struct Compiling {
     int *room;                          /* of each program */
     int *missing, n;                    /* programs that must be compiled */
     Cubin *cubin;                       /* one each of those */
+    bool fits;                          /* printed, compiled, loaded, run */
+    Error *why;                         /* or what does not */
 } Compiling;
 
-static CudaModule *print(Ctx *own, void *ud, int room)
+static CudaModule *print(Ctx *own, void *ud, int room, Error *why)
 {
     const Compiling *k = ud;
     CudaOptions o = k->o;
     o.room = room;
-    return k->hopper ? cuda_emit(own, k->wish->plan, &o)
-                     : cuda_tiles(own, k->wish->plan, &o);
+    return k->hopper ? cuda_emit_if(own, k->wish->plan, &o, why)
+                     : cuda_tiles_if(own, k->wish->plan, &o, why);
 }
 
 /* A room's text that was not passed over is the program's, or nobody knows. */
@@ -141,15 +159,19 @@ static bool find_program(Ctx *c, Compiling *k, int program)
     return k->wish->b->modules.module[program];
 }
 
-/* Prints the programs, and looks for what was found of them. */
-static void find_verdict(Ctx *c, Compiling *k)
+/* Prints the programs, and looks for what was found of them; false: nothing is
+ * printed. */
+static bool find_verdict(Ctx *c, Compiling *k)
 {
     Build *b = k->wish->b;
     const Build *rest = k->wish->rest;
     size_t size = 0;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
-    rooms_text(c, &k->rooms, 0, 0);
+    if (!rooms_text(c, &k->rooms, 0, 0)) {
+        *k->why = k->rooms.why;
+        return false;
+    }
     CacheKey text = cache_key((const char *const *)k->rooms.programs[0].source,
                               k->rooms.programs[0].n);
     b->text = hex_of(b->ctx, &text);
@@ -161,6 +183,7 @@ static void find_verdict(Ctx *c, Compiling *k)
     if (found && (size != sizeof right || memcmp(found, right, size)))
         b->wrong = ctx_format(b->ctx, "%.*s", (int)size, (char *)found);
     free(found);
+    return true;
 }
 
 static void find_programs(Ctx *c, Compiling *k)
@@ -178,11 +201,6 @@ static void find_programs(Ctx *c, Compiling *k)
 
 /* ---- the way forward, beside ---- */
 
-static void print_first(Ctx *c, void *ud)
-{
-    rooms_text(c, &((Compiling *)ud)->rooms, 0, 0);
-}
-
 static bool is_known(const Compiling *k, const char *text)
 {
     CacheKey key = key_of(k->common, text);
@@ -193,8 +211,7 @@ static bool is_known(const Compiling *k, const char *text)
     return known;
 }
 
-/* Its programs that are new; none where it is refused, which it will say
- * itself. */
+/* Its programs that are new; none where it is refused. */
 static void find_next(Ctx *c, Compiling *next, const Compiling *k)
 {
     *next = (Compiling){ .gpu = k->gpu, .wish = k->wish,
@@ -203,7 +220,7 @@ static void find_next(Ctx *c, Compiling *next, const Compiling *k)
     next->o.kept = k->rooms.m[0]->kept;
     next->rooms = (Rooms){ .ctx = k->wish->b->ctx, .print = print,
                            .ud = next };
-    if (!ctx_protect(c, print_first, next))
+    if (!rooms_text(c, &next->rooms, 0, 0))
         return;
     const CudaPrograms *p = &next->rooms.programs[0];
     next->missing = ctx_alloc(c, (size_t)p->n * sizeof *next->missing);
@@ -246,44 +263,52 @@ static bool take_ahead(Ctx *c, Compiling *k)
     return all;
 }
 
-static void compile_missing(Ctx *c, Compiling *k)
+static bool compile_missing(Ctx *c, Compiling *k)
 {
     Compiling next = { .n = 0 };
     if (!k->n || take_ahead(c, k))
-        return;
+        return true;
     if (k->wish->next && k->rooms.m[0]->chunk == k->wish->plan->g->chunk)
         find_next(c, &next, k);
     Wanted w[] = { { &k->rooms, k->missing, k->n, NULL },
                    { &next.rooms, next.missing, next.n, NULL } };
-    rooms_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
-                  gpu_arch(k->gpu));
+    if (!rooms_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
+                       gpu_arch(k->gpu), k->why))
+        return false;
     k->cubin = w[0].cubin;
     next.cubin = w[1].cubin;
     if (next.n)
         keep_next(&next);
+    return true;
 }
 
-static void load_missing(Ctx *c, Compiling *k)
+static bool load_missing(Ctx *c, Compiling *k)
 {
     for (int i = 0; i < k->n; i++) {
-        Loading l = { .gpu = k->gpu, .bytes = k->cubin[i].bytes };
-        load(c, &l);
-        k->wish->b->modules.module[k->missing[i]] = l.module;
+        Module *m = module_load_if(c, gpu_enter(c, k->gpu),
+                                   k->cubin[i].bytes, k->why);
+        if (!m)
+            return false;
+        k->wish->b->modules.module[k->missing[i]] = m;
         k->room[k->missing[i]] = k->cubin[i].taken;
     }
+    return true;
 }
 
 /* ---- all of it ---- */
 
-static void find_functions(Ctx *c, Build *b, const int *of)
+static bool find_functions(Ctx *c, Build *b, const int *of, Error *why)
 {
     b->f = ctx_alloc(b->ctx, (size_t)b->m->nkernels * sizeof *b->f);
     for (int i = 0; i < b->m->nkernels; i++) {
         const CudaKernel *k = &b->m->kernel[i];
-        b->f[i] = module_function(c, gpu_driver(b->modules.gpu),
-                                  b->modules.module[of[i]], k->name,
-                                  k->shared);
+        b->f[i] = module_function_if(c, gpu_driver(b->modules.gpu),
+                                     b->modules.module[of[i]], k->name,
+                                     k->shared, why);
+        if (!b->f[i])
+            return false;
     }
+    return true;
 }
 
 static void publish(Ctx *c, Compiling *k, int i)
@@ -301,43 +326,48 @@ static void publish(Ctx *c, Compiling *k, int i)
     }
 }
 
-/* What is not right is not published. */
-static void judge(Ctx *c, Compiling *k)
+/* What is not right is not published; false: it does not run. */
+static bool judge(Ctx *c, Compiling *k)
 {
     Build *b = k->wish->b;
-    const char *wrong = k->wish->check(c, k->wish->ud);
+    const char *wrong = NULL;
+    if (!k->wish->check(c, k->wish->ud, &wrong, k->why))
+        return false;
     if (wrong)
         b->wrong = ctx_string(b->ctx, wrong);
     for (int i = 0; i < k->n && !wrong; i++)
         publish(c, k, i);
     cache_put(gpu_cache(k->gpu), &k->verdict, wrong ? wrong : right,
               wrong ? strlen(wrong) : sizeof right);
+    return true;
 }
 
 static void make(Ctx *c, void *ud)
 {
     Compiling *k = ud;
-    find_verdict(c, k);
-    if (k->wish->b->wrong)
+    k->fits = find_verdict(c, k);
+    if (!k->fits || k->wish->b->wrong)
         return;
     find_programs(c, k);
-    compile_missing(c, k);
-    load_missing(c, k);
+    k->fits = compile_missing(c, k) && load_missing(c, k);
+    if (!k->fits)
+        return;
     k->wish->b->m = rooms_join(&k->rooms, k->room);
-    find_functions(c, k->wish->b, k->rooms.programs[0].of);
-    if (k->n || !k->known)
-        judge(c, k);
+    k->fits = find_functions(c, k->wish->b, k->rooms.programs[0].of, k->why)
+           && ((!k->n && k->known) || judge(c, k));
 }
 
-void build_compile(Ctx *c, Gpu *g, const Compile *wish)
+bool build_compile(Ctx *c, Gpu *g, const Compile *wish, Error *why)
 {
     Build *b = wish->b;
-    Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper };
+    Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper,
+                    .why = why };
     k.rooms = (Rooms){ .ctx = b->ctx, .print = print, .ud = &k };
     b->modules.gpu = g;
     bool ok = ctx_protect(c, make, &k);
-    if (!ok || b->wrong)
+    if (!ok || !k.fits || b->wrong)
         modules_unload(&b->modules, gpu_driver(g));
     if (!ok)
         ctx_rethrow(c);
+    return k.fits;
 }

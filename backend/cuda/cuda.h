@@ -199,13 +199,18 @@ typedef struct CudaModule {
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;
 
-/* Prints the plan; %12 in its comments is %12 in plan_print. Fails, naming
- * the value and its line, where the plan needs what this machine has no place
- * for yet. */
+/* Prints the plan; %12 in its comments is %12 in plan_print. NULL where the
+ * plan needs what this machine has no place for yet: *why names the value and
+ * its line. The second fails then. */
+CudaModule *cuda_emit_if(Ctx *c, const Plan *p, const CudaOptions *o,
+                         Error *why);
 CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
 
 /* Prints any plan (o->tile, o->arch and the types; see above). Dimensions and
- * types are the source's, B, T, heads and sequences a launch's. */
+ * types are the source's, B, T, heads and sequences a launch's. NULL, of
+ * o->ends alone, where walks for ends have no schedules: *why says which. */
+CudaModule *cuda_tiles_if(Ctx *c, const Plan *p, const CudaOptions *o,
+                          Error *why);
 CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 
 /* dump.c: that text for matrices of bfloat16. Fails as cuda_tiles. */
@@ -260,7 +265,7 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *m);
 
 /* Per kernel of the plan: is there one without wgmma or a schedule among those
  * that such a call launches on that GPU, those that are too large being cut
- * anyhow, or as it is usual? All are, of a plan that is not printed. */
+ * anyhow, or as it is usual? */
 uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow);
 
 /* The source in n parts that compile by themselves, side by side; of: the part

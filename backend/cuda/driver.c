@@ -23,25 +23,36 @@ static bool is_sticky(int result)
         || result == 710 || (result >= 714 && result <= 719) || result == 721;
 }
 
-void driver_check(Ctx *c, const Driver *d, int result, const char *what)
+bool driver_takes(Ctx *c, const Driver *d, int result, const char *what,
+                  Error *why)
 {
     const char *name = NULL;
     if (!result)
-        return;
+        return true;
     if (result == OUT_OF_MEMORY)
         fail_code(c, ERR_MEMORY, "CUDA: %s: the GPU is out of memory", what);
     CALL(d, ERROR_NAME, error_name);
     error_name(result, &name);
     if (!name)
         name = "unknown error";
-    if (!d->fault || !is_sticky(result))
-        fail_code(c, ERR_DEVICE, "CUDA: %s: %s (%d)", what, name, result);
+    if (!d->fault || !is_sticky(result)) {
+        error_set(c, why, 0, NULL, "CUDA: %s: %s (%d)", what, name, result);
+        why->code = ERR_DEVICE;
+        return false;
+    }
     if (!d->fault->broken[0])
         snprintf(d->fault->broken, sizeof d->fault->broken, "CUDA: %s (%d) "
                  "has ended this process's work on the GPU%s%s", name, result,
                  d->fault->running[0] ? ", in or before " : "",
                  d->fault->running);
     fail_code(c, ERR_DEVICE, "%s", d->fault->broken);
+}
+
+void driver_check(Ctx *c, const Driver *d, int result, const char *what)
+{
+    Error why;
+    if (!driver_takes(c, d, result, what, &why))
+        ctx_raise(c, &why);
 }
 
 void driver_enter(Ctx *c, const Driver *d)
@@ -256,11 +267,20 @@ float event_ms(Ctx *c, const Driver *d, Event *from, Event *to)
     return ms;
 }
 
-Module *module_load(Ctx *c, const Driver *d, const void *cubin)
+Module *module_load_if(Ctx *c, const Driver *d, const void *cubin, Error *why)
 {
     void *module = NULL;
     CALL(d, MODULE, load);
-    driver_check(c, d, load(&module, cubin), "loading a kernel");
+    return driver_takes(c, d, load(&module, cubin), "loading a kernel", why)
+         ? module : NULL;
+}
+
+Module *module_load(Ctx *c, const Driver *d, const void *cubin)
+{
+    Error why;
+    Module *module = module_load_if(c, d, cubin, &why);
+    if (!module)
+        ctx_raise(c, &why);
     return module;
 }
 
@@ -275,14 +295,24 @@ void module_unload(const Driver *d, Module *m)
     exchange_mode(d, &mode);
 }
 
-Function *module_function(Ctx *c, const Driver *d, Module *m,
-                          const char *name, int shared)
+Function *module_function_if(Ctx *c, const Driver *d, Module *m,
+                             const char *name, int shared, Error *why)
 {
     Function *f = NULL;
     CALL(d, FUNCTION, get);
     CALL(d, SET_ATTRIBUTE, set);
-    driver_check(c, d, get(&f, m, name), "finding a kernel");
-    driver_check(c, d, set(f, 8, shared), "shared memory of a kernel");
+    return driver_takes(c, d, get(&f, m, name), "finding a kernel", why)
+        && driver_takes(c, d, set(f, 8, shared), "shared memory of a kernel",
+                        why) ? f : NULL;
+}
+
+Function *module_function(Ctx *c, const Driver *d, Module *m,
+                          const char *name, int shared)
+{
+    Error why;
+    Function *f = module_function_if(c, d, m, name, shared, &why);
+    if (!f)
+        ctx_raise(c, &why);
     return f;
 }
 

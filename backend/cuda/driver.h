@@ -78,6 +78,10 @@ Module *module_load(Ctx *c, const Driver *d, const void *cubin);
 void module_unload(const Driver *d, Module *m);
 Function *module_function(Ctx *c, const Driver *d, Module *m,
                           const char *name, int shared);
+/* NULL, and *why, where the driver does not take it. */
+Module *module_load_if(Ctx *c, const Driver *d, const void *cubin, Error *why);
+Function *module_function_if(Ctx *c, const Driver *d, Module *m,
+                             const char *name, int shared, Error *why);
 /* Loads the cubin for one kernel. */
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k);

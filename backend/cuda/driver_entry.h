@@ -44,6 +44,10 @@ enum Entry {
 #define CALL(d, name, f) \
     name##_fn *f; memcpy(&f, &(d)->fn[ENTRY_##name], sizeof f)
 
+/* Fails unless result is 0. The second answers what the driver refuses (false,
+ * and *why); fails where memory is out, or the context has ended. */
 void driver_check(Ctx *c, const Driver *d, int result, const char *what);
+bool driver_takes(Ctx *c, const Driver *d, int result, const char *what,
+                  Error *why);
 
 #endif

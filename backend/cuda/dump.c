@@ -48,18 +48,18 @@ static Call usual_call(int heads)
 }
 
 /* How states lie that the way forward leaves, where it is cuda_emit's. */
-static void find_forward(Ctx *c, void *ud)
+static void find_forward(Ctx *c, Saving *s)
 {
-    Saving *s = ud;
     CudaOptions *f = &s->f;
+    Error why;
 
     *f = *s->o;
     f->scheduled = false;
     f->saves = plan_is_joint(s->p);
     for (int i = 0; i < s->p->g->nst && f->saves; i++)
         f->kept.has[i] = s->p->stored[s->p->g->st[i].node];
-    s->forward = cuda_emit(c, s->p, f);
-    s->o->rows = f->saves ? s->forward->kernel->row_axis : 0;
+    s->forward = cuda_emit_if(c, s->p, f, &why);
+    s->o->rows = f->saves && s->forward ? s->forward->kernel->row_axis : 0;
 }
 
 /* What runs behind the loss where cuda_emit's runs before it. */
@@ -125,12 +125,10 @@ static Printed kernels_of(Ctx *c, const Plan *p, const CudaOptions *like)
 {
     CudaOptions o = *like;
     Saving s = { p, &o, o, NULL };
-    Error before = c->err;
 
     if (o.arch == HOPPER && o.tile != F32
-        && p->g->chunk == CUDA_HOPPER_CHUNK
-        && !ctx_protect(c, find_forward, &s))
-        c->err = before;
+        && p->g->chunk == CUDA_HOPPER_CHUNK)
+        find_forward(c, &s);
     Printed y = { .tiles = cuda_tiles(c, p, &o), .o = o, .f = s.f };
     if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
         y.forward = s.forward;
@@ -327,9 +325,8 @@ typedef struct Roads {
     uint8_t *plain;
 } Roads;
 
-static void find_roads(Ctx *c, void *ud)
+static void find_roads(Ctx *c, const Roads *r)
 {
-    const Roads *r = ud;
     CudaOptions o = usual_options(r->p->g, r->m);
     o.wholly = !r->anyhow;
     Printed y = kernels_of(c, r->p, &o);
@@ -348,10 +345,7 @@ static void find_roads(Ctx *c, void *ud)
 uint8_t *cuda_plain(Ctx *c, const Plan *p, const Machine *m, bool anyhow)
 {
     Roads r = { p, m, anyhow, ctx_alloc(c, (size_t)p->nkernels + 1) };
-    Error before = c->err;
 
-    memset(r.plain, 1, (size_t)p->nkernels);
-    if (!ctx_protect(c, find_roads, &r))
-        c->err = before;
+    find_roads(c, &r);
     return r.plain;
 }

@@ -144,9 +144,9 @@ static int find_row_axis(Emit *e)
                 return lowest(rest);
         }
     }
-    fail_help(e->c, g->line, "the CPU backend runs every plan",
-              "no place on the GPU yet for a kernel that reads no state of"
-              " two axes");
+    ctx_refuse(e->c, e->no, ERR_USER, g->line,
+               "the CPU backend runs every plan", "no place on the GPU yet for"
+               " a kernel that reads no state of two axes");
 }
 
 /* ---- what stands around the state's acts ---- */
@@ -466,6 +466,14 @@ static Emit *emit_new(Ctx *c, const Plan *p, int kernel, int groups, int ranks,
     return e;
 }
 
+static Emit *emit_again(const Emit *e, bool team)
+{
+    Emit *to = emit_new(e->c, e->p, (int)(e->k - e->p->kernel), e->groups,
+                        e->ranks, team, e->o, e->out);
+    to->no = e->no;
+    return to;
+}
+
 /* What the state's warpgroups write is joined of several ranks. */
 static bool joins_ranks(const Emit *e)
 {
@@ -499,9 +507,7 @@ static Emit *emit_roles(Emit *e, Buf *room)
     e->out->split = e->o->split && emit_scan(e);
     emit_ahead(e);
     if (!e->team && find_team(e))
-        return emit_roles(emit_new(e->c, e->p, (int)(e->k - e->p->kernel),
-                                   e->groups, e->ranks, true, e->o, e->out),
-                          room);
+        return emit_roles(emit_again(e, true), room);
     keep_ahead(e, &e->keep);
     check_carried(e);
     emit_vectors(e);
@@ -516,8 +522,7 @@ static Emit *joined(Emit *e, Buf *room)
 {
     Buf other = { .ctx = e->c };
     CudaKernel was = *e->out;
-    Emit *j = emit_new(e->c, e->p, (int)(e->k - e->p->kernel), e->groups,
-                       e->ranks, false, e->o, e->out);
+    Emit *j = emit_again(e, false);
     j->joint = true;
     emit_roles(j, &other);
     if (j->out->shared > SHARED_MAX || j->out->stages < was.stages) {
@@ -557,9 +562,10 @@ static bool emit_kernel(Emit *e, Buf *to)
 {
     Buf b = { .ctx = e->c };
     if (e->k->kind != K_FORWARD || e->g->chunk * e->ranks != ROWS)
-        fail_help(e->c, e->g->line, "the CPU backend runs every plan",
-                  "no place on the GPU yet for a kernel that is not a forward"
-                  " walk by chunks of %d", ROWS);
+        ctx_refuse(e->c, e->no, ERR_USER, e->g->line,
+                   "the CPU backend runs every plan", "no place on the GPU yet"
+                   " for a kernel that is not a forward walk by chunks of %d",
+                   ROWS);
     Buf room = { .ctx = e->c }, body = { .ctx = e->c };
     e = emit_roles(e, &room);
     if (e->out->shared > SHARED_MAX || is_crowded(e))
@@ -584,39 +590,56 @@ static bool emit_kernel(Emit *e, Buf *to)
     return true;
 }
 
-CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
+/* The kernel, of as many state warpgroups as there is room for. */
+static void emit_fitting(Ctx *c, const Plan *p, int kernel, int ranks,
+                         const CudaOptions *o, Refusal *no, CudaKernel *out,
+                         Buf *b)
 {
-    int ranks;
-    const Plan *all = o->saves ? plan_forward(c, plan) : plan;
-    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks);
-    CudaModule *m = ctx_alloc(c, sizeof *m);
-    Buf b = { .ctx = c };
-    if (o->tile != BF16 && o->tile != F16)
-        fail_code(c, ERR_USER, "no place on the GPU yet for %s matrices: "
-                  "bfloat16 or float16", dtype_name(o->tile));
-    if (o->tile == F16 && leaves_float16(p))
-        fail_code(c, ERR_USER, "an exponential that float16 may not hold");
-    m->nkernels = p->nkernels;
-    m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
-    buf_printf(&b, "#define RANKS %d\n", ranks);
+    int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
+    for (; groups > 0; groups--) {
+        Emit *e = emit_new(c, p, kernel, groups, ranks, false, o, out);
+        e->no = no;
+        if (emit_kernel(e, b))
+            return;
+    }
+    ctx_refuse(c, no, ERR_USER, p->g->line, "use smaller axes, or the CPU"
+               " backend", "a block needs %d bytes of shared memory; there are"
+               " %d", out->shared, SHARED_MAX);
+}
+
+static void emit_start(const CudaOptions *o, int ranks, Buf *b)
+{
+    buf_printf(b, "#define RANKS %d\n", ranks);
     if (o->tile == F16)
-        buf_printf(&b, "#define ELEMENT_F16\n");
-    buf_printf(&b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
+        buf_printf(b, "#define ELEMENT_F16\n");
+    buf_printf(b, "#include \"numbers.cuh\"\n#include \"device.cuh\"\n"
                "#include \"vectors.cuh\"\n#include \"pair.cuh\"\n"
                "#include \"wgmma.cuh\"\n#include \"gates.cuh\"\n"
                "#include \"first.cuh\"\n"
                "#include \"inverse.cuh\"\n%s\n",
                o->saves ? "#include \"keep.cuh\"\n" : "");
+}
+
+static CudaModule *emit_all(Ctx *c, const Plan *plan, const CudaOptions *o,
+                            Refusal *no)
+{
+    int ranks;
+    const Plan *all = o->saves ? plan_forward(c, plan) : plan;
+    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks, no);
+    CudaModule *m = ctx_alloc(c, sizeof *m);
+    Buf b = { .ctx = c };
+    if (o->tile != BF16 && o->tile != F16)
+        ctx_refuse(c, no, ERR_USER, 0, NULL, "no place on the GPU yet for %s "
+                   "matrices: bfloat16 or float16", dtype_name(o->tile));
+    if (o->tile == F16 && leaves_float16(p))
+        ctx_refuse(c, no, ERR_USER, 0, NULL, "an exponential that float16 may"
+                   " not hold");
+    m->nkernels = p->nkernels;
+    m->kernel = ctx_alloc(c, (size_t)p->nkernels * sizeof *m->kernel);
+    emit_start(o, ranks, &b);
     for (int i = 0; i < p->nkernels; i++) {
-        int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
         size_t text = b.len;
-        while (!emit_kernel(emit_new(c, p, i, groups, ranks, false, o,
-                                     &m->kernel[i]), &b))
-            if (--groups == 0)
-                fail_help(c, p->g->line, "use smaller axes, or the CPU"
-                          " backend", "a block needs %d bytes of shared"
-                          " memory; there are %d", m->kernel[i].shared,
-                          SHARED_MAX);
+        emit_fitting(c, p, i, ranks, o, no, &m->kernel[i], &b);
         m->kernel[i].text = text;
         m->kernel[i].end = b.len;
         m->kernel[i].tokens = p->g->chunk;
@@ -624,5 +647,25 @@ CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
                            + kept_bytes(o, plan);
     }
     m->source = b.s;
+    return m;
+}
+
+CudaModule *cuda_emit_if(Ctx *c, const Plan *plan, const CudaOptions *o,
+                         Error *why)
+{
+    Refusal *no = ctx_alloc(c, sizeof *no);
+    if (setjmp(no->end)) {
+        *why = no->why;
+        return NULL;
+    }
+    return emit_all(c, plan, o, no);
+}
+
+CudaModule *cuda_emit(Ctx *c, const Plan *plan, const CudaOptions *o)
+{
+    Error why;
+    CudaModule *m = cuda_emit_if(c, plan, o, &why);
+    if (!m)
+        ctx_raise(c, &why);
     return m;
 }

@@ -70,6 +70,7 @@ typedef struct First { Ref dot, side[2]; } First;
 
 typedef struct Emit {
     Ctx *c;
+    Refusal *no;                        /* cuda_emit_if's */
     const Plan *p;
     const Kernel *k;
     const Graph *g;
@@ -141,6 +142,9 @@ bool is_keyed(const Emit *e, Ref r);    /* one value a column of such */
 bool has_gdot(const Emit *e, Ref r);    /* a score made of one */
 Ref strip(const Graph *g, Ref r);       /* without row and col */
 _Noreturn void no_place(Emit *e, Ref r, const char *why);
+/* The same of a whole kernel: "no order for the steps of k0_forward". */
+_Noreturn void no_room(Emit *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 void peel(Emit *e, Ref r, Product *p);
 /* Publishes the product of p's factors that are (token) or are not one value
@@ -230,9 +234,9 @@ int made_before(const Emit *e, Ref r);
 
 /* The same plan where values of several ranks a token are values without, or
  * have `rows` rows a token, on AX_R, in chunks of so many tokens less; p itself
- * where there are none, or its chunks are others than Hopper's. Fails where
- * ranks would stay. */
-const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows);
+ * where there are none, or its chunks are others than Hopper's. Refuses
+ * where ranks would stay. */
+const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows, Refusal *no);
 
 /* Gives everything its place; how many stages, and bytes, in e->out. Last: the
  * roles say what there is. */

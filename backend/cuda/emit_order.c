@@ -440,8 +440,8 @@ void serial_order(Serial *s)
             left--;
         } else {
             if (!s->nflight)
-                fail_code(s->e->c, ERR_LIMIT, "no place on the GPU: no order"
-                          " for the steps of %s", s->e->out->name);
+                no_room(s->e, "no order for the steps of %s",
+                        s->e->out->name);
             retire(s);
         }
     }

@@ -294,11 +294,11 @@ static bool begin_rows(Unrank *u, int rows)
 }
 
 /* A kernel that took them for values without ranks would be wrong. */
-static void refuse(Ctx *c, const Graph *g, Ref r)
+static _Noreturn void refuse(Ctx *c, Refusal *no, const Graph *g, Ref r)
 {
-    fail_help(c, g->n[r].line, "the CPU backend runs every plan",
-              "no place on the GPU yet for %s: its ranks cannot be taken apart",
-              expr_text(g, r));
+    ctx_refuse(c, no, ERR_USER, g->n[r].line,
+               "the CPU backend runs every plan", "no place on the GPU yet for"
+               " %s: its ranks cannot be taken apart", expr_text(g, r));
 }
 
 static Ref first_ranked(const Graph *g)
@@ -332,7 +332,7 @@ const Plan *plan_without_ranks(Ctx *c, const Plan *p)
     return u.stays ? p : plan_renewed(p, u.g, u.memo, MOST * MOST);
 }
 
-const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows)
+const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows, Refusal *no)
 {
     Graph *g = graph_copy(c, p->g);
     Unrank u = { .g = g };
@@ -341,14 +341,14 @@ const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows)
     if (!ranked || g->chunk != ROWS)
         return p;
     if (p->nkernels > 1 || !begin_rows(&u, rows_of(g)))
-        refuse(c, p->g, ranked);
+        refuse(c, no, p->g, ranked);
     u.memo = ctx_alloc(c, sizeof *u.memo * MOST * MOST * g->len);
     for (int i = 0; i < g->nout; i++)
         g->out[i].node = at(&u, g->out[i].node, 0, 0);
     for (int i = 0; i < g->nst; i++)
         g->st[i].next = at(&u, g->st[i].next, 0, 0);
     if (u.stays)
-        refuse(c, g, u.stays);
+        refuse(c, no, g, u.stays);
     *rows = u.rows;
     return plan_simple(g);
 }

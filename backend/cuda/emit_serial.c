@@ -12,7 +12,7 @@ static int fragment(Serial *s, Ref r);
 
 static _Noreturn void too_many(Serial *s, const char *what)
 {
-    fail_code(s->e->c, ERR_LIMIT, "no place on the GPU: too many %s", what);
+    no_room(s->e, "too many %s", what);
 }
 
 int array_new(Serial *s, bool packed, int cols, const char *fmt, unsigned n)

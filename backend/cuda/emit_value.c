@@ -8,9 +8,20 @@
 
 void no_place(Emit *e, Ref r, const char *why)
 {
-    fail_help(e->c, e->g->n[r].line,
-              "the CPU backend runs every plan",
-              "no place on the GPU yet for %s: %s", expr_text(e->g, r), why);
+    ctx_refuse(e->c, e->no, ERR_USER, e->g->n[r].line,
+               "the CPU backend runs every plan",
+               "no place on the GPU yet for %s: %s", expr_text(e->g, r), why);
+}
+
+void no_room(Emit *e, const char *fmt, ...)
+{
+    char what[128];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    ctx_refuse(e->c, e->no, ERR_LIMIT, 0, NULL, "no place on the GPU: %s",
+               what);
 }
 
 Ref strip(const Graph *g, Ref r)

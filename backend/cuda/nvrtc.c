@@ -464,20 +464,27 @@ static void fetch(Ctx *c, void *ud)
     }
 }
 
-static void judge(Ctx *c, const Nvrtc *n, const Cubin *b, const char *arch)
+static bool is_taken(const Cubin *b)
+{
+    return !b->result && !b->info.serialised;
+}
+
+static void say_why(Ctx *c, const Nvrtc *n, const Cubin *b, const char *arch,
+                    Error *why)
 {
     ENTRY(n, TextFn, ERROR_TEXT, error_text);
     if (b->result != 0)
-        fail_code(c, ERR_DEVICE, "the CUDA compiler refused a generated"
+        error_set(c, why, 0, NULL, "the CUDA compiler refused a generated"
                   " kernel for %s: %s\n%s", arch, error_text(b->result),
                   b->log);
-    if (b->info.serialised)
-        fail_code(c, ERR_DEVICE, "ptxas serialised the wgmma of a generated"
+    else
+        error_set(c, why, 0, NULL, "ptxas serialised the wgmma of a generated"
                   " kernel (C%d)\n%s", b->info.serialised, b->log);
+    why->code = ERR_DEVICE;
 }
 
-Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
-                         const char *arch)
+Cubin *nvrtc_compile_if(Ctx *c, const Nvrtc *n, const Sources *s,
+                        const char *arch, Error *why)
 {
     Job *j = job_new(c, n, s, arch);
     Fetch f = { .j = j };
@@ -496,12 +503,26 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
         fail_code(c, ERR_INTERRUPT, "interrupted");
     if (!ok)
         ctx_rethrow(c);
-    for (int i = 0; i < s->count; i++)
-        if (i < s->needed)
-            judge(c, n, &f.out[i], arch);
-        else if (f.out[i].result || f.out[i].info.serialised)
-            f.out[i].bytes = NULL;
+    for (int i = 0; i < s->count; i++) {
+        if (is_taken(&f.out[i]))
+            continue;
+        if (i < s->needed) {
+            say_why(c, n, &f.out[i], arch, why);
+            return NULL;
+        }
+        f.out[i].bytes = NULL;
+    }
     return f.out;
+}
+
+Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
+                         const char *arch)
+{
+    Error why;
+    Cubin *b = nvrtc_compile_if(c, n, s, arch, &why);
+    if (!b)
+        ctx_raise(c, &why);
+    return b;
 }
 
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,

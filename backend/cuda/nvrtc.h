@@ -61,6 +61,9 @@ typedef struct Sources {
  * is not needed. Which is taken does not depend on that. */
 Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
                          const char *arch);
+/* NULL, and *why, where one that is needed does not compile as it should. */
+Cubin *nvrtc_compile_if(Ctx *c, const Nvrtc *n, const Sources *s,
+                        const char *arch, Error *why);
 
 /* Waits for threads that were left behind: a second or two, as NVRTC asks
  * between its passes whether to go on (before CUDA 12.8: until it is done).

@@ -292,36 +292,56 @@ static int shared_of(const Hand *h, int kernel)
 static const char *const kernel_name[] = { "flin_forward", "flin_keys",
     "flin_queries", "flin_delta", "flin_leaves", "flin_sums" };
 
-static PairKernels *new_kernels(Hand *h, const PairsShape *s)
+/* NULL, and *why, where they do not compile as they should. */
+static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
 {
-    Module *m = build_module(h->c, h->g, pairs_source(h->c, mask_copy(h->c,
-                             h->p->step->mask), s));
-    PairKernels *k = calloc(1, sizeof *k);
+    Module *m = build_module_if(h->c, h->g, pairs_source(h->c, mask_copy(h->c,
+                                h->p->step->mask), s), why);
+    PairKernels *k = m ? calloc(1, sizeof *k) : NULL;
 
+    if (!m)
+        return NULL;
     if (!k) {
         module_unload(h->d, m);
         fail_code(h->c, ERR_MEMORY, "out of memory");
     }
     k->shape = *s;
     k->module = m;
-    for (int n = 0; n < (s->wgmma ? DELTA : NKERNELS); n++)
-        k->f[n] = module_function(h->c, h->d, m, kernel_name[n], s->wgmma
-            ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double));
+    bool ok = true;
+    for (int n = 0; n < (s->wgmma ? DELTA : NKERNELS) && ok; n++) {
+        k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n], s->wgmma
+            ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double), why);
+        ok = k->f[n];
+    }
+    if (ok)
+        return k;
+    module_unload(h->d, m);
+    free(k);
+    return NULL;
+}
+
+static PairKernels *find_kernels_if(Hand *h, PairPrograms *all,
+                                    const PairsShape *s, Error *why)
+{
+    PairKernels *k = all->kernels;
+
+    while (k && memcmp(&k->shape, s, sizeof *s))
+        k = k->next;
+    if (!k && (k = new_kernels(h, s, why)) != NULL) {
+        k->next = all->kernels;
+        all->kernels = k;
+    }
     return k;
 }
 
 static PairKernels *find_kernels(Hand *h, PairPrograms *all,
                                  const PairsShape *s)
 {
-    PairKernels *k = all->kernels;
+    Error why;
+    PairKernels *k = find_kernels_if(h, all, s, &why);
 
-    while (k && memcmp(&k->shape, s, sizeof *s))
-        k = k->next;
-    if (!k) {
-        k = new_kernels(h, s);
-        k->next = all->kernels;
-        all->kernels = k;
-    }
+    if (!k)
+        ctx_raise(h->c, &why);
     return k;
 }
 
@@ -355,14 +375,6 @@ static DevicePtr find_ends(Hand *h, PairPrograms *all)
 
 typedef struct Wish { Hand *h; PairPrograms **all; } Wish;
 
-static void find_fast(Ctx *c, void *ud)
-{
-    Wish *w = ud;
-
-    (void)c;
-    w->h->fast = find_kernels(w->h, *w->all, &w->h->shape);
-}
-
 /* Goes without wgmma from now on, and says why. */
 static void be_plain(Hand *h, PairPrograms *all, const char *why)
 {
@@ -385,12 +397,14 @@ static void find_locked(Ctx *c, void *ud)
         fail_code(c, ERR_MEMORY, "out of memory");
     if (h->shape.wgmma && (*w->all)->plain)
         *h = hand_of(c, h->g, h->p, true);
-    if (!ctx_protect(c, find_fast, w)) {
-        if (!h->shape.wgmma || c->err.code != ERR_DEVICE)
-            ctx_rethrow(c);
-        be_plain(h, *w->all, c->err.message);
-        find_fast(c, w);
+    if (h->shape.wgmma) {
+        Error why;
+        h->fast = find_kernels_if(h, *w->all, &h->shape, &why);
+        if (!h->fast)
+            be_plain(h, *w->all, why.message);
     }
+    if (!h->fast)
+        h->fast = find_kernels(h, *w->all, &h->shape);
     h->plain = h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
     if (h->p->call->device_cu)

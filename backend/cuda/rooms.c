@@ -48,11 +48,12 @@ static void print(Ctx *own, void *ud)
 {
     Printing *p = ud;
     Rooms *r = p->r;
-    CudaModule *m = r->print(own, r->ud, p->room);
+    CudaModule *m = r->print(own, r->ud, p->room, &r->why);
     const CudaModule *first = p->room ? r->m[0] : m;
-    if (m->nkernels != first->nkernels
-        || memcmp(&m->kept, &first->kept, sizeof m->kept))
-        fail_code(own, ERR_INTERNAL, "kernels of another kind");
+    r->refused[p->room] = !m || m->nkernels != first->nkernels
+        || memcmp(&m->kept, &first->kept, sizeof m->kept);
+    if (r->refused[p->room])
+        return;
     r->programs[p->room] = cut(own, m, p->room ? &r->programs[0] : NULL);
     r->m[p->room] = m;
 }
@@ -72,17 +73,11 @@ static bool has_rooms(const CudaModule *m)
 const char *rooms_text(Ctx *c, Rooms *r, int room, int program)
 {
     Printing p = { r, room };
+    if (room && !has_rooms(r->m[0]))
+        return NULL;
     if (!r->m[room] && !r->refused[room])
-        r->refused[room] = (room && r->m[0] && !has_rooms(r->m[0]))
-                        || !ctx_protect(r->ctx, print, &p);
-    if (r->m[room])
-        return r->programs[room].source[program];
-    if (!room || r->ctx->err.code == ERR_INTERRUPT
-        || r->ctx->err.code == ERR_MEMORY) {
-        c->err = r->ctx->err;
-        ctx_rethrow(c);
-    }
-    return NULL;
+        ctx_within(c, r->ctx, print, &p);
+    return r->m[room] ? r->programs[room].source[program] : NULL;
 }
 
 /* NULL, too, where it is the same in a room before. */
@@ -97,8 +92,8 @@ static const char *new_text(Ctx *c, Rooms *r, int room, int program)
     return s;
 }
 
-void rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
-                   const char *arch)
+bool rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
+                   const char *arch, Error *why)
 {
     int all = 0, at = 0;
     for (int k = 0; k < plans; k++)
@@ -110,10 +105,13 @@ void rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
             for (int i = 0; i < w[k].n; i++)
                 text[room * all + at + i] = new_text(c, w[k].rooms, room,
                                                      w[k].program[i]);
-    Cubin *b = nvrtc_compile_all(c, nvrtc, &(Sources){ all, CUDA_ROOMS,
-                                 w[0].n, text }, arch);
+    Cubin *b = nvrtc_compile_if(c, nvrtc, &(Sources){ all, CUDA_ROOMS,
+                                w[0].n, text }, arch, why);
+    if (!b)
+        return false;
     for (int k = 0; k < plans; b += w[k++].n)
         w[k].cubin = b;
+    return true;
 }
 
 CudaModule *rooms_join(const Rooms *r, const int *room)
@@ -134,13 +132,15 @@ CudaModule *rooms_join(const Rooms *r, const int *room)
 CudaModule *rooms_compile_all(Ctx *c, Rooms *r, const Nvrtc *nvrtc,
                               const char *arch, Cubin **cubin)
 {
-    rooms_text(c, r, 0, 0);
+    if (!rooms_text(c, r, 0, 0))
+        ctx_raise(c, &r->why);
     int n = r->programs[0].n;
     int *program = ctx_alloc(c, (size_t)n * sizeof *program);
     for (int i = 0; i < n; i++)
         program[i] = i;
     Wanted w = { r, program, n, NULL };
-    rooms_compile(c, &w, 1, nvrtc, arch);
+    if (!rooms_compile(c, &w, 1, nvrtc, arch, &r->why))
+        ctx_raise(c, &r->why);
     *cubin = w.cubin;
     for (int i = 0; i < n; i++)
         program[i] = (*cubin)[i].taken;

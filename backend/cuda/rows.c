@@ -317,18 +317,10 @@ static bool is_heavy(const Rows *p)
     return false;
 }
 
-typedef struct Reading {
-    Rows *p;
-    const int32_t *size;
-    bool can;
-} Reading;
-
-static void read_step(Ctx *c, void *ud)
+/* Whether there are kernels for it. */
+static bool read_step(Ctx *c, Rows *p, const int32_t size[NAXES])
 {
-    Reading *k = ud;
-    Rows *p = k->p;
-
-    Graph *step = graph_sized(p->step, k->size);
+    Graph *step = graph_sized(p->step, size);
 
     join_axes(step);
     p->step = step;
@@ -336,29 +328,26 @@ static void read_step(Ctx *c, void *ud)
     p->nst = p->step->nst;
     if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS
         || !find_delays(p))
-        return;
+        return false;
     p->forward = without_states(c, p->step);
+    if (!has_gradient(p->forward))
+        return false;
     Graph *joint = grad(p->forward);
     p->joint = joint;
     if (!find_gradients(c, p, joint))
-        return;
+        return false;
     one_axis(p);
-    k->can = can_run(p) || (all_axes(p) && can_run(p));
-    p->heavy = k->can && is_heavy(p);
+    bool can = can_run(p) || (all_axes(p) && can_run(p));
+    p->heavy = can && is_heavy(p);
+    return can;
 }
 
 Rows *rows_new(Ctx *c, const Graph *step, const int32_t size[NAXES])
 {
     Rows *p = ctx_alloc(c, sizeof *p);
-    Reading k = { .p = p, .size = size };
 
     p->step = step;
-    if (!ctx_protect(c, read_step, &k)) {
-        if (c->err.code != ERR_USER)
-            ctx_rethrow(c);
-        return NULL;
-    }
-    return k.can ? p : NULL;
+    return read_step(c, p, size) ? p : NULL;
 }
 
 void rows_free(Gpu *g, Rows *p)

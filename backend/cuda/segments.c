@@ -235,49 +235,39 @@ static const CudaKernel *ends_walk(const Segments *s, int state)
     return NULL;
 }
 
-typedef struct Compiling {
-    Segments *s;
-    Builds *all;
-    const Build *b;                     /* of a call that begins */
-} Compiling;
-
-static void compile_own(Ctx *c, const Compiling *k)
+static void compile_own(Ctx *c, Cutting *cut, const Plan *p, Gpu *g)
 {
-    Cutting *cut = k->s->cut;
-    const Driver *d = gpu_enter(c, k->all->gpu);
+    const Driver *d = gpu_enter(c, g);
     if (cut->module)
         return;
-    Module *m = cut->module = build_module(c, k->all->gpu, source);
+    Module *m = cut->module = build_module(c, g, source);
     cut->begin = module_function(c, d, m, begin_kernel.name, 0);
     cut->end = module_function(c, d, m, end_kernel.name, 0);
     cut->unit = module_function(c, d, m, unit_kernel.name, 0);
     cut->moves = module_function(c, d, m, moved_kernel.name, 0);
     cut->carrying = !is_diagonal(cut)
-                  ? carry_kernel(rows_of(k->s->p->g, &cut->t))
+                  ? carry_kernel(rows_of(p->g, &cut->t))
                   : cut->t.kappa < 0 ? vector_kernel : rows_kernel;
     cut->carry = module_function(c, d, m, cut->carrying.name,
                                  cut->carrying.shared);
 }
 
-static void compile(Ctx *c, void *ud)
+/* NULL; or what keeps the call from being cut: all kernels for it are wrong. */
+static const char *compile(Ctx *c, Segments *s, Builds *all)
 {
-    Compiling *k = ud;
-    Cutting *cut = k->s->cut;
-    const Build *forward;
-    Call call = ends_call(k->s);
-    compile_own(c, k);
-    cut->ends.gpu = k->all->gpu;
-    k->s->walks = build_ends(c, k->all, build_for(c, k->all, &k->s->call,
-                                                  &forward));
-    if (!ends_walk(k->s, k->s->cut->t.state))
-        k->s->ends = build_for(c, &cut->ends, &call, &forward);
-}
-
-static void compile_begin(Ctx *c, void *ud)
-{
-    Compiling *k = ud;
-    compile_own(c, k);
-    k->s->walks = build_ends(c, k->all, k->b);
+    Cutting *cut = s->cut;
+    const Build *forward, *own;
+    Call call = ends_call(s);
+    compile_own(c, cut, s->p, all->gpu);
+    cut->ends.gpu = all->gpu;
+    own = build_for_if(c, all, &s->call, &forward);
+    if (!own->m)
+        return build_fault(c, all, own);
+    s->walks = build_ends(c, all, own);
+    if (ends_walk(s, cut->t.state))
+        return NULL;
+    s->ends = build_for_if(c, &cut->ends, &call, &forward);
+    return build_fault(c, &cut->ends, s->ends);
 }
 
 /* What the kernels before that walk leave for the others lies in Call.kept. */
@@ -300,7 +290,6 @@ bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
 {
     const Cutting *cut = s->cut;
     int state = cut->t.state, first = 0;
-    Compiling wish = { s, all, b };
     if (cut->why || s->n > 1 || !s->call.seq || s->call.pages.at
         || is_diagonal(cut) == cut->t.mixes || !b->o.scheduled)
         return false;
@@ -308,11 +297,8 @@ bool segments_may_begin(Ctx *c, Builds *all, Segments *s, const Build *b)
         first++;
     if (first == b->m->nkernels || !leaves_nothing_else(b->m, first))
         return false;
-    if (!ctx_protect(c, compile_begin, &wish)) {
-        if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
-            ctx_rethrow(c);
-        return false;
-    }
+    compile_own(c, s->cut, s->p, all->gpu);
+    s->walks = build_ends(c, all, b);
     return ends_walk(s, state);
 }
 
@@ -498,16 +484,7 @@ static int count_well(Ctx *c, Builds *all, Cutting *cut, const Call *call,
     if (cut->counted == h)
         return cut->count;
     Counting k = { all, cut, call, (int)(2 * units / heads), count };
-    Ctx *own = ctx_like(c);
-    if (!own)
-        fail_code(c, ERR_MEMORY, "out of memory");
-    bool ok = ctx_protect(own, count_by_price, &k);
-    Error e = own->err;
-    ctx_free(own);
-    if (!ok) {
-        c->err = e;
-        ctx_rethrow(c);
-    }
+    ctx_apart(c, count_by_price, &k);
     cut->counted = h;
     return cut->count = k.found;
 }
@@ -569,12 +546,10 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
                            gpu_enter(c, all->gpu)->processors);
     Segments s = segments_in(c, p, cut, call,
                              count_well(c, all, cut, call, n));
-    Compiling wish = { .s = &s, .all = all };
-    if (s.n == 1 || ctx_protect(c, compile, &wish))
+    const char *why = s.n == 1 ? NULL : compile(c, &s, all);
+    if (!why)
         return s;
-    if (c->err.code != ERR_USER && c->err.code != ERR_INTERNAL)
-        ctx_rethrow(c);
-    cut->why = ctx_string(p->g->ctx, c->err.message);
+    cut->why = ctx_string(p->g->ctx, why);
     return whole_of(p, cut, call);
 }
 

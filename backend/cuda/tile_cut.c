@@ -353,9 +353,11 @@ static Kernel half(const Halves *h, int i)
     return to;
 }
 
+/* NULL where they would leave a state to neither. */
 static const Plan *with_halves(const Halves *h, const int *of, int **of_halves)
 {
     const Plan *p = h->p;
+    Error why;
     Ctx *c = p->g->ctx;
     Plan *to = ctx_alloc(c, sizeof *to);
     size_t n = (size_t)p->nkernels + 1;
@@ -372,7 +374,8 @@ static const Plan *with_halves(const Halves *h, const int *of, int **of_halves)
         if (cut)
             to->kernel[to->nkernels++] = half(h, 1);
     }
-    plan_finish(to);
+    if (!plan_finish_if(to, &why))
+        return NULL;
     to->split = p->split + (h->kernel < p->split);
     return to;
 }
@@ -387,8 +390,11 @@ const Plan *tile_cut(const Plan *p, int kernel, CutHow how, Ref *with,
     h.root = ctx_alloc(g->ctx, g->len);
     h.next = ctx_alloc(g->ctx, g->len);
     find_roots(&h);
-    while (++*with < g->len)
-        if (find_halves(&h, how, *with))
-            return with_halves(&h, of, of_halves);
+    while (++*with < g->len) {
+        const Plan *cut = find_halves(&h, how, *with)
+                        ? with_halves(&h, of, of_halves) : NULL;
+        if (cut)
+            return cut;
+    }
     return NULL;
 }

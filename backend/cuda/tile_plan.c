@@ -140,21 +140,23 @@ static Prepared prepare_ends(Ctx *c, const Prepared *like,
     return y;
 }
 
-/* Fails where the plan's own kernels or those lack a schedule. */
-static void check_ends(Ctx *c, const Prepared *own, const Prepared *ends,
-                       const CudaOptions *o)
+/* What the plan's own kernels or those lack; NULL: nothing. */
+static const char *ends_lack(Ctx *c, const Prepared *own, const Prepared *ends,
+                             const CudaOptions *o)
 {
     int n = ends->p->nkernels - own->p->nkernels;
 
     for (int i = o->rows ? own->p->split : 0; i < own->p->nkernels; i++)
         if (lacks_schedule(own, i))
-            fail(c, 0, "%s has no schedule", own->m->kernel[i].name);
+            return ctx_format(c, "%s has no schedule", own->m->kernel[i].name);
     if (!n || ends->p->g->chunk <= 1)
-        fail(c, 0, "nothing walks matrices of chunks");
+        return "nothing walks matrices of chunks";
     for (int i = 0; i < n; i++)
         if (lacks_schedule(ends, i))
-            fail(c, 0, "%s has no schedule for its ends: %s",
-                 ends->m->kernel[i].name, ends->t[i]->out->schedule->why);
+            return ctx_format(c, "%s has no schedule for its ends: %s",
+                              ends->m->kernel[i].name,
+                              ends->t[i]->out->schedule->why);
+    return NULL;
 }
 
 /* ---- the cheapest way ---- */
@@ -764,7 +766,8 @@ static const char *first_lack(Ctx *c, const Prepared *y)
 
 /* Tiles of float32 are for plans of which all kernels have room: the cuts that
  * schedules want are not what others are fast with. */
-CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
+CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
+                          Error *why)
 {
     const Plan *printed = plan_as_printed(c, plan);
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
@@ -777,14 +780,19 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
 
     if (o->scheduled && schedule_tile(whole, o->tile) == F32 && !o->without
         && count_lacking(&y, true)) {
-        CudaModule *m = cuda_tiles(c, plan, without_schedules(c, o));
-        m->lacks = first_lack(c, &y);
+        CudaModule *m = cuda_tiles_if(c, plan, without_schedules(c, o), why);
+        if (m)
+            m->lacks = first_lack(c, &y);
         return m;
     }
     find_shares(&own);
     if (o->ends) {
         y = prepare_ends(c, &own, o);
-        check_ends(c, &own, &y, o);
+        const char *lack = ends_lack(c, &own, &y, o);
+        if (lack) {
+            error_set(c, why, 0, NULL, "%s", lack);
+            return NULL;
+        }
     }
     CudaModule *m = y.m;
     put_start(&y, cuda_rank(whole->g), &b);
@@ -800,6 +808,16 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
         m->kernel[i].of = i < n ? y.of[i] : plan->nkernels - 1;
     m->source = b.s;
     m->schedules = schedules.s;
+    return m;
+}
+
+CudaModule *cuda_tiles(Ctx *c, const Plan *plan, const CudaOptions *o)
+{
+    Error why;
+    CudaModule *m = cuda_tiles_if(c, plan, o, &why);
+
+    if (!m)
+        ctx_raise(c, &why);
     return m;
 }
 

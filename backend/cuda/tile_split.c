@@ -853,18 +853,25 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
         add_kernel(to, &u, k->kind, u.sums);
 }
 
+static const Plan *uncut(const Plan *p, int *of)
+{
+    for (int i = 0; i < p->nkernels; i++)
+        of[i] = i;
+    return p;
+}
+
+/* Uncut, too, where the parts would leave a state to none of them. */
 const Plan *tile_split(const Plan *p, Split how, int **of)
 {
     enum { PARTS = 6 + MAX_STATES };
     Ctx *c = p->g->ctx;
     int n = 0;
+    Error why;
     uint8_t *found = ctx_alloc(c, p->g->len);
 
     *of = ctx_alloc(c, PARTS * (size_t)p->nkernels * sizeof **of);
-    for (int i = 0; i < p->nkernels; i++)
-        (*of)[i] = i;
     if (how.none || !p->g->chunk || !(walks_back(p) || how.forward))
-        return p;
+        return uncut(p, *of);
     Plan *to = ctx_alloc(c, sizeof *to);
     to->g = p->g;
     to->kernel = ctx_alloc(c, PARTS * (size_t)p->nkernels
@@ -873,7 +880,8 @@ const Plan *tile_split(const Plan *p, Split how, int **of)
         for (cut_kernel(to, p, &p->kernel[i], how, found);
              n < to->nkernels; n++)
             (*of)[n] = i;
-    plan_finish(to);
+    if (!plan_finish_if(to, &why))
+        return uncut(p, *of);
     for (to->split = 0; to->split < n && (*of)[to->split] < p->split;)
         to->split++;
     return to;

@@ -598,7 +598,16 @@ static void trial(Ctx *c, void *ud)
     }
 }
 
-const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
+/* Whether that is what the kernels run into which are tried, as types that they
+ * were not made for, or a launch that the driver refuses. */
+static bool is_outcome(const Error *e)
+{
+    return e->code == ERR_USER || e->code == ERR_LIMIT
+        || e->code == ERR_DEVICE;
+}
+
+bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
+                  const char **wrong, Error *why)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
     if (of->ends && moved_state(of->ends->m->plan->g) >= 0)
@@ -608,7 +617,10 @@ const char *build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p)
                   .p = p, .g = p->g, .seed = 20 };
     bool ok = ctx_protect(c, trial, t);
     free_blocks(t);
-    if (!ok)
+    if (!ok && !is_outcome(&c->err))
         ctx_rethrow(c);
-    return t->why;
+    if (!ok)
+        *why = c->err;
+    *wrong = t->why;
+    return ok;
 }

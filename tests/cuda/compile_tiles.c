@@ -163,32 +163,33 @@ typedef struct Trial {
 } Trial;
 
 /* The way forward of a plan whose way back is cuda_tiles'; it saves. */
-static void find_rows(Ctx *c, void *ud)
+static bool find_rows(Ctx *c, Trial *y, Error *why)
 {
-    Trial *y = ud;
     CudaOptions f = y->o;
 
     f.saves = true;
     f.groups = 2;
     for (int i = 0; i < y->plan->g->nst; i++)
         f.kept.has[i] = y->plan->stored[y->plan->g->st[i].node];
-    y->o.rows = cuda_emit(c, y->plan, &f)->kernel->row_axis;
+    const CudaModule *m = cuda_emit_if(c, y->plan, &f, why);
+    y->o.rows = m ? m->kernel->row_axis : 0;
+    return m;
 }
 
-static CudaModule *emit_saving(Ctx *c, const Trial *y)
+static CudaModule *emit_saving(Ctx *c, const Trial *y, Error *why)
 {
     CudaOptions f = y->o;
 
     f.kept = cuda_tiles(c, y->plan, &f)->kept;
     f.saves = true;
-    CudaModule *m = cuda_emit(c, y->plan, &f);
-    if (!strstr(m->source, "keep_state"))
+    CudaModule *m = cuda_emit_if(c, y->plan, &f, why);
+    if (m && !strstr(m->source, "keep_state"))
         fail_code(c, ERR_INTERNAL, "nothing is left for the way back");
     return m;
 }
 
 /* Hopper's kernels say how states are stored, where they go forward. */
-static CudaModule *emit(Ctx *c, void *ud, int room)
+static CudaModule *emit(Ctx *c, void *ud, int room, Error *why)
 {
     Trial *y = ud;
     const Case *k = y->k;
@@ -196,13 +197,26 @@ static CudaModule *emit(Ctx *c, void *ud, int room)
               && k->type != F32 && !strcmp(k->arch, "sm_90a")
               && k->groups <= SCHEDULED;
 
-    if (joint && !y->o.rows && !ctx_protect(c, find_rows, y) && k->groups)
-        ctx_rethrow(c);
+    if (joint && !y->o.rows && !find_rows(c, y, why) && k->groups)
+        return NULL;
     y->o.room = room;
     if (y->emitted)
-        return cuda_emit(c, y->plan, &y->o);
-    return !k->groups || y->o.scheduled ? cuda_tiles(c, y->plan, &y->o)
-         : joint ? emit_saving(c, y) : cuda_emit(c, y->plan, &y->o);
+        return cuda_emit_if(c, y->plan, &y->o, why);
+    return !k->groups || y->o.scheduled
+         ? cuda_tiles_if(c, y->plan, &y->o, why)
+         : joint ? emit_saving(c, y, why) : cuda_emit_if(c, y->plan, &y->o,
+                                                         why);
+}
+
+/* Its text; fails where it is not printed. */
+static const char *text_of(Ctx *c, Trial *y, int room)
+{
+    Error why;
+    const CudaModule *m = emit(c, y, room, &why);
+
+    if (!m)
+        ctx_raise(c, &why);
+    return m->source;
 }
 
 /* Of the sections of a cubin that are instructions. */
@@ -272,7 +286,7 @@ static void print_hash(Ctx *c, void *ud)
 
     set_types(y.plan->g, k, &y.o);
     for (int room = 0; room < (y.o.groups ? CUDA_ROOMS : 1); room++) {
-        const char *text = emit(c, &y, room)->source;
+        const char *text = text_of(c, &y, room);
         h = hash_bytes(h, text, strlen(text));
     }
     printf("%s%016llx\n", t->line + 5, (unsigned long long)h);
@@ -291,7 +305,7 @@ static void write_whole(Ctx *c, void *ud)
     FILE *f = fopen(path, "w");
 
     set_types(y.plan->g, k, &y.o);
-    if (!f || fputs(emit(c, &y, 0)->source, f) < 0 || fclose(f))
+    if (!f || fputs(text_of(c, &y, 0), f) < 0 || fclose(f))
         fail_code(c, ERR_INTERNAL, "%s cannot be written", path);
 }
 

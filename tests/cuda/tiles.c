@@ -127,12 +127,12 @@ typedef struct Ready {
 
 typedef struct Printing { Plan *plan; CudaOptions o; } Printing;
 
-static CudaModule *print(Ctx *c, void *ud, int room)
+static CudaModule *print(Ctx *c, void *ud, int room, Error *why)
 {
     Printing *p = ud;
 
     p->o.room = room;
-    return cuda_tiles(c, p->plan, &p->o);
+    return cuda_tiles_if(c, p->plan, &p->o, why);
 }
 
 static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)

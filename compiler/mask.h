@@ -257,6 +257,9 @@ typedef struct Window {
 /* Of a mask whose step is g; NULL: it is no window, or none whose two scans
  * are sure to be right. */
 Window *mask_window(Mask *m, const Graph *g);
+/* Are the step's states its position and rings of tokens' own inputs, so that
+ * the last tokens, as many as there are places, make them? */
+bool mask_keeps_tokens(const Mask *m, const Graph *step);
 Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
@@ -267,6 +270,8 @@ Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* Makes the pieces of m, which does not factor or is a softmax's, g's y. */
 void mask_pairs(Mask *m, Graph *g);
+/* The same of a plain sum's, which may factor, without a word on it. */
+void mask_own_weights(Mask *m, Graph *g);
 /* The same of pieces that are weights of v_j themselves. */
 void mask_weights(Mask *m, Graph *g);
 /* Is a pair of this value left out? */

@@ -98,8 +98,7 @@ static bool can_scan(Mask *m, const Graph *step)
     return m->nproducts;
 }
 
-/* Whether the step has but its position and rings, of tokens' own inputs. */
-static bool keeps_tokens(const Mask *m, const Graph *step)
+bool mask_keeps_tokens(const Mask *m, const Graph *step)
 {
     for (int i = 0; i < m->nrings; i++)
         if (step->n[m->ring[i].x].states)
@@ -302,7 +301,7 @@ static void make_window(Ctx *c, void *ud)
     Mask *m = k->m;
     const MaskPath *piece = find_piece(m);
 
-    if (!piece || !keeps_tokens(m, k->step))
+    if (!piece || !mask_keeps_tokens(m, k->step))
         return;
     Window *w = ctx_alloc(c, sizeof *w);
     copy_rings(m, k->step, w);

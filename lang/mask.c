@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../compiler/scores.h"
 #include "mask_trace.h"
 #include "value.h"
 
@@ -454,6 +455,7 @@ static void run_step(Ctx *c, void *ud)
         mask_ways(t->mask, t->above, t->args);
     else {
         mask_step(t->mask, t->args);
+        t->args->scores = scores_window(t->mask, t->args);
         t->args->window = mask_window(t->mask, t->args);
     }
 }
@@ -463,6 +465,8 @@ static bool wants_quadratic(lua_State *L, int def)
     if (lua_getfield(L, def, "mode") == LUA_TNIL)
         return false;
     const char *mode = lua_tostring(L, -1);
+    if (mode && !strcmp(mode, "linear"))
+        return false;
     if (!mode || strcmp(mode, "quadratic"))
         lang_fail(L, "mode = \"quadratic\" runs a mask that does not factor, "
                   "each pair of tokens by itself", "flin.variant: there is no"

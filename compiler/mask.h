@@ -155,6 +155,10 @@ bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2]);
 /* Does cond compare but remainders of positions, (i - j) % 4? No region says
  * where that holds: a path takes either as it is. */
 bool mask_of_remainders(Mask *m, Ref cond);
+/* Does cond compare positions with remainders of them, i - i % 8 > j? These are
+ * bounded: it holds wherever `sure` does, and nowhere else than `possible`
+ * does, both of positions alone. */
+bool mask_bounded(Mask *m, Ref cond, Ref *sure, Ref *possible);
 /* Paths that differ by such alone become one, with a value for each. */
 void mask_join_gated(Mask *m);
 /* Is r the remainder, by a whole number, of positions, whole multiples of i and

@@ -65,6 +65,14 @@ static bool decide_remainder(MaskTrace *t, lua_State *L, Ref cond)
     return k->on[k->n++];
 }
 
+static void run_bounded(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_bounded(a->t->mask, a->cond, &a->of[1], &a->of[0]);
+}
+
 /* One comparison: what follows from the path so far, or a choice. */
 static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
 {
@@ -74,6 +82,10 @@ static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
         protect(L, t->tracer.ctx, run_remainders, &a);
         if (a.verdict)
             return decide_remainder(t, L, cond);
+        protect(L, t->tracer.ctx, run_bounded, &a);
+        if (a.verdict)
+            return decide_one(t, L, a.of[1])
+                || (decide_one(t, L, a.of[0]) && decide_remainder(t, L, cond));
     }
     protect(L, t->tracer.ctx, run_decide, &a);
     if (a.verdict >= 0)

@@ -132,8 +132,8 @@ static _Noreturn void undecidable(Mask *m, Ref cond)
 
     if (traits & (HAS_POSITION) && !(traits & HAS_CUMSUM))
         fail_help(m->ctx, line, "compare i, j or i - j with numbers that are "
-                  "known, or their blocks, i // 8, or use flin.where(cond, a, "
-                  "b)",
+                  "known, or blocks of one size, i // 8 > j // 8, or use "
+                  "flin.where(cond, a, b)",
                   "a mask cannot branch on %s", expr_text(m->g, cond));
     fail_help(m->ctx, line, "use flin.where(cond, a, b)",
               "cannot branch on data: %s", expr_text(m->g, cond));
@@ -348,12 +348,22 @@ static Ref at_most_zero(Mask *m, const Sum *s, double c)
     return op2(g, OP_le, op2(g, OP_add, x, num(g, c)), num(g, 0));
 }
 
+static bool has_remainder(Mask *m, Ref cond)
+{
+    mask_reach(m, cond);
+    for (Ref r = 1; r <= cond; r++)
+        if (m->mark[r] && m->g->n[r].op == OP_mod)
+            return true;
+    return false;
+}
+
 bool mask_bounded(Mask *m, Ref cond, Ref *sure, Ref *possible)
 {
     const Node n = m->g->n[cond];
     Sum s;
 
     if ((n.op != OP_lt && n.op != OP_le && n.op != OP_eq)
+        || !has_remainder(m, cond)
         || !sum_of_remainders(m, n.a[0], n.a[1], &s))
         return false;
     /* The largest that it is where the comparison holds. */

@@ -215,9 +215,19 @@ static void fail_at_end(lua_State *L, MaskTrace *t, const char *help,
     lang_raise(L, &e);
 }
 
-/* The number on top, popped: what `what` returns. */
-static Ref take_number(lua_State *L, MaskTrace *t, const char *what)
+/* The number that the function with n arguments, on top, returns; both popped.
+ * what: its name. */
+static Ref call_number(lua_State *L, MaskTrace *t, int n, const char *what)
 {
+    int top = lua_gettop(L) - n;
+
+    lua_call(L, n, LUA_MULTRET);
+    if (lua_gettop(L) > top)
+        fail_at_end(L, t, "one variant for each weight: a layer's function adds "
+                    "their results, or takes what it likes of them",
+                    lua_pushfstring(L, "the %s returns %d values, and is one "
+                                    "number", what, lua_gettop(L) - top + 1));
+    lua_settop(L, top);
     if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER
         && !lua_isboolean(L, -1))
         fail_at_end(L, t, "every path through the function returns a "
@@ -242,8 +252,7 @@ static Ref trace_score(lua_State *L, MaskTrace *t, int fn, int owner)
     push_position(L, t, owner, 0);
     push_position(L, t, owner, 1);
     lua_pushvalue(L, fn + 1);
-    lua_call(L, 4, 1);
-    return take_number(L, t, "score");
+    return call_number(L, t, 4, "score");
 }
 
 static void run_join(Ctx *c, void *ud)
@@ -269,8 +278,7 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         push_position(L, t, owner, 0);
         push_position(L, t, owner, 1);
         lua_pushvalue(L, fn + 1);
-        lua_call(L, 3, 1);
-        Ref r = take_number(L, t, "mask"), s = 0;
+        Ref r = call_number(L, t, 3, "mask"), s = 0;
         if (m->softmax && !is_num(m->g, r, 0))
             s = trace_score(L, t, fn, owner);
         m->gates[m->npaths] = t->gates;
@@ -493,7 +501,8 @@ static bool wants_softmax(lua_State *L, int def)
     const char *how = lua_tostring(L, -1);
     if (!how || strcmp(how, "softmax"))
         lang_fail(L, "normalise = \"softmax\" makes the weights of a row add "
-                  "up to 1; leave it out for their plain sum", "flin.variant: "
+                  "up to 1 (those of a column end with tokens still to come); "
+                  "leave it out for their plain sum", "flin.variant: "
                   "normalise cannot be %s", luaL_tolstring(L, -1, NULL));
     return true;
 }

@@ -223,8 +223,8 @@ static Ref call_number(lua_State *L, MaskTrace *t, int n, const char *what)
 
     lua_call(L, n, LUA_MULTRET);
     if (lua_gettop(L) > top)
-        fail_at_end(L, t, "one variant for each weight: a layer's function adds "
-                    "their results, or takes what it likes of them",
+        fail_at_end(L, t, "one variant for each weight: a layer's function "
+                    "adds their results, or takes what it likes of them",
                     lua_pushfstring(L, "the %s returns %d values, and is one "
                                     "number", what, lua_gettop(L) - top + 1));
     lua_settop(L, top);

@@ -195,7 +195,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
-        "tests/cuda/calls both" "tests/cuda/calls window" "tests/cuda/calls start" \
+        "tests/cuda/calls both" \
+        "tests/cuda/calls window" "tests/cuda/calls start" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \

@@ -35,7 +35,7 @@ behind i weigh, too, transition = flin.transition.delta_rule() works under the
 mask's decay. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor, and a step whose sums are
 polynomials of scores over pairs of tokens, without its states ("linear": with
-them; else by price; of a mask's window "linear": its band); normalise = "softmax"
+them, of a mask's window its band; else by price); normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
 of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:

@@ -155,6 +155,10 @@ bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2]);
 /* Does cond compare but remainders of positions, (i - j) % 4? No region says
  * where that holds: a path takes either as it is. */
 bool mask_of_remainders(Mask *m, Ref cond);
+/* Does cond compare positions with remainders of them, i - i % 8 > j? These are
+ * bounded: it holds wherever `sure` does, and nowhere else than `possible`
+ * does, both of positions alone. */
+bool mask_bounded(Mask *m, Ref cond, Ref *sure, Ref *possible);
 /* Paths that differ by such alone become one, with a value for each. */
 void mask_join_gated(Mask *m);
 /* Is r the remainder, by a whole number, of positions, whole multiples of i and
@@ -259,6 +263,9 @@ typedef struct Window {
 /* Of a mask whose step is g; NULL: it is no window, or none whose two scans
  * are sure to be right. */
 Window *mask_window(Mask *m, const Graph *g);
+/* Are the step's states its position and rings of tokens' own inputs, so that
+ * the last tokens, as many as there are places, make them? */
+bool mask_keeps_tokens(const Mask *m, const Graph *step);
 Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* ---- all pairs of tokens (mask_pairs.c) ----
@@ -269,6 +276,8 @@ Window *window_copy(Ctx *c, const Window *w);   /* copy.c */
 
 /* Makes the pieces of m, which does not factor or is a softmax's, g's y. */
 void mask_pairs(Mask *m, Graph *g);
+/* The same of a plain sum's, which may factor, without a word on it. */
+void mask_own_weights(Mask *m, Graph *g);
 /* The same of pieces that are weights of v_j themselves. */
 void mask_weights(Mask *m, Graph *g);
 /* Is a pair of this value left out? */

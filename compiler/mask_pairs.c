@@ -110,7 +110,7 @@ void mask_weights(Mask *m, Graph *g)
     put_result(m, g);
 }
 
-void mask_pairs(Mask *m, Graph *g)
+void mask_own_weights(Mask *m, Graph *g)
 {
     m->work = 0;
     mask_pieces(m);                     /* it is causal, if it is to be */
@@ -118,6 +118,11 @@ void mask_pairs(Mask *m, Graph *g)
         make_logits(m);
     mask_own_pieces(m);
     put_result(m, g);
+}
+
+void mask_pairs(Mask *m, Graph *g)
+{
+    mask_own_weights(m, g);
     g->note = m->softmax ? "softmax: every pair of tokens by itself"
         : "mode \"quadratic\": every pair of tokens by itself";
 }

@@ -132,7 +132,8 @@ static _Noreturn void undecidable(Mask *m, Ref cond)
 
     if (traits & (HAS_POSITION) && !(traits & HAS_CUMSUM))
         fail_help(m->ctx, line, "compare i, j or i - j with numbers that are "
-                  "known, or use flin.where(cond, a, b)",
+                  "known, or blocks of one size, i // 8 > j // 8, or use "
+                  "flin.where(cond, a, b)",
                   "a mask cannot branch on %s", expr_text(m->g, cond));
     fail_help(m->ctx, line, "use flin.where(cond, a, b)",
               "cannot branch on data: %s", expr_text(m->g, cond));
@@ -152,14 +153,6 @@ int mask_decide(Mask *m, Ref cond, const Region *r, Region in[2])
     bool yes = outcomes(r, &f, 0, strict ? 0 : 1, &in[1]);
     bool no = outcomes(r, &f, strict ? 1 : 2, 2, &in[0]);
     return yes && no ? -1 : yes;
-}
-
-bool mask_decidable(Mask *m, Ref cond)
-{
-    const Node n = m->g->n[cond];
-    Form f;
-
-    return n.op == OP_num || position_form(m, n.a[0], n.a[1], &f);
 }
 
 /* ---- remainders ---- */
@@ -213,6 +206,182 @@ bool mask_of_remainders(Mask *m, Ref cond)
         if (!mask_of_remainders(m, n.a[i]))
             return false;
     return true;
+}
+
+/* wi i + wj j + c, and remainders that add up to lo .. hi, in units: a whole
+ * number, which leaves `rest` of whole multiples of `grain`. */
+typedef struct Sum {
+    double unit, wi, wj, c, lo, hi, grain, rest;
+} Sum;
+
+/* x in units, which it is to be whole ones of; else NAN. */
+static double in_units(double x, double unit)
+{
+    double n = x / unit, whole = nearbyint(n);
+
+    return fabs(n - whole) < 1e-9 * fmax(1, fabs(whole)) ? whole : NAN;
+}
+
+static double smallest_weight(const Mask *m, const Linear *l)
+{
+    double unit = 1;
+
+    for (int i = 0; i < l->n; i++) {
+        const Node *coef = &m->g->n[l->part[i].coef];
+        if (coef->op == OP_num && fabs(coef->num) < unit)
+            unit = fabs(coef->num);
+    }
+    return unit;
+}
+
+/* Is r, as a // n makes it, floor((x - x % n) / n + 1/2)? *of: x % n. */
+static bool is_quotient(Mask *m, Ref r, Ref *mod, Remainder *of)
+{
+    Linear l;
+
+    if (m->g->n[r].op != OP_floor)
+        return false;
+    linear(m, m->g->n[r].a[0], &l);
+    *mod = 0;
+    for (int i = 0; i < l.n; i++)
+        if (m->g->n[l.part[i].atom].op == OP_mod)
+            *mod = l.part[i].atom;
+    if (!*mod || !mask_remainder(m, *mod, of))
+        return false;
+    double n = (double)of->n, left[2] = { (double)of->wi, (double)of->wj };
+    for (int i = 0; i < l.n; i++) {
+        const Node *atom = &m->g->n[l.part[i].atom];
+        const Node *coef = &m->g->n[l.part[i].coef];
+        double w = coef->op == OP_num ? in_units(coef->num, 1 / n) : NAN;
+        if (l.part[i].atom == *mod && w == -1)
+            continue;
+        if (atom->op != OP_input || isnan(w)
+            || m->leaf[atom->index].kind != LEAF_POSITION)
+            return false;
+        left[m->leaf[atom->index].side == SIDE_J] -= w;
+    }
+    return left[0] == 0 && left[1] == 0 && m->g->n[l.rest].op == OP_num
+        && in_units(m->g->n[l.rest].num - 0.5, 1 / n) == (double)of->rest;
+}
+
+/* Adds w times quotients as what they are: (x - x % n) / n. */
+static void add_expanded(Mask *m, Ref r, Ref scale, Ref *sum)
+{
+    Graph *g = m->g;
+    Remainder of;
+    Ref mod, x = r;
+
+    if (is_quotient(m, r, &mod, &of)) {
+        x = op2(g, OP_sub, g->n[mod].a[0], mod);
+        scale = op2(g, OP_div, scale, num(g, (double)of.n));
+    }
+    *sum = op2(g, OP_add, *sum, op2(g, OP_mul, scale, x));
+}
+
+static void expand_quotients(Mask *m, Linear *l)
+{
+    Ref sum = l->rest;
+
+    for (int i = 0; i < l->n; i++)
+        add_expanded(m, l->part[i].atom, l->part[i].coef, &sum);
+    linear(m, sum, l);
+}
+
+/* w x % n: x less that is whole multiples of n; taken[]: what of i, j and 1 is
+ * in such x. */
+static void add_remainder(Sum *s, const Remainder *of, double w,
+                          double taken[3])
+{
+    double most = w * (double)(of->n - 1);
+
+    s->lo += most < 0 ? most : 0;
+    s->hi += most > 0 ? most : 0;
+    s->grain = s->grain == 0 || s->grain == (double)of->n ? (double)of->n : 1;
+    taken[0] += w * (double)of->wi;
+    taken[1] += w * (double)of->wj;
+    taken[2] += w * (double)of->rest;
+}
+
+/* Of a - b; false: it is no such sum, or has no remainder. */
+static bool sum_of_remainders(Mask *m, Ref a, Ref b, Sum *s)
+{
+    double taken[3] = { 0 };
+    Remainder of;
+    Linear l;
+
+    linear(m, op2(m->g, OP_sub, a, b), &l);
+    expand_quotients(m, &l);
+    *s = (Sum){ .unit = smallest_weight(m, &l) };
+    for (int i = 0; i < l.n; i++) {
+        const Node *atom = &m->g->n[l.part[i].atom];
+        const Node *coef = &m->g->n[l.part[i].coef];
+        double w = coef->op == OP_num ? in_units(coef->num, s->unit) : NAN;
+        if (isnan(w))
+            return false;
+        if (mask_remainder(m, l.part[i].atom, &of))
+            add_remainder(s, &of, w, taken);
+        else if (atom->op != OP_input
+                 || m->leaf[atom->index].kind != LEAF_POSITION)
+            return false;
+        else
+            *(m->leaf[atom->index].side == SIDE_J ? &s->wj : &s->wi) = w;
+    }
+    s->c = m->g->n[l.rest].op == OP_num ? in_units(m->g->n[l.rest].num, s->unit)
+                                        : NAN;
+    if (s->wi + taken[0] != 0 || s->wj + taken[1] != 0)
+        s->grain = s->grain != 0;
+    s->rest = s->c + taken[2];
+    if (s->wi != 0 && s->wj != 0 && s->wi != -s->wj)
+        return false;                   /* of no one distance */
+    return s->grain > 0 && fabs(s->c) < 1e9;
+}
+
+/* wi i + wj j + c <= 0 */
+static Ref at_most_zero(Mask *m, const Sum *s, double c)
+{
+    Graph *g = m->g;
+    Ref i = mask_leaf(m, LEAF_POSITION, SIDE_I, "i", 0);
+    Ref j = mask_leaf(m, LEAF_POSITION, SIDE_J, "j", 0);
+    Ref x = op2(g, OP_add, op2(g, OP_mul, num(g, s->wi), i),
+                op2(g, OP_mul, num(g, s->wj), j));
+
+    return op2(g, OP_le, op2(g, OP_add, x, num(g, c)), num(g, 0));
+}
+
+static bool has_remainder(Mask *m, Ref cond)
+{
+    mask_reach(m, cond);
+    for (Ref r = 1; r <= cond; r++)
+        if (m->mark[r] && m->g->n[r].op == OP_mod)
+            return true;
+    return false;
+}
+
+bool mask_bounded(Mask *m, Ref cond, Ref *sure, Ref *possible)
+{
+    const Node n = m->g->n[cond];
+    Sum s;
+
+    if ((n.op != OP_lt && n.op != OP_le && n.op != OP_eq)
+        || !has_remainder(m, cond)
+        || !sum_of_remainders(m, n.a[0], n.a[1], &s))
+        return false;
+    /* The largest that it is where the comparison holds. */
+    double over = s.rest - floor(s.rest / s.grain) * s.grain;
+    double top = over > 0 || n.op == OP_lt ? over - s.grain : 0;
+    *sure = at_most_zero(m, &s, s.c + s.hi - (top + s.grain - 1));
+    *possible = at_most_zero(m, &s, s.c + s.lo - top);
+    return true;
+}
+
+bool mask_decidable(Mask *m, Ref cond)
+{
+    const Node n = m->g->n[cond];
+    Ref sure, possible;
+    Form f;
+
+    return n.op == OP_num || position_form(m, n.a[0], n.a[1], &f)
+        || mask_bounded(m, cond, &sure, &possible);
 }
 
 static bool same_gates(const Gates *a, const Gates *b, int n)

@@ -98,8 +98,7 @@ static bool can_scan(Mask *m, const Graph *step)
     return m->nproducts;
 }
 
-/* Whether the step has but its position and rings, of tokens' own inputs. */
-static bool keeps_tokens(const Mask *m, const Graph *step)
+bool mask_keeps_tokens(const Mask *m, const Graph *step)
 {
     for (int i = 0; i < m->nrings; i++)
         if (step->n[m->ring[i].x].states)
@@ -300,7 +299,7 @@ static Window *new_window(Mask *m, const Graph *step)
 {
     const MaskPath *piece = find_piece(m);
 
-    if (!piece || !keeps_tokens(m, step))
+    if (!piece || !mask_keeps_tokens(m, step))
         return NULL;
     Window *w = ctx_alloc(m->ctx, sizeof *w);
     copy_rings(m, step, w);

@@ -43,6 +43,12 @@ typedef struct Scores {
         of_result[MAX_INPUTS];
     int degree;                         /* the largest m */
     int axis[MAX_SUMS][2];              /* of keys, of values */
+    int64_t width;                      /* of a mask's window: how many tokens
+                                           one has pairs with; 0: with all */
+    int ring_axis, position;            /* of a window: the last tokens, as many
+                                           as this axis has places, make all
+                                           states but this one, which counts
+                                           them; 0: they do not */
     StateSet sums;                      /* the step's states that it is without
                                            */
 } Scores;
@@ -51,18 +57,26 @@ typedef struct Scores {
  * way. */
 Scores *scores_find(Ctx *c, const Graph *step, const char **why);
 Scores *scores_copy(Ctx *c, const Scores *s);
+/* Of a mask that has been factored, whose step is given: the pairs within its
+ * window; NULL: it has no end, or reads what pairs' kernels do not
+ * (scores_mask.c). */
+Scores *scores_window(Mask *m, const Graph *step);
 
 /* ---- what it takes (scores_price.c) ---- */
 
-/* A call: its sizes, and over all sequences of a head the tokens, the pairs;
- * the longest one's tokens. narrow: tensors are of 16 bits. */
+/* A call: its sizes, and over all sequences of a head the tokens, the pairs,
+ * the rows' ends where a tile has other pairs, too; how many pairs the longest
+ * row has. narrow: tensors are of 16 bits. */
 typedef struct ScoreCall {
     const int32_t *size;
     int heads;
-    double tokens, pairs, longest, sequences;
+    double tokens, pairs, edge, longest, sequences;
     bool narrow;
 } ScoreCall;
 
+/* Adds a sequence of so many tokens to the call. */
+void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
+                         double times);
 /* Seconds that the call is predicted to take on that GPU over pairs, and by the
  * step's states; backward: both ways. */
 double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,

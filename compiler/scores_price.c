@@ -15,6 +15,29 @@
 
 enum { WIDE = 128, TILE = 64, OWN = 128 };
 
+/* Of the rate of elements: what plans of bands predict on GPUs of three
+ * architectures (K = V = 128) for products with each place of the rings, by
+ * mma.sync, and with the chunk's tokens; for those of few tokens, which have no
+ * rings; and what a warp a row is reckoned to attain, each lane of which reads
+ * a key of its own from the caches. */
+#define RINGS 1.5
+#define TAPS 0.75
+#define PLAIN 0.15
+
+enum { RING_CHUNK = 64 };
+
+void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
+                         double times)
+{
+    double row = s->width && s->width < tokens ? (double)s->width : tokens;
+
+    k->pairs += times * (row * (row + 1) / 2 + (tokens - row) * row);
+    k->edge += times * (s->width ? 2 * tokens : tokens);
+    k->tokens += times * tokens;
+    k->longest = row > k->longest ? row : k->longest;
+    k->sequences += times;
+}
+
 static double padded(int32_t n)
 {
     return (double)((n + TILE - 1) / TILE * TILE);
@@ -50,14 +73,15 @@ double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
 
     if (off) {
         double each = backward ? 4 * key + 3 * value : key + value;
-        return k->pairs * k->heads * each / m->vector;
+        return k->pairs * k->heads * each / (PLAIN * m->vector);
     }
     key = padded((int32_t)key);
     value = padded((int32_t)value);
     double rate = m->matrix * (backward ? TILES_BACK : TILES_FORWARD);
+    double computed = k->pairs + k->edge * OWN / 2;
     double each = 2 * (backward ? 5 * key + 4 * value : key + value);
     double longest = k->longest * OWN * each / (rate / m->units);
-    double all = k->pairs * k->heads * each / rate;
+    double all = computed * k->heads * each / rate;
     return fmax(all, longest) + (backward ? 3 : 1) * m->launch;
 }
 
@@ -84,9 +108,16 @@ double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
     for (int i = 0; i < step->nst; i++)
         if (s->sums & STATE(i))
             entries += (double)entry_count(k->size, step->st[i].axes);
-    bool held = entries * sizeof(float) <= (double)m->shared;
     double walks = k->heads * k->sequences;
-    double rate = m->matrix * (held ? STATES_HELD : STATES_IN_MEMORY)
-                * (walks < m->units ? walks / m->units : 1);
-    return k->tokens * k->heads * 4 * entries * (backward ? 3 : 1) / rate;
+    double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
+    if (s->width) {
+        double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
+        double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
+        return m->launch + k->tokens * k->heads * 4 * (backward ? 3 : 1)
+             * entries * (1 + chunk) * idle / rate;
+    }
+    bool held = entries * sizeof(float) <= (double)m->shared;
+    double rate = m->matrix * (held ? STATES_HELD : STATES_IN_MEMORY);
+    return k->tokens * k->heads * 4 * entries * (backward ? 3 : 1) * idle
+         / rate;
 }

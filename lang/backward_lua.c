@@ -1,6 +1,7 @@
 /* backward_lua.c -- v:backward and v:reference_backward, as Lua calls them. */
 #include <string.h>
 
+#include "../compiler/scores.h"
 #include "run.h"
 #include "truth.h"
 
@@ -217,8 +218,15 @@ static void take_adjoints(lua_State *L, BackRun *k, const char *what)
     lua_pop(L, 2);
 }
 
-/* Of a call that is to go over pairs of tokens there are no gradients of states
- * that nobody gives. */
+/* Is it to go over pairs of tokens, or a mask's window, whose states are
+ * nobody's idea? */
+static bool is_of_pairs(const Variant *v)
+{
+    return v->way == WAY_PAIRS
+        || (v->runs == &runs_over_pairs && v->step->scores->width);
+}
+
+/* Of such a call there are no gradients of states that nobody gives. */
 static void be_stateless(lua_State *L, BackRun *k, const char *what)
 {
     Run *r = k->r;
@@ -230,8 +238,7 @@ static void be_stateless(lua_State *L, BackRun *k, const char *what)
                       "dstate.%s is given", what, r->v->step->st[i].name);
         any |= r->args.state[i].given || k->d.dstate[i].given;
     }
-    r->stateless |= r->v->way == WAY_PAIRS && r->args.mode == M_BACKWARD
-                 && !any;
+    r->stateless |= is_of_pairs(r->v) && r->args.mode == M_BACKWARD && !any;
 }
 
 /* into = { Wq = tensor }: what the gradient is added to, and then is. */

@@ -157,6 +157,9 @@ struct Backend {
     void *(*keep)(Ctx *c, struct Gpu *gpu, const Call *call, int64_t bytes);
     void (*clear)(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                   int64_t bytes);
+    /* The same with n numbers of float32. */
+    void (*fill)(Ctx *c, struct Gpu *gpu, const Call *call, void *at, float x,
+                 int64_t n);
     void (*put)(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
                 const void *from, int64_t bytes);
     /* Of tensors on the device: `first` of each probe (false: it cannot be

@@ -285,8 +285,7 @@ static void put_road_of(Form *f, Graph *step)
         buf_printf(&f->text, "  runs token by token: %s\n", step->note);
     if (step->window)
         buf_printf(&f->text, "  on the CPU, where that is faster, as two scans "
-                   "in blocks of %lld tokens; on a GPU over the width, or by "
-                   "mode = \"quadratic\"\n",
+                   "in blocks of %lld tokens\n",
                    (long long)step->window->width);
 }
 
@@ -296,7 +295,12 @@ static void put_scores(Form *f)
         "on a GPU, where that is predicted to take less", "", "as asked for" };
     const Scores *s = f->v->step->scores;
 
-    if (s)
+    if (s && s->width)
+        buf_printf(&f->text, "  or over the pairs of tokens within %lld, "
+                   "without states: %s\n", (long long)s->width,
+                   f->v->way == WAY_STATES ? "not, as asked for"
+                                           : when[f->v->way]);
+    else if (s)
         buf_printf(&f->text, "  or over pairs of tokens, without states, as "
                    "polynomials of degree %d of scores: %s\n", s->degree,
                    when[f->v->way]);

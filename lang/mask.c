@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../compiler/scores.h"
 #include "mask_trace.h"
 #include "value.h"
 
@@ -64,6 +65,14 @@ static bool decide_remainder(MaskTrace *t, lua_State *L, Ref cond)
     return k->on[k->n++];
 }
 
+static void run_bounded(Ctx *c, void *ud)
+{
+    Ask *a = ud;
+
+    (void)c;
+    a->verdict = mask_bounded(a->t->mask, a->cond, &a->of[1], &a->of[0]);
+}
+
 /* One comparison: what follows from the path so far, or a choice. */
 static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
 {
@@ -73,6 +82,10 @@ static bool decide_one(MaskTrace *t, lua_State *L, Ref cond)
         protect(L, t->tracer.ctx, run_remainders, &a);
         if (a.verdict)
             return decide_remainder(t, L, cond);
+        protect(L, t->tracer.ctx, run_bounded, &a);
+        if (a.verdict)
+            return decide_one(t, L, a.of[1])
+                || (decide_one(t, L, a.of[0]) && decide_remainder(t, L, cond));
     }
     protect(L, t->tracer.ctx, run_decide, &a);
     if (a.verdict >= 0)
@@ -202,9 +215,19 @@ static void fail_at_end(lua_State *L, MaskTrace *t, const char *help,
     lang_raise(L, &e);
 }
 
-/* The number on top, popped: what `what` returns. */
-static Ref take_number(lua_State *L, MaskTrace *t, const char *what)
+/* The number that the function with n arguments, on top, returns; both popped.
+ * what: its name. */
+static Ref call_number(lua_State *L, MaskTrace *t, int n, const char *what)
 {
+    int top = lua_gettop(L) - n;
+
+    lua_call(L, n, LUA_MULTRET);
+    if (lua_gettop(L) > top)
+        fail_at_end(L, t, "one variant for each weight: a layer's function "
+                    "adds their results, or takes what it likes of them",
+                    lua_pushfstring(L, "the %s returns %d values, and is one "
+                                    "number", what, lua_gettop(L) - top + 1));
+    lua_settop(L, top);
     if (!value_test(L, -1) && lua_type(L, -1) != LUA_TNUMBER
         && !lua_isboolean(L, -1))
         fail_at_end(L, t, "every path through the function returns a "
@@ -229,8 +252,7 @@ static Ref trace_score(lua_State *L, MaskTrace *t, int fn, int owner)
     push_position(L, t, owner, 0);
     push_position(L, t, owner, 1);
     lua_pushvalue(L, fn + 1);
-    lua_call(L, 4, 1);
-    return take_number(L, t, "score");
+    return call_number(L, t, 4, "score");
 }
 
 static void run_join(Ctx *c, void *ud)
@@ -256,8 +278,7 @@ static void trace_paths(lua_State *L, MaskTrace *t, int fn, int owner)
         push_position(L, t, owner, 0);
         push_position(L, t, owner, 1);
         lua_pushvalue(L, fn + 1);
-        lua_call(L, 3, 1);
-        Ref r = take_number(L, t, "mask"), s = 0;
+        Ref r = call_number(L, t, 3, "mask"), s = 0;
         if (m->softmax && !is_num(m->g, r, 0))
             s = trace_score(L, t, fn, owner);
         m->gates[m->npaths] = t->gates;
@@ -444,6 +465,7 @@ static void run_step(Ctx *c, void *ud)
         mask_ways(t->mask, t->above, t->args);
     else {
         mask_step(t->mask, t->args);
+        t->args->scores = scores_window(t->mask, t->args);
         t->args->window = mask_window(t->mask, t->args);
     }
 }
@@ -453,6 +475,8 @@ static bool wants_quadratic(lua_State *L, int def)
     if (lua_getfield(L, def, "mode") == LUA_TNIL)
         return false;
     const char *mode = lua_tostring(L, -1);
+    if (mode && !strcmp(mode, "linear"))
+        return false;
     if (!mode || strcmp(mode, "quadratic"))
         lang_fail(L, "mode = \"quadratic\" runs a mask that does not factor, "
                   "each pair of tokens by itself", "flin.variant: there is no"
@@ -467,7 +491,8 @@ static bool wants_softmax(lua_State *L, int def)
     const char *how = lua_tostring(L, -1);
     if (!how || strcmp(how, "softmax"))
         lang_fail(L, "normalise = \"softmax\" makes the weights of a row add "
-                  "up to 1; leave it out for their plain sum", "flin.variant: "
+                  "up to 1 (those of a column end with tokens still to come); "
+                  "leave it out for their plain sum", "flin.variant: "
                   "normalise cannot be %s", luaL_tolstring(L, -1, NULL));
     return true;
 }

@@ -10,13 +10,14 @@
 
 enum { WARPS = 12, PLAIN_WARPS = 4, ROWS = 128 };
 
-static ScoreCall call_of(const PairsAsk *ask)
+static ScoreCall call_of(const Variant *v, const PairsAsk *ask)
 {
-    double B = (double)ask->batch, T = (double)ask->tokens;
+    ScoreCall k = { .size = ask->view.size, .heads = (int)ask->heads,
+                    .narrow = true };
 
-    return (ScoreCall){ .size = ask->view.size, .heads = (int)ask->heads,
-                        .tokens = B * T, .pairs = B * T * (T + 1) / 2,
-                        .longest = T, .sequences = B, .narrow = true };
+    scores_add_sequence(v->step->scores, &k, (double)ask->tokens,
+                        (double)ask->batch);
+    return k;
 }
 
 void plan_weigh(const Variant *v, const PairsAsk *ask, double *states,
@@ -24,7 +25,7 @@ void plan_weigh(const Variant *v, const PairsAsk *ask, double *states,
 {
     const Scores *s = v->step->scores;
     const Machine *m = ask->view.m;
-    ScoreCall k = call_of(ask);
+    ScoreCall k = call_of(v, ask);
     double all = k.tokens * k.heads;
 
     *states = states_seconds(s, v->step, &k, m, ask->view.backward) / all;
@@ -155,7 +156,7 @@ static void add_pairs(Making *k, int n)
     double value = (double)entry_count(ask->view.size, g->in[2].axes);
     const char *why = pairs_off_tensor_cores(g, ask->view.size, true,
                                              ask->view.m);
-    ScoreCall call = call_of(ask);
+    ScoreCall call = call_of(k->v, ask);
     double each = pairs_seconds(g, &call, ask->view.m, ask->view.backward)
                 / (call.tokens * call.heads);
     const char *title = lua_pushfstring(L, "sum%d", n + 1);
@@ -164,7 +165,7 @@ static void add_pairs(Making *k, int n)
         const PairKernel *p = &kernels[i];
         double seconds = each * share_of(ask, p, key, value);
         double bytes = 2 * (p->moved_keys * key + p->moved_values * value);
-        double flops = (double)(ask->tokens + 1)
+        double flops = 2 * call.pairs / call.tokens
                      * (p->keys * key + p->values * value);
         lua_newtable(L);
         set_text(L, "kind", p->kind);
@@ -206,12 +207,17 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
     int table = lua_gettop(L);
     lua_newtable(L);
     k.kernels = table + 1;
-    lua_pushfstring(L, "%s on %s: %s, over pairs of tokens: the state's %d "
-                    "keys of degree %d are none\n", v->step->name,
-                    ask->view.m->name, ask->view.backward
-                    ? "forward and backward" : "forward",
-                    (int)entry_count(ask->view.size, s->pairs[0]->in[0].axes),
-                    s->degree);
+    const char *both = ask->view.backward ? "forward and backward" : "forward";
+    if (s->width)
+        lua_pushfstring(L, "%s on %s: %s, over the pairs of tokens within "
+                        "%d\n", v->step->name, ask->view.m->name, both,
+                        (int)s->width);
+    else
+        lua_pushfstring(L, "%s on %s: %s, over pairs of tokens: the state's "
+                        "%d keys of degree %d are none\n", v->step->name,
+                        ask->view.m->name, both,
+                        (int)entry_count(ask->view.size,
+                                         s->pairs[0]->in[0].axes), s->degree);
     k.text = table + 2;
     add_part(&k, 0, "tokens");
     for (int n = 0; n < s->nsums; n++)

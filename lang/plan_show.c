@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../compiler/scores.h"
 #include "bind.h"
 #include "plan_view.h"
 
@@ -96,9 +97,10 @@ static Way way_of_plan(lua_State *L, const Variant *v)
     return *mode == 'q' ? WAY_PAIRS : WAY_STATES;
 }
 
-/* Says on the table on top what both ways take, and why this one is shown. */
+/* Says on the table on top what both ways take, and why this one is shown.
+ * window: pairs give final states, too. */
 static void say_ways(lua_State *L, const PairsAsk *ask, Way asked, bool pairs,
-                     double by_states, double by_pairs)
+                     bool window, double by_states, double by_pairs)
 {
     lua_pushstring(L, pairs ? "quadratic" : "linear");
     lua_setfield(L, -2, "mode");
@@ -114,8 +116,9 @@ static void say_ways(lua_State *L, const PairsAsk *ask, Way asked, bool pairs,
              "token and head, over pairs %.3g: %s, %s\n", (int)ask->batch,
              (int)ask->tokens, (int)ask->heads, 1e9 * by_states,
              1e9 * by_pairs, pairs ? "over pairs" : "by states",
-             asked != WAY_CHEAPER ? "as asked for" : pairs ? "which is less; "
-             "with states given or asked for: by states" : "which is less");
+             asked != WAY_CHEAPER ? "as asked for" : !pairs ? "which is less"
+             : window ? "which is less; with states given: by states"
+             : "which is less; with states given or asked for: by states");
     lua_pushstring(L, text);
     lua_concat(L, 2);
     lua_setfield(L, -2, "text");
@@ -149,7 +152,8 @@ static int plan_of_sums(lua_State *L, Variant *v, const PlanView *view,
         }
         plan_push(L, s->w);
     }
-    say_ways(L, &ask, asked, over, states, pairs);
+    say_ways(L, &ask, asked, over, v->step->scores->ring_axis, states,
+             pairs);
     return 1;
 }
 

@@ -156,6 +156,13 @@ static void cuda_clear(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
                 0, (size_t)bytes);
 }
 
+static void cuda_fill(Ctx *c, struct Gpu *gpu, const Call *call, void *at,
+                      float x, int64_t n)
+{
+    stream_fill_floats(c, gpu_enter(c, gpu), call->stream,
+                       (DevicePtr)(uintptr_t)at, x, (size_t)n);
+}
+
 static void cuda_put(Ctx *c, struct Gpu *gpu, const Call *call, void *to,
                      const void *from, int64_t bytes)
 {
@@ -198,6 +205,7 @@ static const Backend backends[] = {
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
       .layout = cuda_lay, .may_begin = cuda_begins,
       .seconds = cuda_predicts, .keep = cuda_keep, .clear = cuda_clear,
+      .fill = cuda_fill,
       .put = cuda_put, .probe = cuda_look,
       .read = cuda_fetch, .write = cuda_store },
     { .name = "interpreter", .machine = cpu_machine, .run = interpret },

@@ -30,25 +30,28 @@ static bool wants_ends(const Variant *v, const Bound *b)
     return false;
 }
 
+/* Of a window: do the last tokens make its states, and does the host know which
+ * they are? */
+static bool knows_last_tokens(const Variant *v, const Bound *b)
+{
+    const Scores *s = v->step->scores;
+
+    return s->ring_axis && (b->call.seq || !b->call.nseq)
+        && b->state_dtype == F32;
+}
+
 /* A call's pairs. */
-static ScoreCall score_call(const Bound *b)
+static ScoreCall score_call(const Scores *s, const Bound *b)
 {
     const Call *call = &b->call;
     ScoreCall k = { .size = call->size, .heads = call->heads,
                     .narrow = b->dtype != F32 };
 
-    for (int64_t n = 0; call->seq && n < call->nseq; n++) {
-        double len = (double)call->seq[n].len;
-        k.pairs += len * (len + 1) / 2;
-        k.tokens += len;
-        k.longest = len > k.longest ? len : k.longest;
-    }
-    if (!call->seq) {                   /* ends that the device alone knows */
-        k.tokens = (double)(b->B * b->T);
-        k.longest = k.tokens / (double)(b->N ? b->N : 1);
-        k.pairs = k.tokens * (k.longest + 1) / 2;
-    }
-    k.sequences = (double)b->N;
+    for (int64_t n = 0; call->seq && n < call->nseq; n++)
+        scores_add_sequence(s, &k, (double)call->seq[n].len, 1);
+    if (!call->seq && b->N)             /* ends that the device alone knows */
+        scores_add_sequence(s, &k, (double)(b->B * b->T) / (double)b->N,
+                            (double)b->N);
     return k;
 }
 
@@ -64,9 +67,9 @@ static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
         return false;
     if (v->way == WAY_PAIRS)
         return true;
-    if (!device || wants_ends(v, b))
+    if (!device || (wants_ends(v, b) && !knows_last_tokens(v, b)))
         return false;
-    ScoreCall k = score_call(b);
+    ScoreCall k = score_call(v->step->scores, b);
     const Machine *m = backend_named("cuda")->machine(c, &v->shared);
     bool back = a->mode == M_BACKWARD;
     return scores_seconds(v->step->scores, &k, m, back)
@@ -332,10 +335,30 @@ static const PlanEntry *plan_of_ends(Ctx *c, Variant *v, const Args *a,
                          call_backend(c, a, &b->call));
 }
 
-static Call call_of_ends(const Variant *v, const Bound *b)
+/* Of a window a sequence's last tokens alone, from a whole turn of its rings
+ * on. */
+static const Seq *last_tokens(Ctx *c, const Variant *v, const Call *call)
+{
+    int64_t places = call->size[v->step->scores->ring_axis];
+    Seq *last = ctx_alloc(c, (size_t)(call->nseq + 1) * sizeof *last);
+
+    for (int64_t n = 0; n < call->nseq; n++) {
+        Seq *s = &last[n];
+        *s = call->seq[n];
+        int64_t from = s->len > places ? (s->len - places) / places * places
+                                       : 0;
+        s->start += from;
+        s->len -= from;
+    }
+    return last;
+}
+
+static Call call_of_ends(Ctx *c, const Variant *v, const Bound *b)
 {
     Call call = b->call;
 
+    if (call.seq && v->step->scores->ring_axis)
+        call.seq = last_tokens(c, v, &call);
     for (int o = 0; o < v->step->nout; o++)
         call.out[o] = (View){ .dtype = y_dtype(v->step, b) };
     call.workspace = NULL;
@@ -348,19 +371,36 @@ static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
 
     parts_prepare(c, &over_pairs, v, a, b);
     if (e && e->backend->prepare) {
-        Call call = call_of_ends(v, b);
+        Call call = call_of_ends(c, v, b);
         e->backend->prepare(c, e->program, e->plan, &call);
     }
+}
+
+/* How many tokens a sequence had is not what its last ones say. */
+static void put_positions(Ctx *c, const Variant *v, const PlanEntry *e,
+                          const Bound *b)
+{
+    const Call *call = &b->call;
+    const View *p = &call->s1[v->step->scores->position];
+    int64_t heads = p->sh == 1 ? p->heads : 1;
+
+    for (int64_t n = 0; p->data && n < call->nseq; n++)
+        for (int64_t h = 0; h < p->heads; h += heads)
+            e->backend->fill(c, v->shared.gpu, call, (float *)p->data
+                             + n * p->sb + h * p->sh, (float)call->seq[n].len,
+                             heads);
 }
 
 static void run_ends(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     const PlanEntry *e = plan_of_ends(c, v, a, b);
 
-    if (e) {
-        Call call = call_of_ends(v, b);
-        e->backend->run(c, e->program, e->plan, &call);
-    }
+    if (!e)
+        return;
+    Call call = call_of_ends(c, v, b);
+    e->backend->run(c, e->program, e->plan, &call);
+    if (call.seq != b->call.seq)
+        put_positions(c, v, e, b);
 }
 
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)

@@ -390,6 +390,33 @@ static int value_compare(lua_State *L)
     return 1;
 }
 
+/* Of positions, which are whole numbers, it is exact: what division rounds
+ * here, floor takes back (mask_region.c finds it again). */
+static void make_whole(Build *b)
+{
+    Ref rest = op2(b->g, OP_mod, b->a[0], b->a[1]);
+    Ref x = op2(b->g, OP_div, op2(b->g, OP_sub, b->a[0], rest), b->a[1]);
+
+    b->r = op1(b->g, OP_floor, op2(b->g, OP_add, x, num(b->g, 0.5)));
+}
+
+/* a // b of a mask. Upvalues: the operator, what to write instead elsewhere. */
+static int value_whole(lua_State *L)
+{
+    Tracer *t = NULL;
+    int like = own_value(L, 1, 2, &t);
+    Build b = { .make = make_whole };
+    const char *sign = lua_tostring(L, lua_upvalueindex(1));
+
+    if (!t->decide)
+        lang_fail(L, lua_tostring(L, lua_upvalueindex(2)),
+                  "values have no operator %s", sign);
+    check_operands(L, t, sign);
+    b.a[0] = value_arg(L, t, 1);
+    b.a[1] = value_arg(L, t, 2);
+    return build_push(L, like, t, &b);
+}
+
 /* Upvalues: the operator, what to write instead. */
 static int value_refuse(lua_State *L)
 {
@@ -483,7 +510,7 @@ static const Event events[] = {
     { "__le", "<=", value_compare, OP_le, 0 },
     { "__eq", "==", value_compare, OP_eq, 0 },
     { "__mod", "%", value_binary, OP_mod, 0 },
-    { "__idiv", "//", value_refuse, 0, "flin.floor(a / b)" },
+    { "__idiv", "//", value_whole, 0, "flin.floor(a / b)" },
     { "__len", "#", value_refuse, 0,
       "flin.sum(x) adds its entries, flin.mean(x) knows how many they are" },
     { "__band", "&", value_refuse, 0, "flin.where(a, b, 0)" },
@@ -511,7 +538,7 @@ void value_open(lua_State *L)
     luaL_setfuncs(L, methods, 0);
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
         const Event *e = &events[i];
-        bool refused = e->f == value_refuse;
+        bool refused = e->instead;
         if (!refused)
             lua_pushinteger(L, e->op);
         lua_pushstring(L, e->sign);

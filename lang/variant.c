@@ -446,6 +446,17 @@ static void scores_keep(lua_State *L, int def, Variant *v)
         v->runs = &runs_over_pairs;
 }
 
+/* A window's pairs, unless `mode` asks for its states. */
+static void window_keep(lua_State *L, int def, Variant *v)
+{
+    lua_getfield(L, def, "mode");
+    if (!lua_isnil(L, -1))
+        v->way = WAY_STATES;            /* or it has no states at all */
+    lua_pop(L, 1);
+    if (v->step->scores && v->way == WAY_CHEAPER)
+        v->runs = &runs_over_pairs;
+}
+
 static int flin_variant(lua_State *L)
 {
     if (!lua_istable(L, 1))
@@ -487,6 +498,7 @@ static int flin_variant(lua_State *L)
             v->runs = &runs_both_ways;
         if (v->step->mask && v->step->mask->cache)
             decoder_keep(L, v);
+        window_keep(L, 1, v);
         if (lua_getfield(L, 1, "transition") == LUA_TNIL)
             truth_keep(L, at, f + 1, t);
     } else {

@@ -195,7 +195,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
-        "tests/cuda/calls both" "tests/cuda/calls start" \
+        "tests/cuda/calls both" \
+        "tests/cuda/calls window" "tests/cuda/calls start" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
@@ -213,7 +214,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/checked.lua" \
         "flin tests/cuda/pairs.lua" "flin tests/lua/scores.lua cuda" \
-        "flin tests/cuda/masks.lua 70 gated behind keyed delta window" \
+        "flin tests/cuda/masks.lua 70 gated behind keyed delta window \
+window_behind window_coupled" \
         "flin tests/cuda/range.lua" \
         "flin tests/cuda/steps.lua" \
         "flin tests/cuda/stages.lua" \

@@ -230,6 +230,15 @@ void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
     driver_check(c, d, fill(to, (unsigned char)byte, bytes, stream), "fill");
 }
 
+void stream_fill_floats(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                        float x, size_t n)
+{
+    unsigned word;
+    CALL(d, FILL_WORDS_LATER, fill);
+    memcpy(&word, &x, sizeof word);
+    driver_check(c, d, fill(to, word, n, stream), "fill");
+}
+
 bool stream_capturing(Ctx *c, const Driver *d, void *stream)
 {
     int status = 0;

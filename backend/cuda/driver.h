@@ -61,6 +61,8 @@ typedef struct DeviceRows {
 void stream_copy(Ctx *c, const Driver *d, void *stream, const DeviceRows *r);
 void stream_fill(Ctx *c, const Driver *d, void *stream, DevicePtr to,
                  int byte, size_t bytes);
+void stream_fill_floats(Ctx *c, const Driver *d, void *stream, DevicePtr to,
+                        float x, size_t n);
 /* The stream records a graph: nothing may wait on it. */
 bool stream_capturing(Ctx *c, const Driver *d, void *stream);
 

@@ -75,30 +75,6 @@ INLINE int tile_of_pairs(int i0, int rows, int j0, int cols, int len)
     const int piece = tile_piece<0>(i0, i0 + rows - 1, j0, j0 + cols - 1);
     return piece >= 0 && i0 + rows > len ? MIXED : piece;
 }
-/* Columns that rows i0 .. i1 meet, and rows that columns j0 .. j1 meet: from
- * lo to hi. */
-template<int P> INLINE void columns_of(int i0, int i1, int &lo, int &hi)
-{
-    if constexpr (P < PIECES) {
-        using R = Region<P>;
-        if (i1 >= R::I0 && i0 <= R::I1) {
-            lo = min(lo, max((int)R::J0, i0 - R::D1));
-            hi = max(hi, min((int)R::J1, i1 - R::D0));
-        }
-        columns_of<P + 1>(i0, i1, lo, hi);
-    }
-}
-template<int P> INLINE void rows_of_columns(int j0, int j1, int &lo, int &hi)
-{
-    if constexpr (P < PIECES) {
-        using R = Region<P>;
-        if (j1 >= R::J0 && j0 <= R::J1) {
-            lo = min(lo, max((int)R::I0, j0 + R::D0));
-            hi = max(hi, min((int)R::I1, j1 + R::D1));
-        }
-        rows_of_columns<P + 1>(j0, j1, lo, hi);
-    }
-}
 /* The tiles of OTHER rows that the block goes through. */
 template<bool TURNED, int OTHER> struct Tiles {
     int first, last, len, own;

@@ -35,6 +35,30 @@ template<int P> INLINE bool has(int i, int j)
         && (R::J0 <= 0 || j >= R::J0) && (R::J1 >= FAR || j <= R::J1)
         && (i - j >= R::D0) && (R::D1 >= FAR || i - j <= R::D1);
 }
+/* Columns that rows i0 .. i1 meet, and rows that columns j0 .. j1 meet: from
+ * lo to hi. */
+template<int P> INLINE void columns_of(int i0, int i1, int &lo, int &hi)
+{
+    if constexpr (P < PIECES) {
+        using R = Region<P>;
+        if (i1 >= R::I0 && i0 <= R::I1) {
+            lo = min(lo, max((int)R::J0, i0 - R::D1));
+            hi = max(hi, min((int)R::J1, i1 - R::D0));
+        }
+        columns_of<P + 1>(i0, i1, lo, hi);
+    }
+}
+template<int P> INLINE void rows_of_columns(int j0, int j1, int &lo, int &hi)
+{
+    if constexpr (P < PIECES) {
+        using R = Region<P>;
+        if (j1 >= R::J0 && j0 <= R::J1) {
+            lo = min(lo, max((int)R::I0, j0 + R::D0));
+            hi = max(hi, min((int)R::I1, j1 + R::D1));
+        }
+        rows_of_columns<P + 1>(j0, j1, lo, hi);
+    }
+}
 /* ---- what a pair is worth ---- */
 
 /* Of an element: its query and key, and the leaves of both. */

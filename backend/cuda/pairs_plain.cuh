@@ -127,10 +127,13 @@ INLINE void plain_forward(const Pairs &a)
     OwnRow x;
     if (!find_row(a, x))
         return;
-    NO_UNROLL for (int from = 0; from <= x.t; from += 32) {
+    int first = x.t + 1, last = -1;
+    columns_of<0>(x.t, x.t, first, last);
+    last = min(last, x.t);
+    NO_UNROLL for (int from = max(first, 0); from <= last; from += 32) {
         PairHere p;
         find_pair(p, a, x, x.t, from + lane);
-        const bool in = from + lane <= x.t;
+        const bool in = from + lane <= last;
         const float s = scaled(dot_of(a.q, row_place(a.q, x, x.t), a.k,
                                      row_place(a.k, x, p.t.j), KEY_SIZE));
         const float value = value_of<MIXED>(s, p.t, x.len);
@@ -148,7 +151,7 @@ INLINE void plain_forward(const Pairs &a)
         __syncwarp();
         UNROLL for (int c = 0; c < VALUE_PARTS; c++)
             y[c] *= less;
-        NO_UNROLL for (int j = 0; j < 32 && from + j <= x.t; j++) {
+        NO_UNROLL for (int j = 0; j < 32 && from + j <= last; j++) {
             float v[VALUE_PARTS];
             load_row(v, a.v, row_place(a.v, x, from + j), VALUE_SIZE, lane);
             UNROLL for (int c = 0; c < VALUE_PARTS; c++)
@@ -210,8 +213,14 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
     if (!find_row(a, x))
         return;
     const Place &other = TURNED ? a.q : a.k;
-    const int begin = TURNED ? x.t : 0, end = TURNED ? x.len : x.t + 1;
-    NO_UNROLL for (int from = begin; from < end; from += 32) {
+    int first = TURNED ? x.len : x.t + 1, last = -1;
+    if (TURNED)
+        rows_of_columns<0>(x.t, x.t, first, last);
+    else
+        columns_of<0>(x.t, x.t, first, last);
+    first = max(first, TURNED ? x.t : 0);
+    last = min(last, TURNED ? x.len - 1 : x.t);
+    NO_UNROLL for (int from = first; from <= last; from += 32) {
         PairHere p;
         float s;
         const int t = from + lane;
@@ -233,7 +242,7 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
         w[lane] = y.w;
         ds[lane] = y.ds;
         __syncwarp();
-        NO_UNROLL for (int n = 0; n < 32 && from + n < end; n++) {
+        NO_UNROLL for (int n = 0; n < 32 && from + n <= last; n++) {
             float row[KEY_PARTS], dy[VALUE_PARTS];
             load_row(row, other, row_place(other, x, from + n), KEY_SIZE,
                      lane);

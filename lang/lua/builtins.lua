@@ -35,7 +35,7 @@ behind i weigh, too, transition = flin.transition.delta_rule() works under the
 mask's decay. axes = { r = 2 } fixes sizes;
 mode = "quadratic" takes a mask that does not factor, and a step whose sums are
 polynomials of scores over pairs of tokens, without its states ("linear": with
-them; else by price); normalise = "softmax"
+them, of a mask's window its band; else by price); normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
 of which v:step keeps the last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
@@ -126,7 +126,8 @@ must not have been written to.
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
 input that is given up over it, with the same bits. Returns grad.q ...,
-grad.initial_state.S; with states = false, not these.]])
+grad.initial_state.S; with states = false, or of a mask's window that is given
+no states, not these.]])
 row("v:step", "arguments: table -> tensor, tensors",
     "y and states after one token (T = 1), for decoding", [[
 As v:forward, with state = { S = tensor }; inplace = true updates these.]])

@@ -1,7 +1,9 @@
--- How long a window takes on a GPU, by its width: as a band, from rings of
--- tokens; over pairs of tokens in it (mode = "quadratic"); beside no window.
--- Forward, and both ways.
---   flin tests/bench/windows.lua [T=16384 H=16 D=128] [band | pairs | none ...]
+-- How long a window takes on a GPU, by its width: as it goes by itself, with
+-- states and without; as a band, from rings of tokens (mode = "linear"); over
+-- pairs of tokens in it (mode = "quadratic"); beside no window. Forward, and
+-- both ways.
+--   flin tests/bench/windows.lua [T=16384 H=16 D=128]
+--                                [window | alone | band | pairs | none ...]
 local flin = require "flin"
 io.stdout:setvbuf "line"
 
@@ -40,7 +42,7 @@ local function time(f)
   return least * 1e3
 end
 
-local function measure(what, W, mode)
+local function measure(what, W, mode, states)
   if not (every or asked[what]) then return end
   local v = flin.variant { name = what, mask = weight(W), mode = mode }
   local x = v:random { B = 1, T = option.T, H = option.H, K = option.D,
@@ -49,6 +51,7 @@ local function measure(what, W, mode)
     x[name] = flin.is_tensor(t) and t:to "cuda" or t
   end
   x.validate = false
+  x.states = states
   local ok, ms = pcall(time, function () return (v:forward(x)) end)
   print(("%-6s W %5d forward %s"):format(what, W, ok and ("%9.3f ms"):format(ms)
                                          or tostring(ms):match "[^\n]*"))
@@ -60,6 +63,8 @@ end
 
 measure("none", 0)
 for _, W in ipairs(option.W > 0 and { option.W } or { 256, 1024, 4096 }) do
+  measure("window", W)
+  measure("alone", W, nil, false)
   measure("pairs", W, "quadratic")
-  measure("band", W)
+  measure("band", W, "linear")
 end

@@ -4,6 +4,7 @@
  * costs the host.
  *   calls [NAME]      for one variant (gated_deltanet)
  *   calls softmax     for attention over all pairs
+ *   calls window      for a mask that ends at a distance
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
@@ -43,7 +44,7 @@ typedef struct Test {
     flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
               host_states[MAX_ARGS];
     void *stream;
-    bool turned, both, start, back;
+    bool turned, both, start, back, window;
 } Test;
 
 static uint64_t seed = 7;
@@ -64,6 +65,7 @@ static float draw(const char *domain)
     return (float)(!strcmp(domain, "unit_norm") ? x / 8 : x);
 }
 
+/* All axes are D long; the places of a window of 40 are, too. */
 static void shape(Host *t, int64_t sequences)
 {
     flin_Tensor *x = &t->host;
@@ -77,9 +79,12 @@ static void shape(Host *t, int64_t sequences)
         x->shape[x->rank++] = T;
     }
     x->shape[x->rank++] = H;
-    for (const char *p = axes; *p; p++)
-        if (*p != 't' && *p != ' ')
+    for (const char *p = axes; *p; p += strspn(p, " ")) {
+        size_t letters = strcspn(p, " ");
+        if (letters != 1 || *p != 't')
             x->shape[x->rank++] = D;
+        p += letters;
+    }
     t->count = 1;
     for (int i = 0; i < x->rank; i++)
         t->count *= x->shape[i];
@@ -235,6 +240,11 @@ static void test_saved(Test *k)
     flin_Call call = device_call(k);
     flin_Kernel *f = flin_prepare(k->v, FLIN_BACKWARD, &call, &k->e);
     int64_t n = f ? flin_kernel_saved(f, &call) : 0;
+    if (f && k->window) {
+        expect(n == 0, "pairs of a plain sum keep nothing");
+        flin_free(f);
+        return;
+    }
     size_t bytes = (size_t)k->in[0].count * sizeof(float);
     DevicePtr room = device_alloc(k->c, &k->d, (size_t)n + 256);
     flin_Bind dq = { k->in[0].arg.name, k->in[0].device };
@@ -821,11 +831,18 @@ int main(int argc, char **argv)
     k->both = !strcmp(name, "both");
     k->start = !strcmp(name, "start");
     k->back = !strcmp(name, "back");
+    k->window = !strcmp(name, "window");
     k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
                                       .log = count_turn }, &k->e);
     if (!strcmp(name, "softmax"))
         k->v = flin_load_string(k->s, "return require 'flin'.variant {\n"
             "name = 'softmax', normalise = 'softmax' }\n", NULL, &k->e);
+    else if (k->window)
+        k->v = flin_load_string(k->s, "local flin = require 'flin'\n"
+            "return flin.variant { name = 'window', mask = function (i, j, p)\n"
+            "  if i < j or i - j >= 40 then return 0 end\n"
+            "  return p.b[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j]) end }\n",
+            NULL, &k->e);
     else if (k->both)
         k->v = flin_load_string(k->s, "local flin = require 'flin'\n"
             "return flin.variant { name = 'both', causal = false,\n"

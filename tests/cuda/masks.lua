@@ -65,6 +65,20 @@ local definitions <const> = {
     if i < j or i - j >= T - 20 then return 0 end
     return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
+  window_rings = { mode = "linear", mask = function (i, j, p)
+    if i < j or i - j >= T - 20 then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  window_behind = { input = { s = ": log_decay", a = "t" },
+                    mask = function (i, j, p)
+    local d = i - j                            -- a stretch that is further back
+    if d < 9 or d >= T // 3 then return 0 end
+    return p.a[i] * exp(p.s * d)
+  end },
+  window_coupled = { mask = function (i, j, p)
+    if i < j or i - j >= T // 3 or (i - j) % 3 > 1 then return 0 end
+    return p.b[j] / (i - j + 1)
+  end },
   strided = { mask = function (i, j, p)
     if i < j or (i - j) % 3 > 0 then return 0 end
     return exp(p.g_cumsum[i] - p.g_cumsum[j])
@@ -133,9 +147,14 @@ local function check(name, dtype, D, H, cu)
     end
   end
   there.dy, want.dy, x.dy = nil, nil, nil
-  local y = v:reference(want)
-  local e = relative(v:forward(there), y)
+  local y, ends = v:reference(want)
+  local own, state = v:forward(there)
+  local e = relative(own, y)
   expect(e <= limit, "%s: y is off by %.1e", what, e)
+  for n, s in pairs(state and ends or {}) do
+    e = relative(state[n], s)
+    expect(e <= limit, "%s: state %s is off by %.1e", what, n, e)
+  end
   if def.causal == nil and not cu then decode(v, x, y, what, limit) end
   if def.causal == nil then return end
   x.cu_seqlens, x.backend = cu, "cuda"
@@ -150,7 +169,8 @@ for _, name in ipairs(names) do
   check(name, "bfloat16", 64, 1)
 end
 local ends <const> = { 0, 1, 1, T // 2, T }
-for _, name in ipairs { "gated", "keyed", "strided" } do
+for _, name in ipairs { "gated", "keyed", "strided", "window_behind",
+                        "window_coupled" } do
   check(name, "float32", 16, 2, ends)
 end
 check("gated", "bfloat16", 64, 2, ends)

@@ -73,7 +73,7 @@ local function nothing() return 0 end
 
 -- A piece, or two that a comparison parts.
 local function pieces(depth, far)
-  local kind = depth > 0 and pick(7) or 7
+  local kind = depth > 0 and pick(9) or 7
   if kind == 7 then return pick(6) == 1 and nothing or product(far) end
   local n, inside = pick(12), nil
   if kind <= 2 then                     -- a band, and what is beyond
@@ -86,6 +86,16 @@ local function pieces(depth, far)
   end
   inside = pieces(depth - 1, far)
   local outside = pieces(depth - 1, far)
+  if kind > 7 then                      -- blocks: others, or its own
+    local shift = pick(3) - 1
+    return function (i, j, p)
+      local a, b = (i + shift) // n, j // n
+      if kind == 8 and a - b > 1 or kind == 9 and a == b then
+        return outside(i, j, p)
+      end
+      return inside(i, j, p)
+    end
+  end
   local remainder = 1 + pick(3)
   local holds = kind == 3 and function (_, j) return j < n end
              or kind == 4 and function (i) return i < n end
@@ -123,15 +133,21 @@ for n = first, last do
   local def = { mask = mask, name = "m" .. n }
   if whole then def.causal = false end
   local ok, v = pcall(flin.variant, def)
-  if ok then
+  -- What starts late in many products has too many states for gradients, of
+  -- which the direction from the last token on is one.
+  local _, why = pcall(ok and v.check or type, v, { T = 2, K = 1, V = 1 })
+  local carries = tostring(why):find "its gradient carries .*, and may carry"
+  if ok and not (carries and whole) then
     accepted = accepted + 1
-    masks.same_as_sum("seed " .. n, mask, { causal = def.causal }, 5e-5)
+    masks.same_as_sum("seed " .. n, mask, { causal = def.causal }, 5e-5,
+                      carries)
     if backend then
-      local e = v:check { T = 70, H = 1, K = 16, V = 16, backend = backend }
+      local e = v:check { T = 70, H = 1, K = 16, V = 16, backend = backend,
+                          backward = not carries }
       count.check("seed " .. n .. " there", e.worst <= 1e-4, e)
     end
-  else
-    local why = tostring(v):match "[^\n]*"
+  elseif not ok then
+    why = tostring(v):match "[^\n]*"
     count.check("seed " .. n, is_refusal(why), why)
   end
 end

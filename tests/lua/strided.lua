@@ -65,6 +65,48 @@ for _, how in ipairs { "quadratic", "softmax" } do
   check(how, e.worst <= 1e-5, e)
 end
 
+-- Blocks of tokens: the numbers of these, i // n, or where one begins.
+for _, n in ipairs { 2, 5, 7, 10, 16 } do
+  local function named(what) return ("%s, of %d"):format(what, n) end
+  same_as_sum(named "blocks before", function (i, j, p)
+    if i - i % n > j then return p.b[j] end
+    return 0
+  end)
+  same_as_sum(named "their decays", function (i, j, p)
+    if i // n > j // n then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+    return 0
+  end)
+  same_as_sum(named "its own", function (i, j, p)
+    if i < j or i // n ~= j // n then return 0 end
+    return exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end)
+  same_as_sum(named "its own, and before", function (i, j, p)
+    if i < j then return 0 end
+    if i // n == j // n then return p.a[i] / (i - j + 1) end
+    return exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end)
+  same_as_sum(named "shifted", function (i, j, p)
+    if i < j then return 0 end
+    if (i + 3) // n - (j + 1) // n <= 1 then return p.b[j] end
+    return 0
+  end)
+  same_as_sum(named "up to the diagonal's block", function (i, j, p)
+    if i // n < j // n then return p.b[j] end
+    return exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end, { causal = false, input = { b = "t", g = "t : log_decay" } }, 5e-5)
+end
+same_as_sum("a block as a value", function (i, j)
+  if i < j or i - j > 20 then return 0 end
+  return flin.eq(i // 10, j // 10) + 0.1
+end)
+do                                      -- no wider than they are
+  local form = flin.variant { name = "own", mask = function (i, j)
+    if i < j or i // 12 ~= j // 12 then return 0 end
+    return 1
+  end }.form
+  check("a block's width", form:find "pairs of tokens within 12,", form)
+end
+
 -- A weight for each place of a block of four: one kind of number a comparison.
 do
   local v = flin.variant { name = "kinds", mask = function (i, j, p)
@@ -103,6 +145,15 @@ refused("too many remainders", function (i, j)
   if i < j or (i - j) % 64 > 0 then return 0 end
   return 1
 end, "a stride of 64")
+refused("blocks of two sizes", function (i, j)
+  if i < j then return 0 end
+  if i // 4 > j // 6 + 1 then return 1 end
+  return 0
+end, "blocks of one size")
+refused("a block's begin, far away", function (i, j)
+  if i < j then return 0 end
+  return flin.where(flin.le(i // 4, 2 * (j // 4)), 1, 0)
+end, "mask does not factor")
 refused("an equality", function (i, j)
   if i < j or (i - j) % 4 ~= 0 then return 0 end
   return 1

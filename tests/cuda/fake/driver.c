@@ -272,6 +272,14 @@ ENTRY(int, cuMemsetD8Async, Ptr to, unsigned char x, size_t n, void *stream)
     return cuMemsetD8_v2(to, x, n);
 }
 
+ENTRY(int, cuMemsetD32Async, Ptr to, unsigned x, size_t n, void *stream)
+{
+    (void)stream;
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)(uintptr_t)to + i * sizeof x, &x, sizeof x);
+    return broken ? ILLEGAL_ADDRESS : OK;
+}
+
 /* ---- streams, events ---- */
 
 static int finish(void)

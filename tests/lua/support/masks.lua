@@ -78,7 +78,8 @@ function masks.distance(y, want)
 end
 
 -- 1e-12: float64, some hundred terms. 1e-5: float32, as for every variant.
-function masks.same_as_sum(name, mask, def, limit)
+-- forward: it has too many states for gradients.
+function masks.same_as_sum(name, mask, def, limit, forward)
   def = def or {}
   def.name, def.mask = name, mask
   local ok, v = pcall(flin.variant, def)
@@ -94,7 +95,7 @@ function masks.same_as_sum(name, mask, def, limit)
     e = masks.distance(v:forward(tensors), want)
     check(name .. " chunk " .. chunk, e <= (limit or 1e-5), e)
   end
-  e = v:check { T = 30, chunk = 16 }
+  e = v:check { T = 30, chunk = 16, backward = not forward }
   check(name .. " check", e.worst <= (limit or 1e-5), e.worst)
 end
 

@@ -1,0 +1,80 @@
+/* scores_mask.c -- a mask that ends at a distance, as one sum over the pairs of
+ * tokens within it.
+ */
+#include "scores.h"
+
+#include <string.h>
+
+/* How far i - j goes, and one more, where L is not 0; REGION_INF: anywhere. */
+static int64_t width_of(const Mask *m)
+{
+    int64_t width = 0;
+
+    for (int p = 0; p < m->npieces; p++) {
+        int64_t far = m->piece[p].at.hi[VAR_DISTANCE];
+        if (pair_masked(m, m->piece[p].value))
+            continue;
+        if (far >= REGION_INF / 2)
+            return REGION_INF;
+        width = far + 1 > width ? far + 1 : width;
+    }
+    return width;
+}
+
+/* Does it read anything of each key or value alone? Pairs' kernels take a
+ * number of a token. */
+static bool reads_entries(const Mask *m, const Graph *step)
+{
+    for (int i = 0; i < step->nin; i++)
+        if (step->in[i].axes && mask_reads(m, step->in[i].name))
+            return true;
+    return false;
+}
+
+static void add_input(Scores *s, Graph *to, const Graph *step, const char *name)
+{
+    int from = graph_find_input(step, name);
+
+    if (graph_find_input(to, name) < 0)
+        s->of_pairs[0][graph_input(to, name, mask_declared(step,
+                                   &step->in[from]))] = from;
+}
+
+/* The step's inputs, in the order that pairs have them in. */
+static Graph *inputs_of_pairs(Scores *s, Ctx *c, const Graph *step)
+{
+    Graph *g = graph_new(c, step->name, 0);
+
+    memcpy(g->axis, step->axis, sizeof g->axis);
+    g->naxes = step->naxes;
+    g->lines = step->lines;
+    add_input(s, g, step, "q");
+    add_input(s, g, step, "k");
+    add_input(s, g, step, "v");
+    for (int i = 0; i < step->nin; i++)
+        add_input(s, g, step, step->in[i].name);
+    return g;
+}
+
+Scores *scores_window(Mask *m, const Graph *step)
+{
+    int64_t width = width_of(m);
+
+    if (!width || width >= REGION_INF || reads_entries(m, step))
+        return NULL;
+    Scores *s = ctx_alloc(m->ctx, sizeof *s);
+    s->pairs[0] = inputs_of_pairs(s, m->ctx, step);
+    mask_own_weights(mask_copy(m->ctx, m), s->pairs[0]);
+    s->nsums = 1;
+    s->degree = 1;
+    s->width = width;
+    s->axis[0][0] = lowest(s->pairs[0]->in[1].axes);
+    s->axis[0][1] = lowest(s->pairs[0]->in[2].axes);
+    if (mask_keeps_tokens(m, step)) {
+        s->ring_axis = m->ring_axis;
+        s->position = graph_find_state(step, "position");
+    }
+    for (int i = 0; i < step->nst; i++)
+        s->sums |= STATE(i);
+    return s;
+}

@@ -210,8 +210,10 @@ Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict)
     AxisSet gates = g->n[ga].axes | g->n[gb].axes;
     Ref s, rest;
 
-    if (!(gates & DIM_AXES))
-        return op2(g, OP_mul, dot(g, a, b, over), dmask(g, ga, gb, strict));
+    if (!(gates & DIM_AXES)) {
+        Ref mask = dmask(g, ga, gb, strict);
+        return op2(g, OP_mul, dot(g, a, b, over), mask);
+    }
     for (int i = 0; i < 2; i++) {
         Ref x = i ? b : a;
         if (g->n[x].op == OP_neg) {

@@ -191,7 +191,8 @@ static Ref own_score(Back *w, const Node *n, Ref d)
 
     if (!plain)
         return 0;
-    Ref own = op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+    Ref before = dmask(g, 0, 0, 1);
+    Ref own = op2(g, OP_sub, dmask(g, 0, 0, 0), before);
     return dot(g, with_tokens(g, d, scores), own, AXIS(AX_J));
 }
 

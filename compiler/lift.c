@@ -20,7 +20,8 @@ Ref per_token(Graph *g, Ref a)
 
 Ref same_token(Graph *g)
 {
-    return op2(g, OP_sub, dmask(g, 0, 0, 0), dmask(g, 0, 0, 1));
+    Ref before = dmask(g, 0, 0, 1);
+    return op2(g, OP_sub, dmask(g, 0, 0, 0), before);
 }
 
 Ref recurrence(Graph *g, Ref a, Ref b, Ref first)
@@ -98,9 +99,9 @@ bool strip_decay(Graph *s, Ref *x, Ref decay)
 Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
 {
     AxisSet kappa = l->form[s].kappa;
+    Ref of = col(l->g, l->mat[s].G), key = col(l->g, b);
 
-    return gdot(l->g, x, col(l->g, b), gate, col(l->g, l->mat[s].G), kappa,
-                strict);
+    return gdot(l->g, x, key, gate, of, kappa, strict);
 }
 
 Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
@@ -185,7 +186,8 @@ static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
     Graph *g = l->g;
     AxisSet nu = l->form[s].nu;
-    Ref o = mul_opt(g, exp_opt(g, gate), dot(g, x, l->mat[s].found, nu));
+    Ref all = dot(g, x, l->mat[s].found, nu);
+    Ref o = mul_opt(g, exp_opt(g, gate), all);
     bool per_key = gate && g->n[gate].axes & DIM_AXES;
 
     for (int i = 0; i < l->mat[s].nrows; i++) {

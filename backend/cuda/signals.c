@@ -20,6 +20,7 @@ static struct Host {
     int inside;                         /* who holds */
     pid_t pid;                          /* a forked child has no such threads */
     void *nvrtc;                        /* where the library lies */
+    void *other;                        /* a handler that is not of it */
     bool known[NSIGNALS];
     struct sigaction was[NSIGNALS];
 } host = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -31,11 +32,17 @@ static void *library_of(void *at)
     return dladdr(at, &info) ? info.dli_fbase : NULL;
 }
 
+/* Asked every millisecond, and the loader looks through all libraries. */
 static bool is_nvrtc(const struct sigaction *a)
 {
     void *handler;
     memcpy(&handler, &a->sa_handler, sizeof handler);
-    return host.nvrtc && library_of(handler) == host.nvrtc;
+    if (!host.nvrtc || handler == host.other)
+        return false;
+    if (library_of(handler) == host.nvrtc)
+        return true;
+    host.other = handler;
+    return false;
 }
 
 /* As signal() leaves them, by which NVRTC puts the host's handler back: waits
@@ -98,6 +105,7 @@ void signals_hold(sigset_t *mask, void *of)
     host.inside = host.pid == getpid() ? host.inside + 1 : 1;
     host.pid = getpid();
     host.nvrtc = library_of(of);
+    host.other = NULL;
     find_handlers();
     pthread_mutex_unlock(&host.lock);
 }

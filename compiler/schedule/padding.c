@@ -222,11 +222,13 @@ AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r)
 
 void schedule_mask(Schedule *s)
 {
-    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+    for (int n = 0; n < s->ninsts; n++) {   /* of none there is no array */
+        const KInst *k = &s->inst[n];
         for (int i = 0; i < k->nout && k->op == K_MAP; i++) {
             KValue *v = &s->value[k->out[i]];
             AxisSet axes = padded_axes(s, k, v->node);
             for (; axes; axes &= axes - 1)
                 v->masked |= !is_zero_behind(s, k, v->node, lowest(axes));
         }
+    }
 }

@@ -121,6 +121,15 @@ do
     running(function (x, s) return max(x.i, s.m) end),
     running(function (x, s) return max(x.f + s.m, x.i) end),
     running(function (x, s) return max(max(x.f, x.i), s.m) end),
+    -- three and four, of which a half, a quarter and an eighth
+    running(function (x, s)
+      return max(max(x.f, max(x.i, -0.5)), x.f + s.m)
+    end),
+    running(function (x, s)
+      return max(s.m, max(min(x.i, x.f), max(x.f + x.i, x.i)))
+    end),
+    running(function (x, s) return max(max(s.m, x.i), x.f) end),
+    running(function (x, s) return max(max(x.i, x.f), max(s.m, x.i)) end),
     function (x, s)
       local S = exp(x.f) * s.S + outer(max(x.k, x.q), min(x.v, max(x.i, x.f)))
       return { S = S, m = max(s.m, min(x.i, x.f)) },

@@ -12,8 +12,8 @@ local SIZES <const> = {
     { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a" } },
   { 256, { "bfloat16" }, { "sm_86" } },
 }
-local LEFT <const> = { [256] = { mamba3_mimo = 5, momentum_deltanet = 2,
-                                 precond_mamba3 = 5, titans = 2 } }
+local LEFT <const> = { [256] = { momentum_deltanet = 2, precond_mamba3 = 5,
+                                 titans = 2 } }
 
 local OTHERS <const> = { { 20, 36 }, { 33, 21 }, { 100, 100 } }
 

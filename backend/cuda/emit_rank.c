@@ -61,7 +61,7 @@ static int ranks_of(const Unrank *u, const Node *n, AxisSet over)
     return 1;
 }
 
-/* A sum, or a product, over a rank and, mostly, something else. */
+/* A sum, or a product, gated or not, over a rank and, mostly, something else. */
 static Ref contracted(Unrank *u, Node n, int row, int col)
 {
     AxisSet over = n.over & RANKS;
@@ -69,11 +69,13 @@ static Ref contracted(Unrank *u, Node n, int row, int col)
     for (int t = 0; t < ranks_of(u, &n, over); t++) {
         Node x = n;
         x.over &= ~RANKS;
-        for (int i = 0; i < 2 && n.a[i]; i++) {
+        for (int i = 0; i < 4 && n.a[i]; i++) {
             AxisSet own = u->g->n[n.a[i]].axes & over;
             x.a[i] = at(u, n.a[i], own & RANK_ROWS ? t : row,
                         own & RANK_COLS ? t : col);
         }
+        if (!x.over && x.op == OP_gdot)
+            return impossible(u, n.a[0]);
         Ref one = x.over ? node_new(u->g, x) : x.a[0];
         if (!x.over && x.op == OP_dot)
             one = op2(u->g, OP_mul, x.a[0], x.a[1]);
@@ -211,7 +213,7 @@ static Ref made(Unrank *u, Ref r, int row, int col)
         break;
     case OP_col: case OP_row:
         return node_copy(u->g, &n, (Ref[4]){ at(u, n.a[0], col, row) });
-    case OP_sum: case OP_dot:
+    case OP_sum: case OP_dot: case OP_gdot:
         if (ranked)
             return contracted(u, n, row, col);
         break;

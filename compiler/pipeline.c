@@ -8,7 +8,6 @@
 #include "pipeline.h"
 
 #include "grad.h"
-#include "powers.h"
 
 const Pass pipeline[NPASSES] = {
     { 'T', "trace", "lang/trace.c", "a definition", "the traced step" },
@@ -21,8 +20,6 @@ const Pass pipeline[NPASSES] = {
       "what sums lose in rounding, kept beside them" },
     { 'G', "grad", "compiler/grad.c", "either of them",
       "the chunk form joined with its gradient" },
-    { 0, "shift_exponentials", "compiler/powers.c", "any of these",
-      "exponentials that a sum divides, as large as float32 has them" },
     { 'P', "partition", "compiler/partition.c", "a joint graph, a machine",
       "the plan for training: kernels, and graph and kernels as text" },
     { 'K', "schedule_kernel", "compiler/schedule/schedule.c",
@@ -53,8 +50,7 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
         keep_chunk_sums(g);
     if (g)
         g->strict = m->strict;
-    g = g && back ? backwards(step, g, joint) : g;
-    return g && !m->doubles ? shift_exponentials(g) : g;
+    return g && back ? backwards(step, g, joint) : g;
 }
 
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
@@ -62,9 +58,7 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
     Graph *g = graph_sized(step, size);
 
     keep_sums(g);
-    if (joint || step->transposed)
-        g = backwards(step, g, joint);
-    return shift_exponentials(g);
+    return joint || step->transposed ? backwards(step, g, joint) : g;
 }
 
 /* ---- plans ---- */

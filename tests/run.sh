@@ -201,6 +201,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "flin tests/cuda/laws.lua few simple_gla" \
+        "flin tests/cuda/laws.lua programs=23-25" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/lua/layer_users.lua cuda mixture two_rules" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \

@@ -4,12 +4,14 @@
 
 #include <math.h>
 
-/* Of the rate of products, as estimated from attention's times and walks' on an
- * H200, none of them measured for these sums: what pairs' tiles attain,
- * forward, and both ways (their way back makes scores again); what walks with
- * states attain whose state a block holds, and whose state lies in memory. */
-#define TILES_FORWARD 0.7
-#define TILES_BACK 0.5
+/* Of the rate of products on an H200: what pairs' tiles attain, forward, and
+ * both ways (their way back makes scores again), as measured for second-order
+ * Taylor features (K = V = 128, T 2048, 32 and 96 heads: 1.39 and 1.33 ns a
+ * token and head forward, 5.06 and 5.00 both ways); as estimated from walks'
+ * times: what walks with states attain whose state a block holds, and whose
+ * state lies in memory. */
+#define TILES_FORWARD 0.85
+#define TILES_BACK 0.75
 #define STATES_HELD 0.4
 #define STATES_IN_MEMORY 0.05
 

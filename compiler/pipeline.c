@@ -8,6 +8,7 @@
 #include "pipeline.h"
 
 #include "grad.h"
+#include "powers.h"
 
 const Pass pipeline[NPASSES] = {
     { 'T', "trace", "lang/trace.c", "a definition", "the traced step" },
@@ -20,6 +21,8 @@ const Pass pipeline[NPASSES] = {
       "what sums lose in rounding, kept beside them" },
     { 'G', "grad", "compiler/grad.c", "either of them",
       "the chunk form joined with its gradient" },
+    { 0, "shift_exponentials", "compiler/powers.c", "any of these",
+      "exponentials that a sum divides, as large as float32 has them" },
     { 'P', "partition", "compiler/partition.c", "a joint graph, a machine",
       "the plan for training: kernels, and graph and kernels as text" },
     { 'K', "schedule_kernel", "compiler/schedule/schedule.c",
@@ -50,7 +53,8 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
         keep_chunk_sums(g);
     if (g)
         g->strict = m->strict;
-    return g && back ? backwards(step, g, joint) : g;
+    g = g && back ? backwards(step, g, joint) : g;
+    return g && !m->doubles ? shift_exponentials(g) : g;
 }
 
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
@@ -58,7 +62,9 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
     Graph *g = graph_sized(step, size);
 
     keep_sums(g);
-    return joint || step->transposed ? backwards(step, g, joint) : g;
+    if (joint || step->transposed)
+        g = backwards(step, g, joint);
+    return shift_exponentials(g);
 }
 
 /* ---- plans ---- */

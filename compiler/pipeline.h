@@ -12,7 +12,7 @@ typedef struct Pass {
     const char *name, *file;
     const char *needs, *gives;
 } Pass;
-enum { NPASSES = 8 };
+enum { NPASSES = 9 };
 extern const Pass pipeline[NPASSES];
 
 enum { CHUNK_LEAST = 16, CHUNK_DEFAULT = 64, CHUNK_MAX = 256 };

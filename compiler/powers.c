@@ -62,11 +62,17 @@ static bool keeps_power(const Powers *x, const Node *n, int *power)
         && !x->power[n->a[2]] && !x->power[n->a[3]];
 }
 
+/* The shift is of's own: what else is in the exponent stays beside it. */
 static Ref divided(Powers *x, Ref r)
 {
     Ref arg = x->old->n[r].a[0];
-    return !x->shift ? op2(x->g, OP_div, r, x->sum)
-         : op1(x->g, OP_exp, op2(x->g, OP_sub, x->image[arg], x->shift));
+    if (!x->shift)
+        return op2(x->g, OP_div, r, x->sum);
+    const Node e = x->old->n[arg];
+    Ref of = op2(x->g, OP_sub, x->of, x->shift);
+    if (arg != x->of)
+        of = op2(x->g, OP_add, x->image[e.a[e.a[0] == x->of]], of);
+    return op1(x->g, OP_exp, of);
 }
 
 static void cancel(Powers *x, Ref r)
@@ -124,8 +130,16 @@ static Ref shift_of(Graph *g, Ref of, AxisSet over)
     return op2(g, OP_mul, op1(g, OP_log, all), num(g, TIMES));
 }
 
+static Graph *without_dead(Graph *g)
+{
+    Graph *to = graph_sized(g, (int32_t[NAXES]){ 0 });
+    to->sloped = g->sloped;
+    return to;
+}
+
 Graph *shift_exponentials(Graph *g)
 {
+    bool any = false;
     for (Ref r = 1, len = g->len; r < len; r++) {
         if (!is_exp_sum(g, r))
             continue;
@@ -135,7 +149,8 @@ Graph *shift_exponentials(Graph *g)
         to->line = n->line;
         x.shift = shift_of(to, x.of, n->over);
         powers_cancel(g->ctx, &x);
+        any |= !x.failed;
         g = x.failed ? g : to;
     }
-    return g;
+    return any ? without_dead(g) : g;
 }

@@ -41,13 +41,29 @@ static bool is_whole(const Powers *x, Ref r)
     return x->g->n[x->image[r]].axes == x->old->n[r].axes;
 }
 
+/* Whether the number is that of the columns' token. */
+static bool is_columns(const Node *n)
+{
+    return n->axes & AXIS(AX_J) && !(n->axes & AXIS(AX_I));
+}
+
+/* Those tokens whose numbers what n reads is without. */
+static AxisSet tokens_of(const Powers *x, const Node *n)
+{
+    AxisSet of = 0;
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && x->power[n->a[i]])
+            of |= AXIS(is_columns(&x->old->n[n->a[i]]) ? AX_J : AX_I);
+    return of;
+}
+
 /* Whether what n makes of images as they are is its value without some power,
  * too: where it adds tokens up each term must have none. */
-static bool keeps_power(const Powers *x, const Node *n, int *power)
+static bool keeps_whole(const Powers *x, const Node *n, int *power)
 {
     int a = x->power[n->a[0]], b = x->power[n->a[1]];
     bool whole = is_whole(x, n->a[0]) && (!n->a[1] || is_whole(x, n->a[1]));
-    bool tokens = n->over & AXIS(AX_I);
+    bool tokens = n->over & tokens_of(x, n);
     *power = a;
     switch (n->op) {
     case OP_neg: return true;
@@ -60,6 +76,18 @@ static bool keeps_power(const Powers *x, const Node *n, int *power)
     *power = a + b;                     /* a solve contracts nothing by name */
     return op_is(n->op, MULTIPLIES) && n->over && whole && (!tokens || !*power)
         && !x->power[n->a[2]] && !x->power[n->a[3]];
+}
+
+/* A view of a token's numbers has that token's. */
+static bool keeps_power(const Powers *x, const Node *n, int *power)
+{
+    const AxisSet rows = AXIS(AX_I), columns = AXIS(AX_J);
+    AxisSet of = tokens_of(x, n), all = x->old->n[n->a[0]].axes;
+    *power = x->power[n->a[0]];
+    if (x->shift && op_is(n->op, VIEWS))
+        return (all & (rows | columns)) != (rows | columns);
+    return keeps_whole(x, n, power) && of != (rows | columns)
+        && (!*power || of == (is_columns(n) ? columns : rows));
 }
 
 /* The shift is of's own: what else is in the exponent stays beside it. */
@@ -120,11 +148,12 @@ void powers_cancel(Ctx *c, Powers *x)
         g->st[i].next = image_without(x, g->st[i].next, 0);
 }
 
-/* float64's exponents are of three more bits than float32's: exp(z / 8) is
- * finite here where exp(z) is there. */
+/* exp(z / 8) is finite in float32 wherever exp(z) is in float64, as exponents
+ * have three bits more there; a half more is for z that rounding has made
+ * larger. The largest of n is exp(-12 log(n)) then, at the least. */
 static Ref shift_of(Graph *g, Ref of, AxisSet over)
 {
-    enum { TIMES = 8 };
+    enum { TIMES = 12 };
     Ref small = op2(g, OP_mul, of, num(g, 1.0 / TIMES));
     Ref all = sum(g, op1(g, OP_exp, small), over);
     return op2(g, OP_mul, op1(g, OP_log, all), num(g, TIMES));

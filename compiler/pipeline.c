@@ -53,8 +53,9 @@ Graph *by_chunks(Graph *step, const int32_t size[NAXES], int chunk, bool joint,
         keep_chunk_sums(g);
     if (g)
         g->strict = m->strict;
-    g = g && back ? backwards(step, g, joint) : g;
-    return g && !m->doubles ? shift_exponentials(g) : g;
+    if (g && back)
+        g = backwards(step, g, joint);
+    return g ? shift_exponentials(g) : NULL;
 }
 
 Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)

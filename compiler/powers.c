@@ -41,13 +41,29 @@ static bool is_whole(const Powers *x, Ref r)
     return x->g->n[x->image[r]].axes == x->old->n[r].axes;
 }
 
+/* Whether the number is that of the columns' token. */
+static bool is_columns(const Node *n)
+{
+    return n->axes & AXIS(AX_J) && !(n->axes & AXIS(AX_I));
+}
+
+/* Those tokens whose numbers what n reads is without. */
+static AxisSet tokens_of(const Powers *x, const Node *n)
+{
+    AxisSet of = 0;
+    for (int i = 0; i < 4; i++)
+        if (n->a[i] && x->power[n->a[i]])
+            of |= AXIS(is_columns(&x->old->n[n->a[i]]) ? AX_J : AX_I);
+    return of;
+}
+
 /* Whether what n makes of images as they are is its value without some power,
  * too: where it adds tokens up each term must have none. */
-static bool keeps_power(const Powers *x, const Node *n, int *power)
+static bool keeps_whole(const Powers *x, const Node *n, int *power)
 {
     int a = x->power[n->a[0]], b = x->power[n->a[1]];
     bool whole = is_whole(x, n->a[0]) && (!n->a[1] || is_whole(x, n->a[1]));
-    bool tokens = n->over & AXIS(AX_I);
+    bool tokens = n->over & tokens_of(x, n);
     *power = a;
     switch (n->op) {
     case OP_neg: return true;
@@ -62,11 +78,29 @@ static bool keeps_power(const Powers *x, const Node *n, int *power)
         && !x->power[n->a[2]] && !x->power[n->a[3]];
 }
 
+/* A view of a token's numbers has that token's. */
+static bool keeps_power(const Powers *x, const Node *n, int *power)
+{
+    const AxisSet rows = AXIS(AX_I), columns = AXIS(AX_J);
+    AxisSet of = tokens_of(x, n), all = x->old->n[n->a[0]].axes;
+    *power = x->power[n->a[0]];
+    if (x->shift && op_is(n->op, VIEWS))
+        return (all & (rows | columns)) != (rows | columns);
+    return keeps_whole(x, n, power) && of != (rows | columns)
+        && (!*power || of == (is_columns(n) ? columns : rows));
+}
+
+/* The shift is of's own: what else is in the exponent stays beside it. */
 static Ref divided(Powers *x, Ref r)
 {
     Ref arg = x->old->n[r].a[0];
-    return !x->shift ? op2(x->g, OP_div, r, x->sum)
-         : op1(x->g, OP_exp, op2(x->g, OP_sub, x->image[arg], x->shift));
+    if (!x->shift)
+        return op2(x->g, OP_div, r, x->sum);
+    const Node e = x->old->n[arg];
+    Ref of = op2(x->g, OP_sub, x->of, x->shift);
+    if (arg != x->of)
+        of = op2(x->g, OP_add, x->image[e.a[e.a[0] == x->of]], of);
+    return op1(x->g, OP_exp, of);
 }
 
 static void cancel(Powers *x, Ref r)
@@ -114,18 +148,27 @@ void powers_cancel(Ctx *c, Powers *x)
         g->st[i].next = image_without(x, g->st[i].next, 0);
 }
 
-/* float64's exponents are of three more bits than float32's: exp(z / 8) is
- * finite here where exp(z) is there. */
+/* exp(z / 8) is finite in float32 wherever exp(z) is in float64, as exponents
+ * have three bits more there; a half more is for z that rounding has made
+ * larger. The largest of n is exp(-12 log(n)) then, at the least. */
 static Ref shift_of(Graph *g, Ref of, AxisSet over)
 {
-    enum { TIMES = 8 };
+    enum { TIMES = 12 };
     Ref small = op2(g, OP_mul, of, num(g, 1.0 / TIMES));
     Ref all = sum(g, op1(g, OP_exp, small), over);
     return op2(g, OP_mul, op1(g, OP_log, all), num(g, TIMES));
 }
 
+static Graph *without_dead(Graph *g)
+{
+    Graph *to = graph_sized(g, (int32_t[NAXES]){ 0 });
+    to->sloped = g->sloped;
+    return to;
+}
+
 Graph *shift_exponentials(Graph *g)
 {
+    bool any = false;
     for (Ref r = 1, len = g->len; r < len; r++) {
         if (!is_exp_sum(g, r))
             continue;
@@ -135,7 +178,8 @@ Graph *shift_exponentials(Graph *g)
         to->line = n->line;
         x.shift = shift_of(to, x.of, n->over);
         powers_cancel(g->ctx, &x);
+        any |= !x.failed;
         g = x.failed ? g : to;
     }
-    return g;
+    return any ? without_dead(g) : g;
 }

@@ -25,9 +25,9 @@ bool is_exp_sum(const Graph *g, Ref r);
 void powers_cancel(Ctx *c, Powers *x);
 
 /* g with exponentials that are divided by their sum as large as float32 has
- * them, whatever float64 has: exp(z) is exp(z - c) there, with c = 8 log(sum
- * exp(z / 8)), which is no less than any z and by 8 log(n) more at most, of n.
- * What has an exponential in it that does not cancel is as it was. */
+ * them, whatever float64 has: exp(z) is exp(z - c) there, with c = 12 log(sum
+ * exp(z / 12)), which is no less than any z, and by 12 log(n) more at most, of
+ * n. What has an exponential in it that does not cancel is as it was. */
 Graph *shift_exponentials(Graph *g);
 
 #endif

@@ -248,6 +248,16 @@ static void say_refused(Ctx *c, Builds *all, const Build *b, const char *why)
            sizes_of(c, b, all->plan->g), (int)strcspn(why, "\n"), why));
 }
 
+/* Registers that ptxas may have lacked, at most: of a thread's fragments those
+ * that products read must lie side by side. */
+enum { SPARE_STEP = 16, MOST_SPARE = 32 };
+
+/* Whether a schedule whose threads have more registers is still to be tried. */
+static bool has_more_room(const CudaOptions *o)
+{
+    return o->scheduled && o->arch == 90 && o->spare < MOST_SPARE;
+}
+
 static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
                         bool hopper, const Build *rest,
                         const CudaOptions *next)
@@ -275,7 +285,8 @@ static Build *build_new(Ctx *c, Builds *all, const CudaOptions *o,
         b->m = NULL;
     if (b->wrong)
         say_wrong(c, all, b);
-    else if (!k.fits && k.why.code == ERR_DEVICE)
+    b->uncompiled = !b->wrong && !k.fits && k.why.code == ERR_DEVICE;
+    if (b->uncompiled && !has_more_room(o))
         say_refused(c, all, b, k.why.message);
     b->next = all->first;
     return all->first = b;
@@ -298,6 +309,19 @@ static bool suits_hopper(const Builds *all, const CudaOptions *o)
         && !sums_any(all->plan->g, o);
 }
 
+/* The same from schedules that leave more registers, where the compiler does
+ * not take those that leave the least. */
+static Build *find_roomy(Ctx *c, Builds *all, CudaOptions *o,
+                         const Build *rest, const CudaOptions *next)
+{
+    Build *b = find_build(c, all, o, false, rest, next);
+    while (b->uncompiled && has_more_room(o)) {
+        o->spare += SPARE_STEP;
+        b = find_build(c, all, o, false, rest, next);
+    }
+    return b;
+}
+
 /* The one for Hopper with this many groups, or NULL. */
 static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
                            const Build *rest)
@@ -307,6 +331,7 @@ static Build *hopper_build(Ctx *c, Builds *all, CudaOptions o, int groups,
     o.groups = groups;
     o.split = true;
     o.scheduled = o.few = o.cut = false;        /* it knows of neither */
+    o.spare = 0;
     o.scattered = false;
     Build *b = find_build(c, all, &o, true, rest, NULL);
     return b->m ? b : NULL;
@@ -321,7 +346,7 @@ static CudaOptions forward_options(const Builds *all, const CudaOptions *o)
     CudaOptions f = *o;
     f.saves = true;
     f.scheduled = f.few = f.cut = f.scattered = false;
-    f.rows = 0;
+    f.rows = f.spare = 0;
     for (int i = graph_results(g); i < g->nout; i++)
         f.out[i] = f.sum_out[i] = 0;
     for (int i = 0; i < g->nst; i++)
@@ -381,15 +406,18 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
     next.groups = groups;
     next.split = true;
     bool follows = o->rows && groups && suits_hopper(all, &next);
-    const Build *b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+    const CudaOptions *also = follows ? &next : NULL;
+    const Build *b = find_roomy(c, all, o, NULL, also);
     if (!b->m && (o->few || o->cut)) {
         o->few = o->cut = false;
-        b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+        o->spare = 0;
+        b = find_roomy(c, all, o, NULL, also);
     }
     if (o->scheduled
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
         o->scheduled = o->few = o->cut = o->scattered = false;
-        b = find_build(c, all, o, false, NULL, follows ? &next : NULL);
+        o->spare = 0;
+        b = find_roomy(c, all, o, NULL, also);
     }
     if (b->m && b->m->chunk != all->plan->g->chunk)
         o->rows = 0;                    /* goes forward by itself */
@@ -417,7 +445,7 @@ const Build *build_ends(Ctx *c, Builds *all, const Build *b)
     if (!b->m || !o.scheduled)
         return NULL;
     o.ends = true;
-    const Build *ends = find_build(c, all, &o, false, b, NULL);
+    const Build *ends = find_roomy(c, all, &o, b, NULL);
     return ends->m ? ends : NULL;
 }
 

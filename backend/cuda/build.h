@@ -33,6 +33,7 @@ typedef struct Build {
     Ahead ahead;
     const char *text;                   /* the digest of its programs' */
     const char *wrong;                  /* "gets y wrong (by 0.5)", or NULL */
+    bool uncompiled;                    /* the compiler did not take it */
 } Build;
 
 /* What the kernels of one emitter would take: known before they are compiled.

@@ -61,6 +61,8 @@ typedef struct CudaOptions {
     bool scheduled;                     /* cuda_tiles: kernels by a schedule
                                            where there is one */
     int without;                        /* but for this one, counted from 1 */
+    int spare;                          /* of those: registers that a thread has
+                                           beside what it is known to need */
     bool few;                           /* of those: sequences and heads leave
                                            half the multiprocessors idle */
     bool scattered;                     /* of those: rows of the call's tensors

@@ -139,6 +139,7 @@ const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
                      .stored16 = t->stored_narrow, .lies_turned = turned,
                      .stores = t->stored_here, .few = t->o->few,
+                     .spare = t->o->spare,
                      .inverses = ahead, .roughly = roughly,
                      .s0 = t->o->s0, .s1 = t->o->s1,
                      .spilled = t->o->room };

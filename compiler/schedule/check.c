@@ -837,6 +837,8 @@ const char *registers_fault(const Schedule *s)
         if (ahead)
             others = registers_early(s) ? registers_early(s) + ROWS_REGS
                                         : others;
+        else
+            others += s->spare;
         if (most + others > s->regs[1 + ahead])
             return ctx_format(s->c, "%d registers for fragments; a thread has"
                               " %d", most, s->regs[1 + ahead]);

@@ -37,8 +37,10 @@ static void deal_rows_registers(Schedule *s, int all)
     ahead = (ahead + step - 1) / step * step;
     int wide = s->turns * (s->ahead ? s->ahead : 1);
     int most = (all - wide * ahead) / s->groups / step * step;
-    int least = (held + ROWS_REGS + step - 1) / step * step;
-    int n = (held + MATRIX + step - 1) / step * step;
+    int beside = ROWS_REGS + s->spare;
+    int least = (held + beside + step - 1) / step * step;
+    beside = beside > MATRIX ? beside : MATRIX;
+    int n = (held + beside + step - 1) / step * step;
     most = most > least ? most : least;
     n = n < most ? n : most;
     s->regs[1] = n < MOST ? n : MOST;
@@ -399,7 +401,8 @@ Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
                      .k = &w->p->kernel[w->kernel],
                      .tile = w->tile, .memory = w->memory,
-                     .wants_out = w->wants_out, .stores = w->stores };
+                     .wants_out = w->wants_out, .stores = w->stores,
+                     .spare = w->spare };
     s->kind = s->k->kind;
     schedule_extents(s, s->g->chunk > 1 ? LEAST_EXTENT : 1);
     if (s->g->chunk <= 1) {

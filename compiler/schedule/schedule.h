@@ -275,6 +275,7 @@ typedef struct Schedule {
     int rotates;                        /* of a row axis, as registers allow:
                                            1: states are packed a turn early; 2:
                                            results are left to the next, too */
+    int spare;                          /* as it is wished for */
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
                                            lean turns */
@@ -340,6 +341,8 @@ typedef struct KernelWish {
                                            lacks */
     int spilled;                        /* of single tokens: attempts whose
                                            registers did not do */
+    int spare;                          /* registers beside what a thread of
+                                           the matrix role is known to need */
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would

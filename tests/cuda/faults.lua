@@ -71,6 +71,17 @@ function acts.aside() another_is_right(16) end
 -- for many run instead.
 function acts.few() another_is_right(128) end
 
+-- The first schedule is one that ptxas serialises: the next leaves threads more
+-- registers.
+function acts.roomier()
+  local deltanet = flin.stdlib.deltanet
+  local x = deltanet:random { B = 1, T = 70, H = 2, K = 128, V = 128,
+                              dtype = "bfloat16" }
+  local off = suite.relative(deltanet:forward(suite.on_gpu(x)),
+                             deltanet:reference(x))
+  expect(off <= 6e-3, "with more registers y is off by %.1e", off)
+end
+
 -- Kernels for chunks of 64 tokens do nothing here: others run instead, forward
 -- and back.
 function acts.fewer()
@@ -300,6 +311,14 @@ text = run("few", "FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
                   .. "'FAKE_SERIAL=find_walk<2, true>'")
 expect(select(2, text:gsub("for few heads %(.-C7512.-run in their place", ""))
        == 1, "what is refused is said once: %s", text)
+os.execute("rm -f '" .. count .. "'")
+text = run("roomier", ("FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=3 "
+                       .. "FLIN_SCHEDULE=forward FAKE_SERIAL=schedule.cuh "
+                       .. "FAKE_SERIALISED=1 FAKE_SOURCES=%s"):format(count))
+expect(not text:find "in its place" and not text:find "in their place",
+       "a schedule with more registers is none: %s", text)
+expect(compiled(count) == 2, "serialised, and once more: %d sources",
+       compiled(count))
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

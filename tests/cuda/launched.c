@@ -2,6 +2,9 @@
  * one: tests/cuda/launched.lua, where nothing is compiled or run (FAKE_EMPTY)
  * and so no kernel is held to the float64 step before it is used.
  *   launched [NAME [K V]]
+ *   launched FILE.lua [ARGUMENT ...]   that script; with NVRTC itself in place
+ *                                      of the tests', what ptxas says of all
+ *                                      that calls compile
  * And whether the workspace that is asked for is enough for a call in segments
  * that saves: what they write is zero at first, which takes more than the way
  * back does where sequences are long. And whether a part of a longer sequence
@@ -11,6 +14,7 @@
  */
 #include "../../backend/cuda/build.h"
 #include "../../lang/flin.h"
+#include "../../lang/sandbox.h"
 
 #include <dlfcn.h>
 #include <lauxlib.h>
@@ -302,6 +306,12 @@ static int check_parts(void)
     return failed;
 }
 
+static void tell(void *ud, const char *text)
+{
+    (void)ud;
+    fprintf(stderr, "%s\n", text);
+}
+
 int main(int argc, char **argv)
 {
     lua_State *L = luaL_newstate();
@@ -313,13 +323,17 @@ int main(int argc, char **argv)
     }
     luaL_openlibs(L);
     luaL_requiref(L, "flin", luaopen_flin, 0);
-    status = luaL_loadfile(L, "tests/cuda/launched.lua");
-    for (int i = 1; i < argc; i++)
+    sandbox_attach(L, &(Limits){ .instructions = 0 });
+    sandbox_hooks(L, &(Ctx){ .say = tell });
+    const char *script = argc > 1 ? strrchr(argv[1], '.') : NULL;
+    int first = script && !strcmp(script, ".lua") ? 2 : 1;
+    status = luaL_loadfile(L, first > 1 ? argv[1] : "tests/cuda/launched.lua");
+    for (int i = first; i < argc; i++)
         lua_pushstring(L, argv[i]);
-    if (status != LUA_OK || lua_pcall(L, argc - 1, 0, 0) != LUA_OK) {
+    if (status != LUA_OK || lua_pcall(L, argc - first, 0, 0) != LUA_OK) {
         printf("FAIL %s\n", luaL_tolstring(L, -1, NULL));
         return 1;
     }
     lua_close(L);
-    return check_saving() | check_parts();
+    return first > 1 ? 0 : check_saving() | check_parts();
 }

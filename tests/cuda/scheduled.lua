@@ -11,7 +11,8 @@
 --   flin tests/cuda/scheduled.lua parts    a long one, which blocks share where
 -- there are many multiprocessors
 -- typed=1: gates and constants in float32, gradients from what forward saved;
--- states=1: states of 16 bits. scaled=1: queries times K^-1/2. long: few
+-- states=1: states of 16 bits. scaled=1: queries times K^-1/2. loud=8: times 8,
+-- where exponentials of scores are beyond float32. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two
 -- heads, or sequences, take half as many segments each.
 -- On a driver of tests FAKE_SOURCES counts the programs from schedules.
@@ -355,8 +356,12 @@ local cases <const> = {
   "s4d,B=1,T=130,H=1,K=64,V=64",
   -- two states that do not need one another, and walks of their own
   "gsa,B=1,T=70,H=1,K=128,V=128",
-  -- with usual numbers exp of its quotients is too large for float32
   "abc,B=1,T=70,H=1,K=192,V=64",
+  -- exp of quotients, of scores, that float64 holds and float32 does not: what
+  -- divides them by their sum has no need of them
+  "abc,B=1,T=70,H=1,K=128,V=128,M=64",
+  "abc,B=1,T=70,H=1,K=128,V=128,M=64,loud=8",
+  "gsa,B=1,T=70,H=1,K=128,V=128,M=64,dtype=float16,loud=8",
   -- a vector over an axis of 32: no lane looks behind it
   "kda,B=2,T=70,H=1,K=32,V=32,typed=1",
   -- no multiples of what products have: zeros behind the keys and values, of
@@ -494,6 +499,11 @@ local function check(text)
     v = v:map { q = function (q)
       return q * flin.rsqrt(flin.size(q, "k"))
     end }
+  end
+  if at.loud then
+    local by <const> = at.loud
+    at.loud = nil
+    v = v:map { q = function (q) return by * q end }
   end
   local how = at.typed and check_typed or at.states and check_states
   if how then

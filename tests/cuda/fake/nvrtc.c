@@ -7,7 +7,7 @@
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
  * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
- * to have serialised; those that could read anew
+ * to have serialised, or the first FAKE_SERIALISED; those that could read anew
  * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; in the folder FAKE_HEADS what sources begin with is
@@ -310,14 +310,27 @@ static int shell(const char *command)
     return status;
 }
 
-/* Whether registers are said to spill. */
+/* Whether the source is one of those that the two variables tell of. */
+static bool is_told(const char *source, const char *has, const char *first,
+                    atomic_int *seen)
+{
+    const char *with = getenv(has), *most = getenv(first);
+
+    return with && strstr(source, with)
+        && (!most || atomic_fetch_add(seen, 1) < atoi(most));
+}
+
+/* Whether registers are said to spill, or products to be serialised. */
 static bool spills(const char *source)
 {
     static atomic_int seen;
-    const char *with = getenv("FAKE_SPILLS"), *most = getenv("FAKE_SPILLED");
+    return is_told(source, "FAKE_SPILLS", "FAKE_SPILLED", &seen);
+}
 
-    return with && strstr(source, with)
-        && (!most || atomic_fetch_add(&seen, 1) < atoi(most));
+static bool is_serialised(const char *source)
+{
+    static atomic_int seen;
+    return is_told(source, "FAKE_SERIAL", "FAKE_SERIALISED", &seen);
 }
 
 /* A vector of tokens that two roles of a kernel from a schedule leave in one
@@ -432,8 +445,7 @@ static int compile(Program *p)
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
     if (spills(p->source))
         strcpy(p->log, "8 bytes spill stores\n");
-    const char *serial = getenv("FAKE_SERIAL");
-    if (serial && strstr(p->source, serial))
+    if (is_serialised(p->source))
         strcpy(p->log, "ptxas info : (C7512) Potential Performance Loss\n");
     snprintf(command, sizeof command, "rm -rf %s", dir);
     if (!getenv("FAKE_KEEP") && shell(command) != 0)

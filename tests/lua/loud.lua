@@ -19,8 +19,8 @@ for name, loud in pairs { abc = 8, gsa = 4 } do
                             chunk = chunk }
       for what, x in pairs(off) do
         if type(x) == "number" then
-          expect(x <= 1e-5 * by, "%s, scores times %d, chunks of %d: %s is off by "
-                 .. "%.1e", name, by, chunk, what, x)
+          expect(x <= 1e-5 * by, "%s, scores times %d, chunks of %d: %s is "
+                 .. "off by %.1e", name, by, chunk, what, x)
         end
       end
     end

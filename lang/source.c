@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../backend/cuda/cuda.h"
-#include "../backend/cuda/rooms.h"
+#include "../backend/cuda/attempts.h"
 #include "bind.h"
 
 enum { GPU_SIZE = 128, GROUPS = 2 };
@@ -18,7 +18,7 @@ typedef struct CompiledPart {
     const Plan *plan;
     CudaOptions o;
     bool hopper;                        /* which emitter has it */
-    Rooms rooms;
+    Attempts attempts;
     const CudaModule *m;
     Cubin *cubin;
     int n, first;
@@ -72,38 +72,38 @@ static void emit(Ctx *c, void *ud)
     s->text = cuda_runs_text(c, &s->runs);
 }
 
-static CudaModule *print(Ctx *c, void *ud, int room, Error *why)
+static CudaModule *print(Ctx *c, void *ud, int attempt, Error *why)
 {
     const CompiledPart *p = ud;
     CudaOptions o = p->o;
 
-    o.room = room;
+    o.attempt = attempt;
     return p->hopper ? cuda_emit_if(c, p->plan, &o, why)
                      : cuda_tiles_if(c, p->plan, &o, why);
 }
 
-/* Each program in the room where it spills nothing, or the least; false, and
+/* Each program by the attempt that spills nothing, or the least; false, and
  * *why: one does not compile as it should. */
 static bool compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p,
                          Error *why)
 {
-    p->rooms = (Rooms){ .ctx = c, .print = print, .ud = p };
-    if (!rooms_text(c, &p->rooms, 0, 0))
-        ctx_raise(c, &p->rooms.why);    /* it was printed before */
-    const int *of = p->rooms.programs[0].of, all = p->rooms.programs[0].n;
+    p->attempts = (Attempts){ .ctx = c, .print = print, .ud = p };
+    if (!attempt_text(c, &p->attempts, 0, 0))
+        ctx_raise(c, &p->attempts.why); /* it was printed before */
+    const int *of = p->attempts.programs[0].of, all = p->attempts.programs[0].n;
     int *program = ctx_alloc(c, (size_t)all * sizeof *program);
-    int *room = ctx_alloc(c, (size_t)all * sizeof *room);
+    int *attempt = ctx_alloc(c, (size_t)all * sizeof *attempt);
     int from = of[p->first];
 
     for (int i = from; i < all; i++)
         program[p->n++] = i;
-    Wanted w = { &p->rooms, program, p->n, NULL };
-    if (!rooms_compile(c, &w, 1, n, s->arch, why))
+    Wanted w = { &p->attempts, program, p->n, NULL };
+    if (!attempts_compile(c, &w, 1, n, s->arch, why))
         return false;
     p->cubin = w.cubin;
     for (int i = 0; i < p->n; i++)
-        room[from + i] = w.cubin[i].taken;
-    p->m = rooms_join(&p->rooms, room);
+        attempt[from + i] = w.cubin[i].taken;
+    p->m = attempts_join(&p->attempts, attempt);
     return true;
 }
 

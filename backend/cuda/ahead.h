@@ -14,7 +14,7 @@ typedef struct Ahead {
     Ref order[256];                     /* operands first */
     int n;
     uint8_t *seen;
-    bool made, scalar, step, slim;      /* made: a matrix, not a score */
+    bool computed, scalar, step, slim;  /* computed: a matrix, not a score */
     bool again;                         /* from what is made for gdots, too */
     int line;
     uint64_t row, col, one;             /* published vectors in use, by bit */
@@ -47,9 +47,9 @@ int lane_columns(const Emit *e, int width); /* of a matrix, summed by a lane */
 void begin_team(const Emit *e, Buf *b, int team); /* what one alone does */
 void end_team(const Emit *e, Buf *b);
 
-/* ---- emit_spare.c ---- */
+/* ---- emit_reuse.c ---- */
 
-void find_spares(Emit *e);              /* once the gdots are known */
+void find_reuse(Emit *e);               /* once the gdots are known */
 void find_overlay(Emit *e);             /* once all is */
 /* Whether r is worked out from a chain, or else from a gate's sums. */
 bool reads_sum(const Emit *e, Ref r, bool chain);
@@ -64,13 +64,13 @@ void emit_cuts(Emit *e, Buf *b);        /* gdots, for other products; */
 void emit_first(Emit *e, Buf *b);       /* after, and to a product */
 void add_first(Emit *e, Buf *b, Ref dot);
 
-/* ---- emit_turn.c: angles that grow at one rate ---- */
+/* ---- emit_rotation.c: angles that grow at one rate ---- */
 
-void begin_turns(Emit *e);              /* before the chunks, and behind them */
-void advance_turns(Emit *e, Buf *b);    /* for the chunk after */
+void begin_rotations(Emit *e);          /* before the chunks, and behind them */
+void advance_rotations(Emit *e, Buf *b); /* for the chunk after */
 void turn_pair(Ahead *a, Ref r);        /* the dup of an angle */
 void turn_text(Ahead *a, Ref r, int el);
-bool is_turned(const Ahead *a, const Node *n); /* of an angle in few turns */
+bool is_rotated(const Ahead *a, const Node *n); /* of an angle in few turns */
 
 /* ---- emit_chain.c: states of one axis ---- */
 
@@ -87,10 +87,10 @@ void ahead_line(Ahead *a, Buf *b, const char *often, Ref r);
 void key_text(Ahead *a, Ref r, int el);  /* an argument per column */
 void gate_pair(Ahead *a, Ref r);         /* an entry of a sum or its last: */
 void gate_text(Ahead *a, Ref r, int el); /* loads two columns, names one */
-/* ---- emit_late.c ---- */
+/* ---- emit_deferred.c ---- */
 
 /* Dots first; then, for all, what is worked out of them. */
-void emit_late(Emit *e, Buf *dots, Buf *rest);
+void emit_deferred(Emit *e, Buf *dots, Buf *rest);
 
 /* x if r is x sigmoid(x), x loaded and r to be rounded; 0: it is not. */
 Ref swish_of(const Ahead *a, Ref r);
@@ -105,7 +105,7 @@ bool masked_product(const Emit *e, const Node *n, Ref *x, Ref *mask);
 Ref early_mask(const Ahead *a, const Score *s); /* 0: with the product */
 void emit_decays(Ahead *a);             /* of its mask: decay, kept */
 
-/* ---- emit_made.c ---- */
+/* ---- emit_computed.c ---- */
 
 /* Expressions over matrices, tile by tile, with `first` before the columns of
  * a tile and `rest` behind. */
@@ -114,8 +114,8 @@ void ahead_tiles(Ahead *a, Buf *b, int tiles, const Buf *first,
 enum { EARLY, LATE, SCANNED };          /* for gdots; not; what a scan needs */
 void make_matrices(Emit *e, Buf *b, int which);
 void find_pair(Emit *e);                /* once all tiles are known */
-void emit_gifts(Emit *e, Buf *b, bool scan); /* of a pair, to the other */
-const char *gifts_wait(void);           /* until all tiles are there */
+void emit_remote(Emit *e, Buf *b, bool scan); /* of a pair, to the other */
+const char *remote_wait(void);          /* until all tiles are there */
 
 /* ---- emit_ahead.c ---- */
 

@@ -34,7 +34,7 @@ static const uint32_t sha_round[64] = {
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2
 };
 
-static uint32_t turn(uint32_t x, int n)
+static uint32_t rotated(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
@@ -48,14 +48,14 @@ static void sha_block(Sha *s, const unsigned char *p)
              | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + w[i - 7] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3)
-             + (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + w[i - 7] + (rotated(a, 7) ^ rotated(a, 18) ^ a >> 3)
+             + (rotated(b, 17) ^ rotated(b, 19) ^ b >> 10);
     }
     for (int i = 0; i < 64; i++) {
         uint32_t e = v[4], a = v[0];
-        uint32_t x = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25))
+        uint32_t x = v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25))
                    + ((e & v[5]) ^ (~e & v[6])) + sha_round[i] + w[i];
-        uint32_t y = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22))
+        uint32_t y = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22))
                    + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof *v);
         v[4] += x;

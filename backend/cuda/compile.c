@@ -1,16 +1,16 @@
 /* compile.c -- what becomes of a plan's programs: each found in the cache, or
- * compiled, side by side, in the room where it spills least; loaded, checked
+ * compiled, side by side, by the attempt that spills least; loaded, checked
  * and kept. A joint plan's way forward, which is to follow, compiles beside it.
  */
 #include "build.h"
-#include "rooms.h"
+#include "attempts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- entries of the cache: a program's cubin each ---- */
 
-/* In its place where the program spills and another room was better. */
+/* In its place where the program spills and another attempt was better. */
 static const char passed_over[] = "passed over";
 
 /* What was found of all programs of a build together: that they are right, or
@@ -123,36 +123,37 @@ typedef struct Compiling {
     const Compile *wish;
     CudaOptions o;
     bool hopper;
-    Rooms rooms;
+    Attempts attempts;
     const char *common;                 /* to all keys */
     CacheKey verdict;
     bool known;                         /* the cache has it */
-    int *room;                          /* of each program */
+    int *attempt;                       /* of each program */
     int *missing, n;                    /* programs that must be compiled */
     Cubin *cubin;                       /* one each of those */
     bool fits;                          /* printed, compiled, loaded, run */
     Error *why;                         /* or what does not */
 } Compiling;
 
-static CudaModule *print(Ctx *own, void *ud, int room, Error *why)
+static CudaModule *print(Ctx *own, void *ud, int attempt, Error *why)
 {
     const Compiling *k = ud;
     CudaOptions o = k->o;
-    o.room = room;
+    o.attempt = attempt;
     return k->hopper ? cuda_emit_if(own, k->wish->plan, &o, why)
                      : cuda_tiles_if(own, k->wish->plan, &o, why);
 }
 
-/* A room's text that was not passed over is the program's, or nobody knows. */
+/* An attempt's text that was not passed over is the program's, or nobody knows.
+ */
 static bool find_program(Ctx *c, Compiling *k, int program)
 {
     bool passed = true;
-    for (int room = 0; room < CUDA_ROOMS && passed; room++) {
-        const char *text = rooms_text(c, &k->rooms, room, program);
+    for (int attempt = 0; attempt < CUDA_ATTEMPTS && passed; attempt++) {
+        const char *text = attempt_text(c, &k->attempts, attempt, program);
         if (!text)
             continue;
         CacheKey key = key_of(k->common, text);
-        k->room[program] = room;
+        k->attempt[program] = attempt;
         k->wish->b->modules.module[program] = find_module(c, k->gpu, &key,
                                                     &passed);
     }
@@ -168,12 +169,13 @@ static bool find_verdict(Ctx *c, Compiling *k)
     size_t size = 0;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
-    if (!rooms_text(c, &k->rooms, 0, 0)) {
-        *k->why = k->rooms.why;
+    if (!attempt_text(c, &k->attempts, 0, 0)) {
+        *k->why = k->attempts.why;
         return false;
     }
-    CacheKey text = cache_key((const char *const *)k->rooms.programs[0].source,
-                              k->rooms.programs[0].n);
+    CacheKey text = cache_key((const char *const *)
+                              k->attempts.programs[0].source,
+                              k->attempts.programs[0].n);
     b->text = hex_of(b->ctx, &text);
     const char *const all[] = { k->common, judged, b->text,
                                 rest ? rest->text : "" };
@@ -189,10 +191,10 @@ static bool find_verdict(Ctx *c, Compiling *k)
 static void find_programs(Ctx *c, Compiling *k)
 {
     Ctx *own = k->wish->b->ctx;
-    size_t n = (size_t)k->rooms.programs[0].n;
+    size_t n = (size_t)k->attempts.programs[0].n;
     k->wish->b->modules.module = ctx_alloc(own, n * sizeof(Module *));
     k->wish->b->modules.n = (int)n;
-    k->room = ctx_alloc(c, n * sizeof *k->room);
+    k->attempt = ctx_alloc(c, n * sizeof *k->attempt);
     k->missing = ctx_alloc(c, n * sizeof *k->missing);
     for (int i = 0; i < (int)n; i++)
         if (!find_program(c, k, i))
@@ -217,12 +219,12 @@ static void find_next(Ctx *c, Compiling *next, const Compiling *k)
     *next = (Compiling){ .gpu = k->gpu, .wish = k->wish,
                          .o = *k->wish->next, .hopper = true,
                          .common = k->common };
-    next->o.kept = k->rooms.m[0]->kept;
-    next->rooms = (Rooms){ .ctx = k->wish->b->ctx, .print = print,
+    next->o.kept = k->attempts.m[0]->kept;
+    next->attempts = (Attempts){ .ctx = k->wish->b->ctx, .print = print,
                            .ud = next };
-    if (!rooms_text(c, &next->rooms, 0, 0))
+    if (!attempt_text(c, &next->attempts, 0, 0))
         return;
-    const CudaPrograms *p = &next->rooms.programs[0];
+    const CudaPrograms *p = &next->attempts.programs[0];
     next->missing = ctx_alloc(c, (size_t)p->n * sizeof *next->missing);
     for (int i = 0; i < p->n; i++)
         if (!is_known(next, p->source[i]))
@@ -233,7 +235,7 @@ static void find_next(Ctx *c, Compiling *next, const Compiling *k)
 static void keep_next(const Compiling *next)
 {
     Build *b = next->wish->b;
-    size_t n = (size_t)next->rooms.programs[0].n;
+    size_t n = (size_t)next->attempts.programs[0].n;
     b->ahead = (Ahead){ next->o, (int)n,
                         ctx_alloc(b->ctx, n * sizeof(Cubin)) };
     for (int i = 0; i < next->n; i++) {
@@ -251,12 +253,12 @@ static void keep_next(const Compiling *next)
 static bool take_ahead(Ctx *c, Compiling *k)
 {
     const Ahead *a = k->wish->rest ? &k->wish->rest->ahead : NULL;
-    bool all = a && a->n == k->rooms.programs[0].n
+    bool all = a && a->n == k->attempts.programs[0].n
             && !memcmp(&a->o, &k->o, sizeof k->o);
     Cubin *own = ctx_alloc(c, (size_t)k->n * sizeof *own);
     for (int i = 0; i < k->n && all; i++) {
         own[i] = a->cubin[k->missing[i]];
-        all = own[i].bytes && rooms_text(c, &k->rooms, own[i].taken,
+        all = own[i].bytes && attempt_text(c, &k->attempts, own[i].taken,
                                          k->missing[i]);
     }
     k->cubin = own;
@@ -268,11 +270,11 @@ static bool compile_missing(Ctx *c, Compiling *k)
     Compiling next = { .n = 0 };
     if (!k->n || take_ahead(c, k))
         return true;
-    if (k->wish->next && k->rooms.m[0]->chunk == k->wish->plan->g->chunk)
+    if (k->wish->next && k->attempts.m[0]->chunk == k->wish->plan->g->chunk)
         find_next(c, &next, k);
-    Wanted w[] = { { &k->rooms, k->missing, k->n, NULL },
-                   { &next.rooms, next.missing, next.n, NULL } };
-    if (!rooms_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
+    Wanted w[] = { { &k->attempts, k->missing, k->n, NULL },
+                   { &next.attempts, next.missing, next.n, NULL } };
+    if (!attempts_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
                        gpu_arch(k->gpu), k->why))
         return false;
     k->cubin = w[0].cubin;
@@ -290,7 +292,7 @@ static bool load_missing(Ctx *c, Compiling *k)
         if (!m)
             return false;
         k->wish->b->modules.module[k->missing[i]] = m;
-        k->room[k->missing[i]] = k->cubin[i].taken;
+        k->attempt[k->missing[i]] = k->cubin[i].taken;
     }
     return true;
 }
@@ -314,12 +316,13 @@ static bool find_functions(Ctx *c, Build *b, const int *of, Error *why)
 static void publish(Ctx *c, Compiling *k, int i)
 {
     const Cache *to = gpu_cache(k->gpu);
-    for (int room = 0; room <= k->cubin[i].taken; room++) {
-        const char *text = rooms_text(c, &k->rooms, room, k->missing[i]);
+    for (int attempt = 0; attempt <= k->cubin[i].taken; attempt++) {
+        const char *text = attempt_text(c, &k->attempts, attempt,
+                                        k->missing[i]);
         if (!text)
             continue;
         CacheKey key = key_of(k->common, text);
-        if (room < k->cubin[i].taken)
+        if (attempt < k->cubin[i].taken)
             cache_put(to, &key, passed_over, sizeof passed_over);
         else
             cache_put(to, &key, k->cubin[i].bytes, k->cubin[i].size);
@@ -352,8 +355,8 @@ static void make(Ctx *c, void *ud)
     k->fits = compile_missing(c, k) && load_missing(c, k);
     if (!k->fits)
         return;
-    k->wish->b->m = rooms_join(&k->rooms, k->room);
-    k->fits = find_functions(c, k->wish->b, k->rooms.programs[0].of, k->why)
+    k->wish->b->m = attempts_join(&k->attempts, k->attempt);
+    k->fits = find_functions(c, k->wish->b, k->attempts.programs[0].of, k->why)
            && ((!k->n && k->known) || judge(c, k));
 }
 
@@ -362,7 +365,7 @@ bool build_compile(Ctx *c, Gpu *g, const Compile *wish, Error *why)
     Build *b = wish->b;
     Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper,
                     .why = why };
-    k.rooms = (Rooms){ .ctx = b->ctx, .print = print, .ud = &k };
+    k.attempts = (Attempts){ .ctx = b->ctx, .print = print, .ud = &k };
     b->modules.gpu = g;
     bool ok = ctx_protect(c, make, &k);
     if (!ok || !k.fits || b->wrong)

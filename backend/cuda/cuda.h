@@ -18,7 +18,7 @@ typedef struct CudaKept {
     bool has[MAX_STATES], narrow[MAX_STATES];
 } CudaKept;
 
-enum { CUDA_ROOMS = 3,
+enum { CUDA_ATTEMPTS = 3,
        CUDA_HOPPER_CHUNK = 64 };        /* that cuda_emit prints for */
 
 /* How a plan is to be printed. groups: state warpgroups a block, each with 64
@@ -48,7 +48,7 @@ typedef struct CudaOptions {
     int units;                          /* multiprocessors; 0: the machine's */
     const Machine *machine;             /* by whose rates kernels are chosen;
                                            NULL: the architecture's first */
-    int room;                           /* under CUDA_ROOMS; 1, 2: more or
+    int attempt;                        /* under CUDA_ATTEMPTS; 1, 2: more or
                                            other registers for a thread, or
                                            less to keep in them, to be tried
                                            where the former spills */
@@ -152,14 +152,15 @@ typedef struct CudaKernel {
     bool part[CUDA_TENSORS];            /* float32 that is still to be summed,
                                            in the workspace */
     bool adds;                          /* a block has several heads of a chunk
-                                           in turn, and adds up their parts */
+                                           in sequence, and adds up their parts
+                                           */
     uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis;
                                            0: row_axis, all states' */
     int stages;
     bool split;                         /* segments may be more than one */
-    double lean, lean_moves;            /* the time of a turn for the states
-                                           alone, of another's, and its bytes;
-                                           0: of cuda_emit's */
+    double lean, lean_moves;            /* the time of an iteration for the
+                                           states alone, of another's, and its
+                                           bytes; 0: of cuda_emit's */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
     bool halved;                        /* those of a block of half the columns
@@ -321,7 +322,7 @@ bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
 int cuda_parts(const CudaKernel *k, int units, const Call *call);
 /* How much longer a sequence is than the first of them. */
 double cuda_parts_sum(const CudaKernel *k, int units, const Call *call);
-/* What lean turns move in all, of what the others do. */
+/* What lean iterations move in all, of what the others do. */
 double cuda_lean_bytes(const CudaKernel *k, int units, const Call *call);
 /* Which chunks they have, in 1/4096 of all. */
 int cuda_bounds(const CudaKernel *k, int units, const Call *call,

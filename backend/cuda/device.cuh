@@ -41,12 +41,12 @@ INLINE i64 fresh_wide(i64 x)
 #define RANKS 1
 #endif
 /* Of these, rows that memory has; others are empty. */
-#ifndef RANKS_HELD
-#define RANKS_HELD RANKS
+#ifndef RANKS_STORED
+#define RANKS_STORED RANKS
 #endif
-INLINE bool is_held(int row)
+INLINE bool is_stored(int row)
 {
-    return RANKS_HELD == RANKS || row % RANKS < RANKS_HELD;
+    return RANKS_STORED == RANKS || row % RANKS < RANKS_STORED;
 }
 INLINE int token(int row) { return (int)((u32)row / RANKS); }
 

@@ -52,22 +52,22 @@
  *
  * so each role waits once a chunk. Where there is much to do ahead and the
  * registers are there, two warpgroups do it: every other chunk each; or, beside
- * two state warpgroups, as a team, a half of every chunk each (emit_made.c);
- * or, with gates per key where there is no room for two chunks, both at each
- * (emit_joint.c). A block may own only a part of a sequence: it then scans the
- * state over the chunks before it, with the acts that the state alone needs,
- * and loads and makes only what those read; no block waits for another. Rows
- * past a sequence's end are zero in every tile and end every cumulative sum;
- * they are not stored.
+ * two state warpgroups, as a team, a half of every chunk each
+ * (emit_computed.c); or, with gates per key where there is no room for two
+ * chunks, both at each (emit_joint.c). A block may own only a part of a
+ * sequence: it then scans the state over the chunks before it, with the acts
+ * that the state alone needs, and loads and makes only what those read; no
+ * block waits for another. Rows past a sequence's end are zero in every tile
+ * and end every cumulative sum; they are not stored.
  *
  * The ahead warpgroup's files: emit_ahead.c, matrices and scores; emit_gate.c,
  * gates per key, with what they make of matrices, of scores and of the state's
- * columns; emit_chain.c and emit_turn.c, states of one axis; emit_late.c,
- * values a token that are made of matrices; emit_first.c, what rounding cuts
- * off, where it shows. emit_delay.c: inputs of the token before; emit_rank.c:
- * several ranks a token, before all else; emit_keep.c: the states before each
- * chunk, where the way back wants them; emit_spare.c: memory that is spared for
- * one stage more; emit_registers.c: a role's registers.
+ * columns; emit_chain.c and emit_rotation.c, states of one axis;
+ * emit_deferred.c, values a token that are made of matrices; emit_first.c, what
+ * rounding cuts off, where it shows. emit_delay.c: inputs of the token before;
+ * emit_rank.c: several ranks a token, before all else; emit_keep.c: the states
+ * before each chunk, where the way back wants them; emit_reuse.c: memory that
+ * is spared for one stage more; emit_registers.c: a role's registers.
  */
 #include "emit.h"
 #include "../../compiler/cost.h"
@@ -118,8 +118,8 @@ static void check_carried(Emit *e)
         StateSet bit = STATE(i);
         bool found = !(e->k->states & bit) || e->serial & bit
                   || is_previous(e, i) || e->vector[e->g->st[i].node];
-        for (int t = 0; t < e->nturns; t++)
-            found |= e->turn[t].state == i;
+        for (int t = 0; t < e->nrotations; t++)
+            found |= e->rotation[t].state == i;
         for (int t = 0; t < e->nchains; t++)
             found |= e->chain[t].state == i;
         if (!found)
@@ -228,13 +228,13 @@ static void put_barriers(Emit *e, Buf *b)
     buf_printf(b, "const u32 loaded = base + BARRIERS, empty = loaded + 8 * "
                "STAGES,\nready = empty + 8 * STAGES, scored = ready + 8 * "
                "STAGES,\nfilled = scored + 8 * STAGES, drained = filled + 16"
-               ",\nmade = drained + 16, shared = made + 8 * STAGES;\n"
+               ",\ncomputed = drained + 16, shared = computed + 8 * STAGES;\n"
                "if (threadIdx.x == 0) {\n"
                "for (int i = 0; i < STAGES; i++) {\n"
                "barrier_init(loaded + 8 * i, 1);\n"
                "barrier_init(empty + 8 * i, %d);\n"
                "barrier_init(ready + 8 * i, 32);\n"
-               "barrier_init(made + 8 * i, %d);\n"
+               "barrier_init(computed + 8 * i, %d);\n"
                "barrier_init(shared + 8 * i, 1);\n"
                "barrier_init(scored + 8 * i, %d);\n}\n"
                "for (int i = 0; i < 2; i++) {\n"
@@ -323,22 +323,22 @@ static void put_stage(Buf *b, bool scan)
 }
 
 /* A thread's place, for every chunk of a warpgroup in turn, where registers
- * were spilled; of a wide state without gates in one of the rooms alone: what
- * spills then is not what does with a narrow one. */
-static bool is_worked_anew(const Emit *e)
+ * were spilled; of a wide state without gates in one of the attempts alone:
+ * what spills then is not what does with a narrow one. */
+static bool is_recomputed(const Emit *e)
 {
     bool either = e->ngates || !has_wide_state(e);
-    return either ? e->o->room > 0 : e->o->room == 1;
+    return either ? e->o->attempt > 0 : e->o->attempt == 1;
 }
 
-/* A loop of an ahead warpgroup; two take turns, if they are no team. */
-static void put_turns(Emit *e, Buf *b, const char *until)
+/* A loop of an ahead warpgroup; two alternate, if they are no team. */
+static void put_alternating(Emit *e, Buf *b, const char *until)
 {
     bool two = e->aheads == 2 && !e->team && !e->joint;
     buf_printf(b, "NO_UNROLL for (; c < %s; c += %d, pos.next()%s) {\n",
                until, 1 + two, two ? ", pos.next()" : "");
     put_places(b);
-    if (two && is_worked_anew(e))       /* registers are few */
+    if (two && is_recomputed(e))        /* registers are few */
         buf_printf(b, "const Lane at = lane_of(fresh((int)threadIdx.x));\n"
                    "const int i0 = at.row, i1 = i0 + 8;\n");
     buf_printf(b, "const int rows = rows_of(where, c);\n"
@@ -349,7 +349,7 @@ static void put_turns(Emit *e, Buf *b, const char *until)
 static void put_skip(Emit *e, Buf *b)
 {
     put(b, &e->skip);
-    buf_printf(b, "fence_async();\narrive(made + 8 * pos.stage);\n");
+    buf_printf(b, "fence_async();\narrive(computed + 8 * pos.stage);\n");
 }
 
 /* Its chunks: those of a mere scan in a loop of their own, if both kinds have
@@ -358,11 +358,11 @@ static void put_ahead_chunks(Emit *e, Buf *b)
 {
     bool one = e->both.len, split = e->out->split;
     if (split && !one) {
-        put_turns(e, b, "first");
+        put_alternating(e, b, "first");
         put_skip(e, b);
         buf_printf(b, "}\n");
     }
-    put_turns(e, b, "last");
+    put_alternating(e, b, "last");
     buf_printf(b, "wgmma_wait<0>();\n");
     if (one && e->keep.len)
         buf_printf(b, "if (c >= first) {\n%s}\n", e->keep.s);
@@ -382,7 +382,7 @@ static void put_ahead_role(Emit *e, Buf *b)
 {
     bool two = e->aheads == 2 && !e->team && !e->joint;
     bool own = two || e->team;          /* scratch */
-    const char *which = two ? "turn" : "member";
+    const char *which = two ? "parity" : "member";
     buf_printf(b, "} else if (threadIdx.x < %d) {\n",
                128 * (1 + e->aheads));
     put_registers(e, b, registers_of(e).ahead);
@@ -391,12 +391,12 @@ static void put_ahead_role(Emit *e, Buf *b)
     buf_printf(b, " i0 = at.row, i1 = i0 + 8;\nRing<STAGES> pos;\n");
     if (own)
         buf_printf(b, "const int %s = %s(threadIdx.x >> 7) - 1;\n%s", which,
-                   e->team || e->paired || is_worked_anew(e)
+                   e->team || e->paired || is_recomputed(e)
                    ? "uniform" : "", two
-                   ? "if (turn)\npos.next();\n" : "");
+                   ? "if (parity)\npos.next();\n" : "");
     buf_printf(b, "const u32 scratch = base + SCRATCH%s;\nint c = %s;\n",
                own ? ctx_format(e->c, " + %s * SCRATCH_BYTES", which) : "",
-               two ? "turn" : "0");
+               two ? "parity" : "0");
     put(b, &e->begin);
     put_ahead_chunks(e, b);
     put(b, &e->end);
@@ -419,7 +419,7 @@ static void put_state_role(Emit *e, Buf *b)
     frame_states(e, b, true);
     if (split) {
         put_stage(b, true);
-        buf_printf(b, "wait(made + 8 * pos.stage, pos.phase);\n"
+        buf_printf(b, "wait(computed + 8 * pos.stage, pos.phase);\n"
                    "wgmma_wait<0>();\n");
         put(b, &e->scan);
         buf_printf(b, "}\n");
@@ -539,10 +539,11 @@ static double cycles_of(const Emit *e)
 {
     const double hidden = 0.8;          /* kda's, measured; gdn2's two, at one
                                            chunk, take 1 */
-    bool turns = e->aheads == 2 && e->groups == 1 && !e->joint && !e->team;
+    bool alternate = e->aheads == 2 && e->groups == 1 && !e->joint && !e->team;
     double part = e->out->halved ? half_columns() : 1;
 
-    return part * nodes_cycles(e->g, e->k) * e->ranks * (turns ? hidden : 1);
+    return part * nodes_cycles(e->g, e->k) * e->ranks
+        * (alternate ? hidden : 1);
 }
 
 /* What each chunk's states take that are kept for the way back. */
@@ -595,7 +596,7 @@ static void emit_fitting(Ctx *c, const Plan *p, int kernel, int ranks,
                          const CudaOptions *o, Refusal *no, CudaKernel *out,
                          Buf *b)
 {
-    int groups = o->room > 1 && o->groups > 1 ? 1 : o->groups;
+    int groups = o->attempt > 1 && o->groups > 1 ? 1 : o->groups;
     for (; groups > 0; groups--) {
         Emit *e = emit_new(c, p, kernel, groups, ranks, false, o, out);
         e->no = no;

@@ -9,7 +9,7 @@ enum { ROWS = 64, TILE_BYTES = 8192, STAGES_MAX = 4,
        SHARED_MAX = 232448, INVERSE_BYTES = 64 * 72 * 4,
        RING_BYTES = 8 * 256, MAX_FACTORS = 8,
        MAX_PUBLISHED = 48, MAX_TILES = 16, MAX_SCORES = 4, MAX_GATES = 2,
-       MAX_KEYS = 8, MAX_TURNS = 2,
+       MAX_KEYS = 8, MAX_ROTATIONS = 2,
        MAX_CHAINS = 2, MAX_CUTS = 2 * MAX_SCORES, MAX_FIRST = MAX_SCORES,
        FIRST_BYTES = 16 * 16 * 4 };
 
@@ -32,21 +32,21 @@ typedef struct Published {
     Factor f[MAX_FACTORS];
     int n;
     bool negative, log2, token;
-    bool late;                          /* by the ahead warpgroup */
+    bool deferred;                      /* by the ahead warpgroup */
     char name[64];
 } Published;
 
 /* A matrix of a stage: loaded, or made by the ahead warpgroup from others.
  * direct: another role reads it, or a product of the ahead warpgroup's; gated:
- * a gdot does; dotted: a late value does. What the ahead warpgroup alone reads
- * lends its place to what is made later. */
+ * a gdot does; dotted: a deferred value does. What the ahead warpgroup alone
+ * reads lends its place to what is made later. */
 typedef struct Tile {
     Ref r;
-    bool made, direct, gated, dotted;
+    bool computed, direct, gated, dotted;
     bool scanned;                       /* needed by a mere scan */
     bool anchor;                        /* not r itself: its rows decayed by */
     int gate;                           /* a gate to the end of their block */
-    uint32_t sources;                   /* of a made one, a bit each */
+    uint32_t sources;                   /* of a computed one, a bit each */
 } Tile;
 
 /* The running sum of a matrix along the chunk's tokens, in float32, held by
@@ -55,7 +55,7 @@ typedef struct Gate { Ref of; uint32_t sources; } Gate;
 
 /* Angles that grow at one rate a column, an argument: a state, and what a
  * scan of it makes, without a place for each token. */
-typedef struct Turn { Ref scan, rate; int state; } Turn;
+typedef struct Rotation { Ref scan, rate; int state; } Rotation;
 
 /* Any other state of one axis: a sum over tokens, under a decay per token or
  * none; a place for each token of a chunk, as for a gate. */
@@ -81,11 +81,12 @@ typedef struct Emit {
     bool team;                          /* the two ahead share each chunk */
     int buffers;                        /* of an output */
     bool tight;                         /* the state waits for a buffer */
-    bool made_scan;                     /* a scan reads what is made ahead */
-    bool paired;                        /* with another block: emit_made.c */
+    bool computed_scan;                 /* a scan reads what is made ahead */
+    bool paired;                        /* with another block: emit_computed.c
+                                           */
     bool joint;                         /* both ahead warpgroups at each chunk:
                                            emit_joint.c */
-    bool spares, overlays;              /* shared memory: emit_spare.c; chains
+    bool reuses, overlays;              /* shared memory: emit_reuse.c; chains
                                            lend theirs to gates */
     int row_axis;                       /* the state's, over the warpgroups */
     StateSet serial;                    /* states of two axes; the
@@ -102,9 +103,9 @@ typedef struct Emit {
     Gate gate[MAX_GATES];
     Ref key[MAX_KEYS];                  /* a stage's values per column */
     int ngates, nkeys;
-    Turn turn[MAX_TURNS];
+    Rotation rotation[MAX_ROTATIONS];
     Chain chain[MAX_CHAINS];
-    int nturns, nchains;
+    int nrotations, nchains;
     Ref cut[MAX_CUTS];                  /* emit_first.c: rounded operands */
     First first[MAX_FIRST];
     int ncuts, nfirst;
@@ -158,7 +159,7 @@ void use_anchor(Emit *e, Ref r, int gate); /* r decayed, for a gdot */
 int use_gate(Emit *e, Ref sum);         /* index; r is a cumsum */
 void use_scalars(Emit *e);              /* states without axes */
 int use_key(Emit *e, Ref r);            /* index; it will be in the stage */
-bool is_turn(const Emit *e, Ref r);     /* such a scan */
+bool is_rotation(const Emit *e, Ref r); /* such a scan */
 int use_turn(Emit *e, Ref scan);        /* index */
 bool is_chain(const Emit *e, Ref r);
 int use_chain(Emit *e, Ref scan);       /* index */
@@ -184,11 +185,11 @@ void emit_serial(Emit *e);
 bool emit_scan(Emit *e);                /* the state alone, if that can be */
 void scan_sources(Emit *e, uint32_t sources); /* it needs these tiles */
 
-/* ---- emit_late.c: values a token that come from matrices ---- */
+/* ---- emit_deferred.c: values a token that come from matrices ---- */
 
-bool is_late(const Emit *e, Ref r);
-bool has_late(const Emit *e, Ref r);    /* a matrix: made with one */
-void use_late(Emit *e, Ref r);          /* its parts will be there */
+bool is_deferred(const Emit *e, Ref r);
+bool has_deferred(const Emit *e, Ref r); /* a matrix: made with one */
+void use_deferred(Emit *e, Ref r);      /* its parts will be there */
 
 /* ---- emit_delay.c: the token before ---- */
 
@@ -203,7 +204,7 @@ void keep_serial(Emit *e, Buf *b);
 void keep_ahead(Emit *e, Buf *b);
 void keep_scalar(Emit *e, Buf *b, int state);
 
-/* ---- emit_made.c ---- */
+/* ---- emit_computed.c ---- */
 
 bool is_half_loaded(const Emit *e, const Tile *t); /* tile `block` alone */
 /* Two ahead are to share each chunk; not where that spilled. */
@@ -212,7 +213,7 @@ bool find_team(const Emit *e);
 /* ---- emit_joint.c ---- */
 
 bool can_join(const Emit *e);           /* last: all is known */
-int takes_turns(const Emit *e);         /* chunks that are made at a time */
+int alternates(const Emit *e);          /* chunks that are made at a time */
 
 /* ---- emit_registers.c ---- */
 
@@ -225,10 +226,10 @@ bool has_wide_state(const Emit *e);     /* of more than 64 columns */
 /* One state warpgroup, without gates, where all else was tried. */
 bool has_spilled_alone(const Emit *e);
 
-/* ---- emit_spare.c ---- */
+/* ---- emit_reuse.c ---- */
 
 /* The tile of r, made for a gdot, that what is made later reads; -1: none. */
-int made_before(const Emit *e, Ref r);
+int computed_before(const Emit *e, Ref r);
 
 /* ---- emit_rank.c ---- */
 

@@ -1,10 +1,11 @@
 /* emit_ahead.c -- the warpgroup that runs ahead: matrices that are computed.
  *
- * Those of tokens and one axis, tile by tile from loaded ones (emit_made.c);
- * emit_gate.c holds what gates per key add. Then the token by token ones: a
- * fragment of 64 rows (i) and 64 columns (j) in registers, products of two
- * matrices of the stage, then the element-wise nodes above them one after the
- * other, eight columns at a time. Either is packed and written to the stage.
+ * Those of tokens and one axis, tile by tile from loaded ones
+ * (emit_computed.c); emit_gate.c holds what gates per key add. Then the token
+ * by token ones: a fragment of 64 rows (i) and 64 columns (j) in registers,
+ * products of two matrices of the stage, then the element-wise nodes above them
+ * one after the other, eight columns at a time. Either is packed and written to
+ * the stage.
  */
 #include "ahead.h"
 
@@ -12,18 +13,18 @@
 
 static bool is_part(const Ahead *a, Ref r)
 {
-    return a->made ? is_matrix(a->e, r) || is_keyed(a->e, r)
+    return a->computed ? is_matrix(a->e, r) || is_keyed(a->e, r)
                    : is_score(a->e, r);
 }
 
 bool is_there(const Ahead *a, Ref r)
 {
-    return a->again && made_before(a->e, r) >= 0;
+    return a->again && computed_before(a->e, r) >= 0;
 }
 
 void ahead_visit(Ahead *a, Ref r)
 {
-    r = a->made ? strip(a->e->g, r) : r;
+    r = a->computed ? strip(a->e->g, r) : r;
     const Node *n = &a->e->g->n[r];
     if (!a->seen)
         a->seen = ctx_alloc(a->e->c, a->e->g->len);
@@ -40,7 +41,7 @@ void ahead_visit(Ahead *a, Ref r)
                 ahead_visit(a, n->a[i]);
     if (n->op == OP_rot90)
         ahead_visit(a, n->a[0]);
-    bool sums = a->made && (n->op == OP_cumsum || n->op == OP_last
+    bool sums = a->computed && (n->op == OP_cumsum || n->op == OP_last
                             || n->op == OP_scan || n->op == OP_dup
                             || n->op == OP_rot90 || n->op == OP_delay
                             || is_tile(a->e, r));
@@ -86,7 +87,7 @@ char *vector_name(Ahead *a, Ref r, bool col, int el, bool log2)
 static char *operand_name(Ahead *a, Ref r, int el)
 {
     Buf t = { .ctx = a->e->c };
-    if (a->made)
+    if (a->computed)
         r = strip(a->e->g, r);
     if (a->e->g->n[r].op == OP_num)
         number_text(&t, a->e->g->n[r].num);
@@ -102,7 +103,7 @@ static char *operand_name(Ahead *a, Ref r, int el)
 Ref swish_of(const Ahead *a, Ref r)
 {
     const Graph *g = a->e->g;
-    if (!a->made || a->line || a->scalar || g->n[r].op != OP_mul
+    if (!a->computed || a->line || a->scalar || g->n[r].op != OP_mul
         || is_there(a, r))
         return 0;
     for (int i = 0; i < 2; i++) {
@@ -185,7 +186,7 @@ static void element_text(Ahead *a, Ref r, int el)
     } else if (n->op == OP_div) {
         buf_printf(a->b, "quotient_(%s, %s)", operand_name(a, n->a[0], el),
                    operand_name(a, n->a[1], el));
-    } else if (is_turned(a, n)) {
+    } else if (is_rotated(a, n)) {
         buf_printf(a->b, "__%sf(%s)", op_info[n->op].name,
                    operand_name(a, n->a[0], el));
     } else if (n->op == OP_dmask) {
@@ -379,7 +380,7 @@ static int issue_products(Ahead *a, uint8_t *issued)
     if (a->mask)
         emit_decays(a);
     if (e->paired)
-        buf_printf(a->b, "%s", gifts_wait());
+        buf_printf(a->b, "%s", remote_wait());
     if (n && e->paired)
         issue_group(a, issued, OTHER);
     for (int i = 0; i < a->n; i++)
@@ -490,7 +491,7 @@ static void then(const Emit *e, Buf *to, const Buf *acts, bool fence)
 /* Running sums: a mere scan needs them too, or not. */
 static void put_sums(Emit *e, const Buf *sums)
 {
-    bool both = e->out->split && (e->made_scan || e->nchains) && sums->len;
+    bool both = e->out->split && (e->computed_scan || e->nchains) && sums->len;
     then(e, both ? &e->both : &e->ahead, sums, false);
     if (both)
         buf_printf(&e->both, "%s", ahead_sync(e));
@@ -500,29 +501,29 @@ static void put_sums(Emit *e, const Buf *sums)
  * on. */
 static void emit_skip(Emit *e, const Buf *sums, const Buf *keys)
 {
-    Buf made = { .ctx = e->c };
+    Buf computed = { .ctx = e->c };
     for (int i = 0; i < e->nchains; i++)
         scan_sources(e, e->chain[i].sources);
-    if (e->made_scan) {
-        make_matrices(e, &made, SCANNED);
+    if (e->computed_scan) {
+        make_matrices(e, &computed, SCANNED);
         then(e, &e->skip, keys, false);
-        then(e, &e->skip, &made, false);
-        emit_gifts(e, &e->skip, true);
-        buf_printf(&e->skip, "%s", e->paired ? gifts_wait() : "");
+        then(e, &e->skip, &computed, false);
+        emit_remote(e, &e->skip, true);
+        buf_printf(&e->skip, "%s", e->paired ? remote_wait() : "");
     }
-    advance_turns(e, &e->skip);
-    if (sums->len || e->nturns)
+    advance_rotations(e, &e->skip);
+    if (sums->len || e->nrotations)
         buf_printf(&e->skip, "%s", ahead_sync(e));
 }
 
 void emit_ahead(Emit *e)
 {
-    Buf sums = { .ctx = e->c }, early = sums, gated = sums, late = sums;
+    Buf sums = { .ctx = e->c }, early = sums, gated = sums, deferred = sums;
     Buf plain = sums, last = sums, keys = sums, dots = sums, values = sums;
     Buf gates = sums;
     for (int i = 0; i < e->nscores; i++)
         find_gdots(e, e->score[i].root);
-    find_spares(e);
+    find_reuse(e);
     find_first(e);
     plain_scores(e, &plain);
     emit_gdots(e, &gated, &last);
@@ -538,28 +539,28 @@ void emit_ahead(Emit *e)
     if (e->overlays)
         then(e, &early, &keys, false);
     emit_anchors(e, &early);
-    emit_cuts(e, &late);
-    make_matrices(e, &late, LATE);
-    emit_first(e, &late);
-    emit_late(e, &dots, &values);
-    advance_turns(e, &late);
+    emit_cuts(e, &deferred);
+    make_matrices(e, &deferred, LATE);
+    emit_first(e, &deferred);
+    emit_deferred(e, &dots, &values);
+    advance_rotations(e, &deferred);
     put_sums(e, &sums);
     then(e, &e->ahead, &dots, false);
     then(e, &e->ahead, &values, false);
     then(e, &e->ahead, &early, false);
     then(e, &e->ahead, &gated, false);
-    then(e, &e->ahead, &late, false);
-    emit_gifts(e, &e->ahead, false);
+    then(e, &e->ahead, &deferred, false);
+    emit_remote(e, &e->ahead, false);
     if (!e->paired)
         then(e, &e->ahead, &plain, true);
     else if (plain.len)                 /* again, by halves */
         plain_scores(e, &e->ahead);
     else
-        buf_printf(&e->ahead, "%s", gifts_wait());
+        buf_printf(&e->ahead, "%s", remote_wait());
     then(e, &e->ahead, &last, false);
     if (sums.len)                       /* the next chunk's overwrite these */
         buf_printf(&e->ahead, "%s", ahead_sync(e));
-    begin_turns(e);
+    begin_rotations(e);
     begin_chains(e);
     end_previous(e);
     emit_skip(e, &sums, &keys);

@@ -62,7 +62,7 @@ void one_chain(Emit *e, Buf *b, int i)
     int width = padded(size_of(e, c));
     Ref what = strip(e->g, n->a[1]);
     Buf body = { .ctx = e->c };
-    Ahead a = { .e = e, .b = &body, .made = true, 
+    Ahead a = { .e = e, .b = &body, .computed = true,
                 .line = lane_columns(e, width) };
     buf_printf(b, "/* %%%u, summed up */\n{\n", (unsigned)c->scan);
     ahead_line(&a, b, "UNROLL_EIGHT", what);

@@ -25,7 +25,7 @@ void emit_first_rows(Emit *e, Buf *b)
     int n = 0;
     for (int i = 0; i < e->ntiles; i++) {
         Ref r = e->tile[i].r;
-        if (e->tile[i].made || !is_delayed(e, r))
+        if (e->tile[i].computed || !is_delayed(e, r))
             continue;
         int axis = tile_axis(e, r);
         if (!n++)

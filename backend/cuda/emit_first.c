@@ -144,7 +144,7 @@ static void by_steps(Ahead *a, Buf *b, int tiles)
 static void some_cuts(Emit *e, Buf *b, int axis)
 {
     Buf body = { .ctx = e->c };
-    Ahead a = { .e = e, .b = &body, .made = true, .step = true };
+    Ahead a = { .e = e, .b = &body, .computed = true, .step = true };
     for (int i = 0; i < e->ncuts; i++)
         if (tile_axis(e, e->cut[i]) == axis)
             ahead_visit(&a, e->cut[i]);
@@ -161,7 +161,7 @@ static void some_cuts(Emit *e, Buf *b, int axis)
 static void one_diagonal(Emit *e, Buf *b, int at)
 {
     Buf body = { .ctx = e->c };
-    Ahead a = { .e = e, .b = &body, .made = true, .step = true };
+    Ahead a = { .e = e, .b = &body, .computed = true, .step = true };
     const First *f = &e->first[at];
     for (int i = 0; i < 2; i++)
         ahead_visit(&a, f->side[i]);

@@ -83,7 +83,7 @@ static void one_sum(Emit *e, Buf *b, int gate)
 {
     Buf body = { .ctx = e->c };
     Ref of = e->gate[gate].of;
-    Ahead a = { .e = e, .b = &body, .made = true,
+    Ahead a = { .e = e, .b = &body, .computed = true,
                 .line = lane_columns(e, width(e, of)) };
     buf_printf(b, "/* the running sum of %%%u */\n{\nfloat sum[16][%d];\n",
                (unsigned)of, a.line);
@@ -218,7 +218,7 @@ void emit_keys(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->nkeys; i++) {
         Buf body = { .ctx = e->c };
-        Ahead a = { .e = e, .b = &body, .made = true, .scalar = true };
+        Ahead a = { .e = e, .b = &body, .computed = true, .scalar = true };
         Ref r = e->key[i];
         if (e->g->n[r].op == OP_input)
             continue;
@@ -281,7 +281,7 @@ static bool is_kept(const Emit *e, const Gdots *all, int score)
     int n = 0;
     for (int i = 0; i < all->n; i++)
         n += all->at[i].score == score;
-    return n > 1 || e->score[score].inverse || e->spares;
+    return n > 1 || e->score[score].inverse || e->reuses;
 }
 
 static Ref left_of(Emit *e, Ref gdot)
@@ -303,7 +303,7 @@ static bool is_before(Emit *e, Ref gdot)
 
 /* Whether two share their decays, and one operand: what that is made into is
  * made once. */
-static bool are_made_together(Emit *e, Ref x, Ref y)
+static bool are_computed_together(Emit *e, Ref x, Ref y)
 {
     return (left_of(e, x) == left_of(e, y) || right_of(e, x) == right_of(e, y))
         && is_before(e, x) == is_before(e, y) && gate_of(e, x) == gate_of(e, y);
@@ -330,7 +330,7 @@ static Batch next_batch(Emit *e, Gdots *all, int team)
     Batch t = { .n = 0 };
     for (int i = 0; i < all->n && t.n < most_gdots(e, all); i++) {
         Gdot *d = &all->at[i];
-        if (d->done || (t.n && !are_made_together(e, t.d[0]->r, d->r)))
+        if (d->done || (t.n && !are_computed_together(e, t.d[0]->r, d->r)))
             continue;
         d->done = true;
         d->team = team;
@@ -382,7 +382,7 @@ static void put_places(Emit *e, Buf *b, const Ref *x, const Ref *y, int n,
  * then, and where they spill without. */
 static void put_products(Emit *e, Buf *b, const Batch *x, const Batch *y)
 {
-    bool shared = x != y || e->o->room;
+    bool shared = x != y || e->o->attempt;
     buf_printf(b, "gated_products<%d, %d, %d, %d, %d>(dots%u, ",
                width(e, x->right[0]), x->before || y->before, x->lefts,
                x->rights, shared, (unsigned)x->d[0]->r);
@@ -464,7 +464,7 @@ static void two_batches(Emit *e, Buf *b, const Gdots *all, const Batch *x,
 static void finish_kept(Emit *e, Buf *b, Buf *last, const Gdots *all)
 {
     for (int i = 0; i < e->nscores; i++) {
-        Buf *to = e->spares && !e->score[i].inverse ? b : last;
+        Buf *to = e->reuses && !e->score[i].inverse ? b : last;
         if (!has_gdot(e, e->score[i].root) || !is_kept(e, all, i))
             continue;
         finish_gdots(e, to, all, i);
@@ -487,7 +487,7 @@ void emit_gdots(Emit *e, Buf *b, Buf *last)
             y = next_batch(e, &all, 1);
         two_batches(e, b, &all, &x, &y);
     }
-    if (e->spares)
+    if (e->reuses)
         buf_printf(b, "%s", ahead_sync(e));
     finish_kept(e, b, last, &all);
 }

@@ -5,7 +5,7 @@ static int load_bytes(const Emit *e, bool scan)
 {
     int bytes = 0;
     for (int i = 0; i < e->ntiles; i++)
-        if (!e->tile[i].made && (!scan || e->tile[i].scanned))
+        if (!e->tile[i].computed && (!scan || e->tile[i].scanned))
             bytes += tile_count(e, e->tile[i].r)
                    * tile_bytes_of(e, e->tile[i].r)
                    / (is_half_loaded(e, &e->tile[i]) ? 2 : 1);
@@ -57,7 +57,7 @@ void emit_loads(Emit *e)
                "const u32 full = loaded + 8 * pos.stage;\n"
                "const int token = where.start + 64 / RANKS * c;\n");
     for (int i = 0, map = e->out->nmaps; i < e->ntiles; i++)
-        if (!e->tile[i].made) {         /* while there is nothing to load to */
+        if (!e->tile[i].computed) {     /* while there is nothing to load to */
             buf_printf(b, "const int head%d = fresh(head / a.group[%d]);\n",
                        map, map);
             map++;
@@ -69,7 +69,7 @@ void emit_loads(Emit *e)
     else
         buf_printf(b, "arrive_expecting(full, %d);\n", load_bytes(e, false));
     for (int i = 0; i < e->ntiles; i++)
-        if (!e->tile[i].made)
+        if (!e->tile[i].computed)
             load_matrix(e, b, &e->tile[i]);
     buf_printf(b, "}\n");
 }
@@ -95,9 +95,9 @@ static void store_output(Emit *e, int out)
 }
 
 /* Chunk c's buffer is free again for chunk c + 2, which is written in the
- * loop's turn c + 3: that turn's `scored` waits for the consent. With few
- * stages a `scored` comes too early for that, and the state's warpgroups wait
- * for their buffer. */
+ * loop's iteration c + 3: that iteration's `scored` waits for the consent. With
+ * few stages a `scored` comes too early for that, and the state's warpgroups
+ * wait for their buffer. */
 void emit_stores(Emit *e)
 {
     Buf *b = &e->store;

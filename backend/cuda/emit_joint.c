@@ -2,7 +2,7 @@
  * two chunks under way.
  *
  * Gates per key make for much work ahead, and a warpgroup alone keeps a
- * quarter of a multiprocessor busy with one warp. Where two cannot take turns
+ * quarter of a multiprocessor busy with one warp. Where two cannot alternate
  * they are joint: each has half of the columns of running sums and of states
  * of one axis, the tiles t, t + 2 ... of the matrices that are made, and gdots
  * of its own, with the scores made of them. They meet between kinds of acts.
@@ -36,9 +36,9 @@ static int count_gdots(const Emit *e, Ref r, int *others)
 bool can_join(const Emit *e)
 {
     int others = 0;
-    bool can = e->groups == 1 && e->aheads == 1 && e->ngates && !e->nturns
+    bool can = e->groups == 1 && e->aheads == 1 && e->ngates && !e->nrotations
             && !e->paired && !e->out->split && e->ranks == 1
-            && e->o->room < 2 && e->nscores > 1;
+            && e->o->attempt < 2 && e->nscores > 1;
     for (int i = 0; i < e->nscores && can; i++)
         can = count_gdots(e, e->score[i].root, &others) == 1;
     for (int i = 0; i < e->ngates && can; i++)
@@ -46,11 +46,11 @@ bool can_join(const Emit *e)
     for (int i = 0; i < e->nchains && can; i++)
         can = !is_narrow(e, e->chain[i].scan);
     for (int i = 0; i < e->npub && can; i++)
-        can = !e->pub[i].late;
+        can = !e->pub[i].deferred;
     return can && !others;
 }
 
-int takes_turns(const Emit *e)
+int alternates(const Emit *e)
 {
     return e->joint ? 1 : e->aheads;
 }

@@ -36,7 +36,7 @@ void keep_serial(Emit *e, Buf *b)
         place_text(e, b, i);
         buf_printf(b, ", s%d%s, at, row0 + 64 * %s, %d);\n", i,
                    e->o->kept.narrow[i] ? "_packed" : "",
-                   e->o->room ? "fresh(group)" : "group",
+                   e->o->attempt ? "fresh(group)" : "group",
                    (int)g->axis[e->row_axis].size);
     }
 }
@@ -67,12 +67,12 @@ static void keep_previous(Emit *e, Buf *b, int state)
 /* A thread finds here what it has left there itself. */
 void keep_ahead(Emit *e, Buf *b)
 {
-    for (int i = 0; i < e->nturns; i++) {
-        const Turn *t = &e->turn[i];
+    for (int i = 0; i < e->nrotations; i++) {
+        const Rotation *t = &e->rotation[i];
         int n = (int)e->g->axis[tile_axis(e, t->scan)].size;
         if (is_kept(e, t->state))
             keep_column(e, b, t->state, n, ctx_format(e->c,
-                        "load1(scratch + TURN_%d + now * %d + 4 * k)",
+                        "load1(scratch + ANGLE_%d + now * %d + 4 * k)",
                         i, 4 * padded(n)));
     }
     for (int i = 0; i < e->nchains; i++) {

@@ -20,7 +20,7 @@ static int put_area(Buf *b, int *at, int bytes, const char *fmt, unsigned n)
 enum { SUMS = 1, DOTS, EARLY, GATES = EARLY + MAX_TILES, ANCHORS,
        GDOTS = ANCHORS + MAX_TILES, LATE, FOREVER = 99 };
 
-static int made_at(const Emit *e, int tile)
+static int computed_at(const Emit *e, int tile)
 {
     const Tile *t = &e->tile[tile];
     return (t->anchor ? ANCHORS : t->gated ? EARLY : LATE) + tile;
@@ -39,9 +39,9 @@ static int read_until(const Emit *e, int tile)
     for (int i = 0; i < e->nchains && !until; i++)
         until = e->chain[i].sources >> tile & 1 ? SUMS : 0;
     for (int i = 0; i < e->ntiles; i++)
-        if (e->tile[i].made && e->tile[i].sources >> tile & 1
-            && made_at(e, i) > until)
-            until = made_at(e, i);
+        if (e->tile[i].computed && e->tile[i].sources >> tile & 1
+            && computed_at(e, i) > until)
+            until = computed_at(e, i);
     return until;
 }
 
@@ -54,7 +54,7 @@ typedef struct Slot { int at, bytes, until; bool half, cut; } Slot;
 static bool suits(const Emit *e, int tile, const Slot *slot)
 {
     bool given = e->paired && tile_axis(e, e->tile[tile].r) != e->row_axis;
-    int now = made_at(e, tile), begun = now < GDOTS ? EARLY : LATE;
+    int now = computed_at(e, tile), begun = now < GDOTS ? EARLY : LATE;
     if (e->joint && slot->cut && slot->until >= begun)
         return false;                   /* the other warpgroup may read it */
     return slot->until <= now && (slot->half || !given);
@@ -63,22 +63,22 @@ static bool suits(const Emit *e, int tile, const Slot *slot)
 static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 {
     const Tile *t = &e->tile[tile];
-    int bytes = tile_count(e, t->r) * (t->made ? TILE_BYTES
+    int bytes = tile_count(e, t->r) * (t->computed ? TILE_BYTES
                                        : tile_bytes_of(e, t->r)), i = *n;
     char name[32];
     if (t->anchor)
         snprintf(name, sizeof name, "ANCHOR_%u_%d", (unsigned)t->r, t->gate);
     else
-        snprintf(name, sizeof name, "%s_%u", t->made ? "TILE"
+        snprintf(name, sizeof name, "%s_%u", t->computed ? "TILE"
                  : loaded_name(e, t->r), (unsigned)t->r);
-    for (int s = 0; s < *n && t->made; s++)     /* early ones are for others */
+    for (int s = 0; s < *n && t->computed; s++) /* early ones are for others */
         if (slot[s].bytes >= bytes && suits(e, tile, &slot[s])
             && (i == *n || slot[s].until > slot[i].until))
             i = s;
     if (i < *n) {
         Slot rest = { slot[i].at + bytes, slot[i].bytes - bytes,
                       slot[i].until, false, true };
-        if (rest.until == made_at(e, tile))     /* one made beside it reads */
+        if (rest.until == computed_at(e, tile)) /* one made beside it reads */
             rest.until = t->gated ? GDOTS : FOREVER;
         buf_printf(b, "constexpr int %s = %d;\n", name, slot[i].at);
         slot[i].bytes = bytes;
@@ -100,7 +100,7 @@ static void put_tile(Emit *e, Buf *b, int tile, Slot *slot, int *n, int *at)
 static void put_score(Emit *e, Buf *b, int score, Slot *slot, int n, int *at)
 {
     int i = 0;
-    bool after = e->spares && has_gdot(e, e->score[score].root);
+    bool after = e->reuses && has_gdot(e, e->score[score].root);
     while (i < n && (!after || slot[i].until > GDOTS
                      || slot[i].bytes < TILE_BYTES))
         i++;
@@ -116,7 +116,7 @@ static int layout_stage(Emit *e, Buf *b)
     int at = 0, n = 0;
     for (int pass = 0; pass < 3; pass++)    /* loaded, early, late */
         for (int i = 0; i < e->ntiles; i++)
-            if (e->tile[i].made + (e->tile[i].made && !e->tile[i].gated)
+            if (e->tile[i].computed + (e->tile[i].computed && !e->tile[i].gated)
                 == pass)
                 put_tile(e, b, i, slot, &n, &at);
     for (int i = 0; i < e->nscores; i++)
@@ -136,9 +136,10 @@ static int gate_bytes(const Emit *e, Ref of)
 }
 
 /* The angles before a chunk, twice, and their rates. */
-static int turn_bytes(const Emit *e, int turn)
+static int rotation_bytes(const Emit *e, int rotation)
 {
-    return 4 * padded(e->g->axis[tile_axis(e, e->turn[turn].scan)].size);
+    return 4 * padded(e->g->axis[tile_axis(e,
+                                           e->rotation[rotation].scan)].size);
 }
 
 static int layout_vectors(Emit *e, Buf *b)
@@ -177,8 +178,8 @@ static int layout_scratch(Emit *e, Buf *b)
     for (int i = 0; i < e->nchains; i++)
         put_area(b, &at, 4 * padded(e->g->axis[tile_axis(e, e->chain[i].scan)]
                                     .size), "CARRY_%u", (unsigned)i);
-    for (int i = 0; i < e->nturns; i++)
-        put_area(b, &at, 3 * turn_bytes(e, i), "TURN_%u", (unsigned)i);
+    for (int i = 0; i < e->nrotations; i++)
+        put_area(b, &at, 3 * rotation_bytes(e, i), "ANGLE_%u", (unsigned)i);
     return at;
 }
 
@@ -219,13 +220,13 @@ static void choose_stages(Emit *e, int stage, int scratch)
     int rest = count_rings(e) * RING_BYTES + e->nfirst * first_bytes(e)
              + 256 + 1024;
     for (; e->aheads > e->team; e->aheads--)
-        for (int i = 0; i < (takes_turns(e) + e->groups > 2 ? N - 1 : N);
+        for (int i = 0; i < (alternates(e) + e->groups > 2 ? N - 1 : N);
              i++) {
             k->stages = choice[i].stages;
             e->buffers = choice[i].buffers;
             e->tight = choice[i].tight;
             k->shared = k->stages * stage + e->buffers * output
-                      + takes_turns(e) * scratch + rest;
+                      + alternates(e) * scratch + rest;
             if (k->shared <= SHARED_MAX)
                 return;
         }
@@ -238,7 +239,7 @@ static bool is_heavy(const Emit *e)
 {
     bool heavy = e->inverse || e->ngates;
     for (int i = 0; i < e->ntiles; i++)
-        heavy |= e->tile[i].made;
+        heavy |= e->tile[i].computed;
     return heavy;
 }
 
@@ -265,7 +266,7 @@ void emit_layout(Emit *e, Buf *b)
                      (unsigned)i);
     put_area(b, &at, k->stages * vectors, "VECTORS", 0);
     put_area(b, &at, count_rings(e) * RING_BYTES, "INPUTS", 0);
-    put_area(b, &at, takes_turns(e) * scratch, "SCRATCH", 0);
+    put_area(b, &at, alternates(e) * scratch, "SCRATCH", 0);
     for (int i = 0; i < e->nfirst; i++)
         put_area(b, &at, first_bytes(e), "FIRST_%u", (unsigned)i);
     put_area(b, &at, 256, "BARRIERS", 0);

@@ -61,7 +61,8 @@ static int ranks_of(const Unrank *u, const Node *n, AxisSet over)
     return 1;
 }
 
-/* A sum, or a product, gated or not, over a rank and, mostly, something else. */
+/* A sum, or a product, gated or not, over a rank and, mostly, something else.
+ */
 static Ref contracted(Unrank *u, Node n, int row, int col)
 {
     AxisSet over = n.over & RANKS;
@@ -74,7 +75,7 @@ static Ref contracted(Unrank *u, Node n, int row, int col)
             x.a[i] = at(u, n.a[i], own & RANK_ROWS ? t : row,
                         own & RANK_COLS ? t : col);
         }
-        if (!x.over && x.op == OP_gdot)
+        if (!x.over && n.a[2])          /* gates */
             return impossible(u, n.a[0]);
         Ref one = x.over ? node_new(u->g, x) : x.a[0];
         if (!x.over && x.op == OP_dot)
@@ -187,7 +188,7 @@ static Ref as_rows(Unrank *u, Ref r)
 
 /* ---- ranks apart ---- */
 
-static Ref made(Unrank *u, Ref r, int row, int col)
+static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
 {
     Node n = u->g->n[r];
     bool ranked = n.over & RANKS;
@@ -213,7 +214,7 @@ static Ref made(Unrank *u, Ref r, int row, int col)
         break;
     case OP_col: case OP_row:
         return node_copy(u->g, &n, (Ref[4]){ at(u, n.a[0], col, row) });
-    case OP_sum: case OP_dot: case OP_gdot:
+    case OP_sum:
         if (ranked)
             return contracted(u, n, row, col);
         break;
@@ -221,7 +222,9 @@ static Ref made(Unrank *u, Ref r, int row, int col)
         if (n.axes & RANKS || u->g->n[n.a[0]].axes & RANKS)
             return impossible(u, r);
         break;
-    default: break;
+    default:
+        if (ranked && op_is(n.op, MULTIPLIES))
+            return contracted(u, n, row, col);
     }
     Ref x = with_operands(u, n, row, col);
     return x ? x : r;
@@ -238,7 +241,7 @@ static Ref at(Unrank *u, Ref r, int row, int col)
         return impossible(u, r);
     size_t at = ((size_t)r * MOST + (size_t)row) * MOST + (size_t)col;
     if (!u->memo[at])
-        u->memo[at] = made(u, r, row, col);
+        u->memo[at] = node_at_rank(u, r, row, col);
     return u->memo[at];
 }
 

@@ -49,33 +49,33 @@ int registers_at_start(const Emit *e)
 
 bool has_spilled_alone(const Emit *e)
 {
-    int room = e->groups < e->o->groups ? 1 : 2;
-    return e->groups == 1 && !e->ngates && e->o->room >= room;
+    int attempt = e->groups < e->o->groups ? 1 : 2;
+    return e->groups == 1 && !e->ngates && e->o->attempt >= attempt;
 }
 
 /* The same, or where that spills, the ahead role's as many as the others leave
  * of what the block starts with: no role gets more than others give back, it
- * would wait for ever. Two ahead warpgroups are left more from room to room, by
- * a state warpgroup without gates alone in the end; those that invert under
- * gates from the second room on, as the first helps them by its text. Else the
- * io warps have some more, last. */
+ * would wait for ever. Two ahead warpgroups are left more from attempt to
+ * attempt, by a state warpgroup without gates alone in the end; those that
+ * invert under gates from the second attempt on, as the first helps them by its
+ * text. Else the io warps have some more, last. */
 Registers registers_of(const Emit *e)
 {
     enum { STEP = 8, LEAST = 24, MOST = 248 };
     int all = registers_at_start(e) * (1 + e->aheads + e->groups);
     bool two = e->aheads == 2 && !e->team;
     bool later = two && !e->joint && e->ngates && e->inverse;
-    int room = e->o->room - (later && e->o->room);
+    int attempt = e->o->attempt - (later && e->o->attempt);
     Registers r = usual_registers(e);
     if (has_spilled_alone(e) && two)
         return (Registers){ r.io, r.ahead + STEP, r.state - 2 * STEP };
-    if (!room || e->groups < e->o->groups)
+    if (!attempt || e->groups < e->o->groups)
         return r;
     if (two) {
-        r.io = r.io - room * STEP < LEAST ? LEAST : r.io - room * STEP;
-        r.state -= room * STEP;
+        r.io = r.io - attempt * STEP < LEAST ? LEAST : r.io - attempt * STEP;
+        r.state -= attempt * STEP;
     } else {
-        r.io += room > 1 ? STEP : 0;
+        r.io += attempt > 1 ? STEP : 0;
     }
     r.ahead = (all - r.io - e->groups * r.state) / e->aheads & -STEP;
     r.ahead = r.ahead < LEAST ? LEAST : r.ahead > MOST ? MOST : r.ahead;

@@ -505,19 +505,19 @@ void scan_sources(Emit *e, uint32_t sources)
         e->tile[i].scanned |= sources >> i & 1;
 }
 
-static bool is_late_at(const Emit *e, int pub)
+static bool is_deferred_at(const Emit *e, int pub)
 {
-    return pub >= 0 && e->pub[pub].late;
+    return pub >= 0 && e->pub[pub].deferred;
 }
 
 /* Of what the ahead warpgroup makes of whole rows, a scan has nothing. */
-static bool reads_late(const Serial *s, const Act *a)
+static bool reads_deferred(const Serial *s, const Act *a)
 {
     const Emit *e = s->e;
-    bool late = is_late_at(e, a->vector) || is_late_at(e, a->one);
+    bool deferred = is_deferred_at(e, a->vector) || is_deferred_at(e, a->one);
     for (int i = 0; a->kind == ACT_ELEMENT && i <= a->ninner; i++)
-        late |= has_late(e, i < a->ninner ? a->inner[i] : a->node);
-    return late;
+        deferred |= has_deferred(e, i < a->ninner ? a->inner[i] : a->node);
+    return deferred;
 }
 
 /* Whether a scan has only matrices in it that are loaded, or made from such;
@@ -528,18 +528,18 @@ static bool mark_scanned(Serial *s)
     for (int i = 0; i < s->nacts; i++) {
         const Act *a = &s->act[i];
         Ref r = a->kind == ACT_READ ? a->node : a->b;
-        if (a->score >= 0 || a->kind == ACT_PACK || reads_late(s, a))
+        if (a->score >= 0 || a->kind == ACT_PACK || reads_deferred(s, a))
             return false;
         for (int t = 0; t < e->ntiles && r; t++)
             if (e->tile[t].r == r && !e->tile[t].anchor) {
                 e->tile[t].scanned = true;
                 scan_sources(e, e->tile[t].sources);
-                e->made_scan |= e->tile[t].made;
-                if (e->tile[t].gated || has_late(e, r))
+                e->computed_scan |= e->tile[t].computed;
+                if (e->tile[t].gated || has_deferred(e, r))
                     return false;
             }
     }
-    for (int i = 0; i < e->ngates && e->made_scan; i++)
+    for (int i = 0; i < e->ngates && e->computed_scan; i++)
         scan_sources(e, e->gate[i].sources);
     return true;
 }

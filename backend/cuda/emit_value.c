@@ -292,14 +292,14 @@ int publish(Emit *e, const Product *p, bool token, bool log2)
     if (e->npub == MAX_PUBLISHED)
         no_place(e, p->core, "too many vectors in one kernel");
     for (int i = 0; i < x.n; i++)
-        x.late |= is_late(e, x.f[i].v);
+        x.deferred |= is_deferred(e, x.f[i].v);
     name_published(&x);
     int at = e->npub++;
     e->pub[at] = x;
     for (int i = 0; i < x.n; i++)
-        if (is_late(e, x.f[i].v))
-            use_late(e, x.f[i].v);
-        else if (x.late)
+        if (is_deferred(e, x.f[i].v))
+            use_deferred(e, x.f[i].v);
+        else if (x.deferred)
             publish_one(e, x.f[i].v, false);
         else
             need(e, x.f[i].v);
@@ -312,19 +312,20 @@ int publish_one(Emit *e, Ref r, bool log2)
     return publish(e, &p, is_token(e, r), log2);
 }
 
-static int add_tile(Emit *e, Ref r, bool made, bool direct)
+static int add_tile(Emit *e, Ref r, bool computed, bool direct)
 {
     if (is_float(e, r) && (e->ranks > 1 || is_delayed(e, r)))
         no_place(e, r, "float32 of several ranks, or of the token before");
     for (int i = 0; i < e->ntiles; i++)
         if (e->tile[i].r == r && !e->tile[i].anchor
-            && e->tile[i].made == made) {
+            && e->tile[i].computed == computed) {
             e->tile[i].direct |= direct;
             return i;
         }
     if (e->ntiles == MAX_TILES)
         no_place(e, r, "too many matrices in one kernel");
-    e->tile[e->ntiles] = (Tile){ .r = r, .made = made, .direct = direct };
+    e->tile[e->ntiles] = (Tile){ .r = r, .computed = computed,
+                                .direct = direct };
     return e->ntiles++;
 }
 
@@ -338,8 +339,8 @@ uint32_t sources_of(Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
     uint32_t all = 0;
-    if (made_before(e, r) >= 0)
-        return (uint32_t)1 << made_before(e, r);
+    if (computed_before(e, r) >= 0)
+        return (uint32_t)1 << computed_before(e, r);
     if (is_tile(e, r))
         return (uint32_t)1 << add_tile(e, tile_base(e, r), false, false);
     if (is_gate(e, r) || (n->op == OP_last && is_gate(e, n->a[0]))) {
@@ -350,7 +351,7 @@ uint32_t sources_of(Emit *e, Ref r)
         use_key(e, r);
         return 0;
     }
-    if (n->op == OP_dup && is_turn(e, summed(e, r))) {
+    if (n->op == OP_dup && is_rotation(e, summed(e, r))) {
         use_turn(e, summed(e, r));
         return 0;
     }
@@ -381,7 +382,7 @@ static int make_tile(Emit *e, Ref r, bool direct)
     bool whole = is_tile(e, r) && !is_compact(e, r)    /* no copy */
               && !is_float(e, r);
     int old = e->ntiles, at = add_tile(e, r, !whole, direct);
-    if (at == old && e->tile[at].made) {
+    if (at == old && e->tile[at].computed) {
         uint32_t sources = sources_of(e, r);
         e->tile[at].sources = sources;
     }
@@ -414,7 +415,7 @@ void use_anchor(Emit *e, Ref r, int gate)
             return;
     if (e->ntiles == MAX_TILES)
         no_place(e, r, "too many matrices in one kernel");
-    e->tile[e->ntiles++] = (Tile){ .r = e->tile[of].r, .made = true,
+    e->tile[e->ntiles++] = (Tile){ .r = e->tile[of].r, .computed = true,
         .anchor = true, .gated = true, .gate = gate,
         .sources = (uint32_t)1 << of };
 }
@@ -437,7 +438,7 @@ int use_gate(Emit *e, Ref sum)
     if (e->ngates == MAX_GATES)
         no_place(e, sum, "too many gates per key in one kernel");
     check_columns(e, of);
-    if (has_late(e, of))
+    if (has_deferred(e, of))
         no_place(e, sum, "a running sum of what is a sum along a row");
     int at = e->ngates++;
     e->gate[at] = (Gate){ .of = of };
@@ -460,7 +461,7 @@ int use_key(Emit *e, Ref r)
     return e->nkeys++;
 }
 
-bool is_turn(const Emit *e, Ref r)
+bool is_rotation(const Emit *e, Ref r)
 {
     const Graph *g = e->g;
     const Node *n = &g->n[r];
@@ -474,20 +475,22 @@ bool is_turn(const Emit *e, Ref r)
 int use_turn(Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    for (int i = 0; i < e->nturns; i++)
-        if (e->turn[i].scan == r)
+    for (int i = 0; i < e->nrotations; i++)
+        if (e->rotation[i].scan == r)
             return i;
-    if (e->nturns == MAX_TURNS)
+    if (e->nrotations == MAX_ROTATIONS)
         no_place(e, r, "too many angles in one kernel");
     check_columns(e, r);
-    e->turn[e->nturns] = (Turn){ r, n->a[1], e->g->n[n->a[2]].index };
-    return e->nturns++;
+    e->rotation[e->nrotations] = (Rotation){ r, n->a[1],
+                                            e->g->n[n->a[2]].index };
+    return e->nrotations++;
 }
 
 bool is_chain(const Emit *e, Ref r)
 {
     const Node *n = &e->g->n[r];
-    if (n->op != OP_scan || n->flags & (EXCLUSIVE | REVERSE) || is_turn(e, r)
+    if (n->op != OP_scan || n->flags & (EXCLUSIVE | REVERSE)
+        || is_rotation(e, r)
         || !is_matrix(e, r) || !n->a[2])
         return false;
     Ref b = strip(e->g, n->a[1]);
@@ -505,7 +508,7 @@ int use_chain(Emit *e, Ref r)
     if (e->nchains == MAX_CHAINS)
         no_place(e, r, "too many states of one axis");
     check_columns(e, r);
-    if (has_late(e, n->a[1]) || (n->a[0] && has_late(e, n->a[0])))
+    if (has_deferred(e, n->a[1]) || (n->a[0] && has_deferred(e, n->a[0])))
         no_place(e, r, "a running sum of what is a sum along a row");
     int at = e->nchains++;
     e->chain[at] = (Chain){ .scan = r, .state = e->g->n[n->a[2]].index };

@@ -145,7 +145,7 @@ static void advance_scalars(Emit *e, Buf *b)
     for (int i = 0; i < g->nst; i++)
         if (is_scalar(e, i))
             buf_printf(b, "v%u = %s(v%u);\n", (unsigned)g->st[i].node,
-                       g->st[i].angle ? "turned" : "",
+                       g->st[i].angle ? "wrapped" : "",
                        (unsigned)strip(g, g->st[i].next));
 }
 
@@ -197,7 +197,7 @@ static void publish_all(Emit *e, Buf *b)
 {
     for (int i = 0; i < e->npub; i++) {
         const Published *p = &e->pub[i];
-        if (p->late)
+        if (p->deferred)
             continue;
         if (p->token) {
             buf_printf(b, "store_pair(vectors + AT_%s, { ",
@@ -236,7 +236,7 @@ static void clear_tail(Emit *e, Buf *b)
     for (int i = 0; i < e->ntiles; i++) {
         Ref r = e->tile[i].r;
         bool half = is_half_loaded(e, &e->tile[i]);
-        for (int k = half; !e->tile[i].made && k < tile_count(e, r); k++)
+        for (int k = half; !e->tile[i].computed && k < tile_count(e, r); k++)
             for (int at = 0; at < tile_bytes_of(e, r); at += TILE_BYTES)
                 buf_printf(b, "clear_rows(%s + %d%s + %d, rows%s, lane);\n",
                            tile_place(e, r), k * tile_bytes_of(e, r),
@@ -281,7 +281,7 @@ static void wait_for_stage(Buf *b, const char *where)
 void emit_vectors(Emit *e)
 {
     Buf *b = &e->vec;
-    bool steady = is_steady(e), spilled = e->o->room && !steady;
+    bool steady = is_steady(e), spilled = e->o->attempt && !steady;
     arguments(e, b);
     if (!steady)
         begin_ring(e, b);

@@ -190,7 +190,7 @@ INLINE void invert_own(u32 tile, u32 s, int lane, int i)
 }
 /* The tile is another's until ready() has been called, which comes late. */
 template<class READY>
-INLINE void invert_late(u32 tile, u32 s, int lane, int i, READY ready)
+INLINE void invert_deferred(u32 tile, u32 s, int lane, int i, READY ready)
 {
     float t[8];
     invert_block(t, entry(s, 16 * i, 16 * i), lane);

@@ -47,7 +47,7 @@ static const char *const entry_name[NENTRIES] = {
 /* What a product is known by. */
 typedef struct Shape {
     int64_t m, n, k, batch, ld[3], apart[3], room;
-    int32_t type, result, turned_a, turned_b, add, place[3];
+    int32_t type, result, transposed_a, transposed_b, add, place[3];
 } Shape;
 
 /* Of c^T: its first factor is b^T. */
@@ -148,13 +148,13 @@ static Shape shape_of(const DenseProduct *p)
     s.n = p->n;
     s.k = p->k;
     s.batch = p->batch;
-    s.turned_b = !(p->bcs == 1 || p->n == 1);
-    s.turned_a = !(p->acs == 1 || p->k == 1);
-    s.ld[0] = s.turned_b ? p->bcs : p->brs;
-    s.ld[1] = s.turned_a ? p->acs : p->ars;
+    s.transposed_b = !(p->bcs == 1 || p->n == 1);
+    s.transposed_a = !(p->acs == 1 || p->k == 1);
+    s.ld[0] = s.transposed_b ? p->bcs : p->brs;
+    s.ld[1] = s.transposed_a ? p->acs : p->ars;
     s.ld[2] = p->crs;
-    const int64_t least[] = { s.turned_b ? p->k : p->n,
-                              s.turned_a ? p->m : p->k, p->n };
+    const int64_t least[] = { s.transposed_b ? p->k : p->n,
+                              s.transposed_a ? p->m : p->k, p->n };
     for (int i = 0; i < 3; i++)
         s.ld[i] = s.ld[i] > least[i] ? s.ld[i] : least[i];
     s.apart[0] = p->batch > 1 ? p->bbs : 0;
@@ -199,12 +199,14 @@ static bool make_layout(Lt *lt, Known *k, int i, DType d, int64_t rows,
 
 static bool make_desc(Lt *lt, Known *k)
 {
-    enum { COMPUTE_32F = 68, TURN_A = 3, TURN_B = 4 };
+    enum { COMPUTE_32F = 68, TRANSPOSE_A = 3, TRANSPOSE_B = 4 };
     CALL(lt, DESC, create);
     CALL(lt, DESC_SET, set);
     return create(&k->desc, COMPUTE_32F, 0) == 0
-        && set(k->desc, TURN_A, &k->shape.turned_b, sizeof(int32_t)) == 0
-        && set(k->desc, TURN_B, &k->shape.turned_a, sizeof(int32_t)) == 0;
+        && set(k->desc, TRANSPOSE_A, &k->shape.transposed_b,
+               sizeof(int32_t)) == 0
+        && set(k->desc, TRANSPOSE_B, &k->shape.transposed_a,
+               sizeof(int32_t)) == 0;
 }
 
 static bool choose(Lt *lt, Known *k)
@@ -244,7 +246,7 @@ static Known *find(Lt *lt, const DenseProduct *p, Shape s)
     if (!k)
         return NULL;
     k->shape = s;
-    bool b = s.turned_b, a = s.turned_a;
+    bool b = s.transposed_b, a = s.transposed_a;
     k->has = is_plain(p) && p->batch <= INT32_MAX && make_desc(lt, k)
         && make_layout(lt, k, 0, p->type, b ? p->k : p->n, b ? p->n : p->k)
         && make_layout(lt, k, 1, p->type, a ? p->m : p->k, a ? p->k : p->m)

@@ -72,7 +72,7 @@ bool nvrtc_open(Ctx *c, Nvrtc *n)
 
 /* ---- compiling ---- */
 
-/* NVRTC's cache would hide what ptxas says, which rooms are chosen by. Not
+/* NVRTC's cache would hide what ptxas says, which attempts are chosen by. Not
  * --split-compile: NVRTC 13.0 breaks the heap where such a one is stopped.
  * Quotients to 2 units in the last place: exact ones are 20 instructions. */
 const char *const nvrtc_options[] = {
@@ -419,10 +419,10 @@ static bool job_wait(Ctx *c, Job *j)
     enum { MS = 1000000, OFTEN = 100 };
     bool stopped = false, all;
     pthread_mutex_lock(&j->lock);
-    for (int turn = 0; !(all = all_decided(j)) && !stopped; turn++) {
+    for (int round = 0; !(all = all_decided(j)) && !stopped; round++) {
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += turn < OFTEN ? MS : 20 * MS;
+        t.tv_nsec += round < OFTEN ? MS : 20 * MS;
         t.tv_sec += t.tv_nsec / (1000 * MS);
         t.tv_nsec %= 1000 * MS;
         pthread_cond_timedwait(&j->ended, &j->lock, &t);

@@ -79,9 +79,9 @@ _Static_assert(sizeof(HostSums) <= 4000, "what a kernel is passed");
 /* ---- a call in hand ---- */
 
 /* What lies in the workspace, from its beginning; -1: nothing. */
-typedef struct Rooms {
+typedef struct Scratch {
     int64_t leaf, number, lse, delta, dleaf, y, d[3], sum[PAIR_LEAVES], bytes;
-} Rooms;
+} Scratch;
 
 typedef struct Hand {
     Ctx *c;
@@ -95,7 +95,7 @@ typedef struct Hand {
     int64_t tokens, rows;
     bool packed;
     PairsShape shape;
-    Rooms rooms;
+    Scratch scratch;
     DevicePtr room;
     PairKernels *fast;                  /* wgmma's, or plain */
     const PairKernels *plain;
@@ -169,7 +169,7 @@ static bool is_direct(const Hand *h, const View *v)
         && v->sd[0] == 1;
 }
 
-static int64_t take(Rooms *r, int64_t bytes)
+static int64_t take(Scratch *r, int64_t bytes)
 {
     int64_t at = r->bytes;
 
@@ -187,9 +187,9 @@ static int64_t lse_bytes(const Hand *h)
     return (h->heads * h->rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void find_rooms(Hand *h)
+static void find_scratch(Hand *h)
 {
-    Rooms *r = &h->rooms;
+    Scratch *r = &h->scratch;
     int64_t plane = h->heads * h->rows;
 
     r->leaf = take(r, (h->leaves.rows + h->leaves.cols) * plane * 8);
@@ -250,13 +250,13 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
         const View *v = &p->dx[h.in[k]];
         h.shape.floats[k] = !is_direct(&h, v) || v->dtype == F32;
     }
-    find_rooms(&h);
+    find_scratch(&h);
     return h;
 }
 
 int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p)
 {
-    return hand_of(c, g, p, false).rooms.bytes;
+    return hand_of(c, g, p, false).scratch.bytes;
 }
 
 /* What the way back needs of the way forward: logsumexp, and y. */
@@ -462,7 +462,7 @@ void pairs_free(Gpu *g, PairPrograms *p)
 
 /* ---- what a kernel is passed ---- */
 
-static DevicePtr at_room(const Hand *h, int64_t at)
+static DevicePtr at_scratch(const Hand *h, int64_t at)
 {
     return at < 0 ? 0 : h->room + (DevicePtr)at;
 }
@@ -490,8 +490,8 @@ static void fill(Hand *h)
     a->q = place_of(call, &call->in[h->in[0]]);
     a->k = place_of(call, &call->in[h->in[1]]);
     a->v = place_of(call, &call->in[h->in[2]]);
-    a->leaf = at_room(h, h->rooms.leaf);
-    a->number = at_room(h, h->rooms.number);
+    a->leaf = at_scratch(h, h->scratch.leaf);
+    a->number = at_scratch(h, h->scratch.number);
 }
 
 static void fill_gradients(Hand *h)
@@ -500,13 +500,13 @@ static void fill_gradients(Hand *h)
     HostPlace *to[3] = { &h->a.dq, &h->a.dk, &h->a.dv };
 
     for (int k = 0; k < 3; k++)
-        *to[k] = h->rooms.d[k] < 0
+        *to[k] = h->scratch.d[k] < 0
             ? place_of(call, &h->p->dx[h->in[k]])
-            : packed_place(h, at_room(h, h->rooms.d[k]), k < 2 ? h->key
+            : packed_place(h, at_scratch(h, h->scratch.d[k]), k < 2 ? h->key
                            : h->value, F32);
     h->a.dy = place_of(call, &h->p->dy);
-    h->a.delta = at_room(h, h->rooms.delta);
-    h->a.dleaf = at_room(h, h->rooms.dleaf);
+    h->a.delta = at_scratch(h, h->scratch.delta);
+    h->a.dleaf = at_scratch(h, h->scratch.dleaf);
 }
 
 /* ---- launching ---- */
@@ -637,8 +637,8 @@ static void move_matrices(const Hand *h)
     for (int k = 0; k < 3; k++) {
         int n = k < 2 ? h->key : h->value;
         int64_t st = (int64_t)h->heads * n;
-        if (h->rooms.d[k] >= 0 && h->p->dx[h->in[k]].data)
-            move_gradient(h, h->in[k], at_room(h, h->rooms.d[k]), n, st
+        if (h->scratch.d[k] >= 0 && h->p->dx[h->in[k]].data)
+            move_gradient(h, h->in[k], at_scratch(h, h->scratch.d[k]), n, st
                           * h->tokens, st, n);
     }
 }
@@ -659,14 +659,15 @@ static void start_sums(const Hand *h)
         HostSum *to = &all.sum[s];
         input[s] = in;
         n = s == n ? n + 1 : n;
-        to->to = at_room(h, h->rooms.sum[s]);
+        to->to = at_scratch(h, h->scratch.sum[s]);
         to->number = !h->p->step->in[in].timed;
         to->plane[to->n++] = k;
     }
     start(h, h->plain->f[SUMS], leaf_blocks(h, n), LEAF_THREADS,
           LEAF_THREADS * (int)sizeof(double), &all);
     for (int s = 0; s < n; s++)
-        move_gradient(h, input[s], at_room(h, h->rooms.sum[s]), 1, h->tokens,
+        move_gradient(h, input[s], at_scratch(h, h->scratch.sum[s]), 1,
+                      h->tokens,
                       1, h->p->step->in[input[s]].timed ? h->rows : 1);
 }
 
@@ -764,10 +765,10 @@ static void run_backward(Hand *h)
                     (size_t)(h->leaves.n * h->a.plane) * sizeof(float));
     start_leaves(h);
     if (h->m->softmax) {
-        h->a.lse = kept ? kept : at_room(h, h->rooms.lse);
+        h->a.lse = kept ? kept : at_scratch(h, h->scratch.lse);
         type = kept || !h->shape.wgmma ? type : h->shape.type;
         h->a.y = packed_place(h, kept ? kept + (DevicePtr)lse_bytes(h)
-                              : at_room(h, h->rooms.y), h->value, type);
+                              : at_scratch(h, h->scratch.y), h->value, type);
         if (!kept)
             start_rows(h, h->fast, FORWARD);
         start_rows(h, h->plain, DELTA);
@@ -783,12 +784,12 @@ void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
     Hand h = ready(c, g, all, p);
     const Call *call = p->call;
 
-    if (call->workspace && call->workspace_size < h.rooms.bytes)
+    if (call->workspace && call->workspace_size < h.scratch.bytes)
         fail(c, 0, "workspace_size = %lld: this call takes %lld bytes",
-             (long long)call->workspace_size, (long long)h.rooms.bytes);
+             (long long)call->workspace_size, (long long)h.scratch.bytes);
     h.room = (DevicePtr)(uintptr_t)call->workspace;
-    if (!h.room && h.rooms.bytes)
-        h.room = gpu_workspace(c, g, call->stream, (size_t)h.rooms.bytes);
+    if (!h.room && h.scratch.bytes)
+        h.room = gpu_workspace(c, g, call->stream, (size_t)h.scratch.bytes);
     fill(&h);
     check_places_of(&h);
     if (p->backward)

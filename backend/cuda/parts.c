@@ -82,9 +82,9 @@ double cuda_lean_bytes(const CudaKernel *k, int units, const Call *call)
 {
     const double emitted = 0.5;         /* k and v of q, k, v and y */
     int32_t bound[CUDA_SEGMENTS + 1];
-    double turns = 0;
+    double iterations = 0;
 
     for (int i = 0, n = cuda_bounds(k, units, call, bound); i < n; i++)
-        turns += bound[i] / 4096.0;
-    return turns * (k->lean > 0 ? k->lean_moves : emitted);
+        iterations += bound[i] / 4096.0;
+    return iterations * (k->lean > 0 ? k->lean_moves : emitted);
 }

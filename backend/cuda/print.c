@@ -3,7 +3,7 @@
  * A role is a branch of the kernel; in it stands the loop over items, and in
  * that the role's instructions. Fragments are arrays of registers, named
  * after their nodes; what an element-wise program makes of them lives in one
- * turn of its loop.
+ * iteration of its loop.
  */
 #include "print_parts.h"
 #include "source.h"
@@ -34,7 +34,7 @@ static const char *head_text(const Schedule *s)
                       "#define CHUNK_ROWS %d\n", s->g->chunk),
                       rows_of_token(s->g), ranks_of_token(s->g)
                       == rows_of_token(s->g) ? "" : ctx_format(s->c,
-                      "#define RANKS_HELD %d\n", ranks_of_token(s->g)),
+                      "#define RANKS_STORED %d\n", ranks_of_token(s->g)),
                       wide ? "" : products,
                       wide ? products : "", !*copies
                       ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
@@ -53,14 +53,14 @@ static bool is_carried(const Print *p, int value)
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
         if ((k->op == K_BEGIN && k->nout && k->out[0] == value)
-            || (k->late && k->in[0] == value))
+            || (k->deferred && k->in[0] == value))
             return true;
     }
     return false;
 }
 
 /* Those that are carried, or that are not: nothing is to keep these from one
- * turn of the loop to the next. */
+ * iteration of the loop to the next. */
 static void put_fragments(Print *p, KRole role, bool carried)
 {
     for (int i = 0; i < p->s->nvalues; i++) {
@@ -103,7 +103,8 @@ static void put_packed_product(Print *p, const KInst *k)
         while (width > k->ncol - at)
             width /= 2;
         buf_printf(p->b, "multiply_packed<%d, %d, %d, %d>(%s, p%u, %s, %d, %d);"
-                   "\n", k->turned[1], (int)a->ncol / 16, k->nin > 2, k->minus,
+                   "\n", k->transposed[1], (int)a->ncol / 16, k->nin > 2,
+                   k->minus,
                    part_of(p, d, 0, at, width), (unsigned)a->node, place(p, b),
                    rows_lying(b), at);
     }
@@ -118,8 +119,8 @@ static void put_product(Print *p, const KInst *k)
     const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
     const KValue *d = value_at(p, k->out[0]);
     int share = share_of(p->s, k->role, k->ncol);
-    int over = k->turned[0] ? a->nrow : a->ncol;
-    int most = k->turned[1] && share % TILE_COLS ? share & -share : 128;
+    int over = k->transposed[0] ? a->nrow : a->ncol;
+    int most = k->transposed[1] && share % TILE_COLS ? share & -share : 128;
     bool waited = is_waited(p, FORM_PRODUCT), tensor = has_tensor(p->s);
     if (tensor)
         put_tensor_begin(p, k);
@@ -139,8 +140,9 @@ static void put_product(Print *p, const KInst *k)
                 : part_of(p, d, row, at, width);
             has = tensor ? ctx_format(p->c, ", %d", width) : has;
             buf_printf(p->b, "multiply_tiles<%d, %d, %d, %d, %d%s>(%s, %s, %d,"
-                       " %d, %s, %d, col0(%d) + %d);\n", k->turned[0],
-                       k->turned[1], over / 16, k->nin > 2, k->minus, has, to,
+                       " %d, %s, %d, col0(%d) + %d);\n", k->transposed[0],
+                       k->transposed[1], over / 16, k->nin > 2, k->minus, has,
+                       to,
                        place(p, a),
                        rows_lying(a), row, place(p, b), rows_lying(b), share,
                        at);
@@ -159,35 +161,35 @@ static void put_inverse(Print *p, const KInst *k)
     const char *to = place(p, v), *from = place(p, value_at(p, k->in[0]));
     bool beside = warpgroups_of(p->s, k->role) > 1;
     bool waits = k->wait_empty >> v->buffer & 1;
-    bool late = waits && k->role == KR_AHEAD && is_ordered(p->s, k->role);
-    if (waits && !late)
-        put_wait(p, v->buffer, v->turn, true);
+    bool deferred = waits && k->role == KR_AHEAD && is_ordered(p->s, k->role);
+    if (waits && !deferred)
+        put_wait(p, v->buffer, v->use, true);
     buf_printf(p->b, beside ? "if (group == 0) {\n" : "{\n");
     const char *warp = p->s->row_axis ? "fresh(l.warp)" : "l.warp";
-    buf_printf(p->b, "invert_%s(%s, %s, l.lane, %s", late ? "late"
+    buf_printf(p->b, "invert_%s(%s, %s, l.lane, %s", deferred ? "deferred"
                : k->role == KR_AHEAD ? "own" : "few", to, from, warp);
-    if (late) {
+    if (deferred) {
         buf_printf(p->b, ", [&] {\n");
-        put_wait(p, v->buffer, v->turn, true);
+        put_wait(p, v->buffer, v->use, true);
         buf_printf(p->b, "}");
     }
     buf_printf(p->b, ");\n}%s\n", beside ? " else {\nbeside_invert_own();"
                : "");
-    if (beside && late)
-        put_wait(p, v->buffer, v->turn, true);
+    if (beside && deferred)
+        put_wait(p, v->buffer, v->use, true);
     buf_printf(p->b, beside ? "}\n" : "");
     p->fence_due = true;
     if (k->post_full >> v->buffer & 1) {
         put_fence(p);
-        put_post(p, v->buffer, v->turn, false);
+        put_post(p, v->buffer, v->use, false);
     }
 }
 
 /* ---- roles ---- */
 
-static bool takes_chunks_in_turn(const Schedule *s, int role)
+static bool takes_chunks_round_robin(const Schedule *s, int role)
 {
-    return role == KR_AHEAD && s->turns > 1;
+    return role == KR_AHEAD && s->interleave > 1;
 }
 
 /* Holds what products that have ended left, and took, in its registers. */
@@ -196,7 +198,7 @@ static void put_ended(Print *p, const KInst *k)
     buf_printf(p->b, "wgmma_wait<%d>();\n", k->index);
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        if (p->lean && !is_made_lean(p, k->in[i]))
+        if (p->lean && !is_computed_lean(p, k->in[i]))
             continue;
         if (v->layout == LAY_FRAGMENT)
             buf_printf(p->b, "keep(%s);\n", fragment_name(p, v->node));
@@ -290,8 +292,8 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < from || k->op > to)
             continue;
-        if (k->late) {
-            put_late_before(p, k);
+        if (k->deferred) {
+            put_deferred_before(p, k);
             continue;
         }
         p->at = i;
@@ -314,9 +316,9 @@ static void put_insts(Print *p, KRole role, KOp from, KOp to)
 static int added_share(const Print *p)
 {
     const Schedule *s = p->s;
-    int found = NOTHING, made = 0;
+    int found = NOTHING, left = 0;
     for (int i = 0; i < s->g->nout; i++)
-        made += p->o->sum_out[i]
+        left += p->o->sum_out[i]
              && schedule_computes(s, shown_node(s->g, s->g->out[i].node));
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
@@ -325,9 +327,9 @@ static int added_share(const Print *p)
             || value_at(p, k->in[0])->layout != LAY_FRAGMENT)
             continue;
         found = found == NOTHING ? k->index : found;
-        made--;
+        left--;
     }
-    return s->kind == K_TOKEN && s->slices == 1 && !made ? found : NOTHING;
+    return s->kind == K_TOKEN && s->slices == 1 && !left ? found : NOTHING;
 }
 
 /* name: of the number of chunks before; own: of those that are not lean. */
@@ -340,8 +342,8 @@ static void put_items(Print *p, const char *name, const char *own)
     buf_printf(p->b, "u32 %s = 0;\n%s", name,
                s->splits ? ctx_format(p->c, "u32 %s = 0;\n", own) : "");
     if (p->k->adds)
-        buf_printf(p->b, "NO_UNROLL for (u32 turn = 0; ; turn++) {\n"
-                   "const i64 item = item_of(turn, a.tensor[%d].group);\n"
+        buf_printf(p->b, "NO_UNROLL for (u32 iteration = 0; ; iteration++) {\n"
+                   "const i64 item = item_of(iteration, a.tensor[%d].group);\n"
                    "if (item >= a.run.items)\nbreak;\nItem x;\n",
                    result_tensor(p, ARG_OUTPUT, share));
     else
@@ -360,7 +362,7 @@ static int most_lag(const Schedule *s)
     return most;
 }
 
-/* Of a turn of the loop the loads that are `lag` behind. */
+/* Of an iteration of the loop the loads that are `lag` behind. */
 static void put_loads_behind(Print *p, int lag)
 {
     const Schedule *s = p->s;
@@ -407,7 +409,7 @@ static void put_lagging_loads(Print *p)
                             : "}\nbefore += chunks;\n}\n");
 }
 
-/* What is packed of states is so behind lean turns. */
+/* What is packed of states is so behind lean iterations. */
 static void put_begins(Print *p, KRole role, bool packs)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
@@ -417,17 +419,17 @@ static void put_begins(Print *p, KRole role, bool packs)
     }
 }
 
-/* Of a turn what all instructions find. Beside a role ahead a walk whose states
- * stay in registers waits for all products, though none is under way: ptxas
- * cannot tell, and would wait for those of this turn before it changes a state
- * (C7517). */
+/* Of an iteration what all instructions find. Beside a role ahead a walk whose
+ * states stay in registers waits for all products, though none is under way:
+ * ptxas cannot tell, and would wait for those of this iteration before it
+ * changes a state (C7517). */
 static void put_turn_begin(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     if (s->kind != K_TOKEN && (role == KR_VECTOR || role == KR_VECTOR2))
         put_vector_turn(p, role);
-    if (takes_chunks_in_turn(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->turns);
+    if (takes_chunks_round_robin(s, role))
+        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->interleave);
     put_slots(p, role);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);
@@ -480,7 +482,7 @@ static void put_role(Print *p, KRole role)
     if (role == KR_LOAD && walk)
         put_heads(p);
     put_begins(p, role, false);
-    put_late(p, role, put_inst);
+    put_deferred(p, role, put_inst);
     if (walk && s->row_axis && !has_matrices(role))
         put_first_fetch(p, role);
     if (s->splits)
@@ -499,7 +501,7 @@ static void put_role(Print *p, KRole role)
     put_insts(p, role, K_LOAD, K_CARRY);
     p->slots = false;
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
-    put_last_late(p, role);
+    put_last_deferred(p, role);
     put_ends_of(p, role);
     buf_printf(p->b, "}\n");
 }
@@ -566,22 +568,22 @@ static void put_matrix_role(Print *p, KRole role, int regs)
 {
     const Schedule *s = p->s;
     int launched = s->target->regs / s->resident / GROUP_THREADS
-                 / (1 + s->groups + s->ahead * s->turns);
+                 / (1 + s->groups + s->ahead * s->interleave);
     if (deals_registers(s))
         buf_printf(p->b, "%s_registers<%d>();\n",
                    regs > launched ? "more" : "fewer", regs);
-    bool turns = takes_chunks_in_turn(s, role);
+    bool alternate = takes_chunks_round_robin(s, role);
     int first = 32 * first_warp(s, role);
     buf_printf(p->b, "const Lane l = %s;\nconst int thread ="
                " (int)threadIdx.x - %d%s, group = %s;\n",
                lane_text(p, false), first,
-               turns ? " & 127" : "", turns
+               alternate ? " & 127" : "", alternate
                ? ctx_format(p->c, "uniform((int)threadIdx.x - %d >> 7)", first)
                : warpgroups_of(s, role) > 1 ? "uniform(thread >> 7)" : "0");
     if (deals_rows(s, role))
         buf_printf(p->b, "const int row0 = 64 * group;\n");
     buf_printf(p->b, "auto col0 = [&](int share) { return %s; };\n",
-               deals_rows(s, role) || turns ? "0" : "group * share");
+               deals_rows(s, role) || alternate ? "0" : "group * share");
     put_tensor_of(p, role);
     put_role(p, role);
     buf_printf(p->b, "}\n");
@@ -620,7 +622,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles, .at = NOTHING, .fenced = NOTHING };
     k->head = head_text(s);
-    k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->turns);
+    k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->interleave);
     k->shared = s->shared;
     k->blocks = s->slices;
     k->split = s->splits;

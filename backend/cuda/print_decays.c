@@ -40,9 +40,9 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
         else
             begin = found_vector(p, v->node, k->col);
     }
-    bool turns = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
+    bool wraps = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
     buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d),"
-               " l);\n", (int)k->ncol, share, back, turns ? ", true" : "",
+               " l);\n", (int)k->ncol, share, back, wraps ? ", true" : "",
                place(p, value_at(p, k->in[0])), gates, begin, last, share);
 }
 
@@ -191,7 +191,7 @@ void put_decayed(Print *p, const KInst *k)
 
 /* ---- what programs find, and leave ---- */
 
-/* Where a program's sums are that its turn is at; behind a chunk's rows it
+/* Where a program's sums are that its iteration is at; behind a chunk's rows it
  * finds some other's. */
 static const char *here(Print *p, const KValue *v, const char *col)
 {
@@ -203,7 +203,7 @@ static const char *here(Print *p, const KValue *v, const char *col)
 
 /* Scores are of rows behind the first columns that two warpgroups share out:
  * where nothing else says which rows a warp has, those with the most and those
- * with the fewest take turns on a scheduler. */
+ * with the fewest alternate on a scheduler. */
 static bool opposes_rows(const Schedule *s)
 {
     bool scores = false;
@@ -262,8 +262,8 @@ static void put_found_vector(Print *p, const KInst *k, Ref r, int share,
     rows = rows ? rows : cut;
     if (node_of(p, r)->axes & AXIS(k->row))
         buf_printf(p->b, "float r%u%s[%d];\nUNROLL for (int h = 0; h < %d;"
-                   " h++)\nr%u%s[h] = %s%s%s%s;\n", u, more, rows_held(k),
-                   rows_held(k), u, more, rows ? rows : "", rows ? " ? " : "",
+                   " h++)\nr%u%s[h] = %s%s%s%s;\n", u, more, thread_rows(k),
+                   thread_rows(k), u, more, rows ? rows : "", rows ? " ? " : "",
                    vector_text(p, r, ctx_format(p->c, "%s + l.row +"
                    " h / 2 * 64 + h %% 2 * 8", sliced_index(p, k->row, 0))),
                    rows ? " : 0.f" : "");
@@ -360,7 +360,7 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
                    " col0(%d), x, l%s);\n", u, more, regs,
                    kept_pitch(p, v->col),
-                   tokens_late(p->s->g, v->node), u, more,
+                   tokens_delayed(p->s->g, v->node), u, more,
                    kept_place(p, loaded_node(p->s->g, v->node)),
                    sliced_index(p, v->col, 0), share,
                    end_text(p, v->col, share));
@@ -378,7 +378,7 @@ static void put_kept_again(Print *p, const KInst *k, const KValue *v)
     int share = map_share(p, k);
     bool rows = n->axes & AXIS(k->row), vector = is_vector_of(n);
     int regs = !vector ? (k->nrow + TILE_ROWS - 1) / TILE_ROWS * share / 2
-             : rows ? rows_held(k) : share / 4;
+             : rows ? thread_rows(k) : share / 4;
     char kind = vector ? rows ? 'r' : 'c' : 'g';
     buf_printf(p->b, "const float (&%c%u)[%d] = %c%u%s;\n", kind,
                (unsigned)v->node, regs, kind, (unsigned)v->node,

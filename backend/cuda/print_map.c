@@ -67,7 +67,7 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
 }
 
 /* Whether the program has made r before the products that it scales ended. */
-static bool is_made_early(const Print *p, const KInst *k, Ref r)
+static bool is_computed_early(const Print *p, const KInst *k, Ref r)
 {
     const Node *n = &p->s->g->n[r];
     return k->early && is_mask(n->op) && n->a[0];
@@ -78,7 +78,7 @@ static bool has_masks(const Print *p, const KInst *k)
     bool any = false;
     for (int i = 0; i < k->nnodes; i++)
         any |= is_mask(p->s->g->n[k->node[i]].op)
-            && (p->beside || !is_made_early(p, k, k->node[i]));
+            && (p->beside || !is_computed_early(p, k, k->node[i]));
     return any && !p->s->g->rows;
 }
 
@@ -99,7 +99,7 @@ static void put_past(Print *p, const KInst *k)
                    deals_rows(p->s, k->role) ? " - row0" : "");
 }
 
-/* Whether the angle is among sums that are kept within half a turn. */
+/* Whether the angle is among sums that are kept within half a circle. */
 static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
 {
     const Graph *g = p->s->g;
@@ -238,7 +238,7 @@ static void put_map_node(Print *p, const KInst *k, Ref r)
                                          : "const float x%u = ", (unsigned)r);
     if (masked)
         buf_printf(p->b, "kept_(%s, ", masked);
-    if (is_made_early(p, k, r))
+    if (is_computed_early(p, k, r))
         buf_printf(p->b, "m%u[e]", (unsigned)r);
     else
         put_node_text(p, k, r);
@@ -255,7 +255,7 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
     if (how == FOUND_OTHERS && v->layout == LAY_VECTOR)
         return !is_of_decays(p, k, v->node);
     for (int i = 0; i < k->nnodes && how == FOUND_OF_DECAYS; i++)
-        for (int j = 0; j < 2 && is_made_early(p, k, k->node[i]); j++)
+        for (int j = 0; j < 2 && is_computed_early(p, k, k->node[i]); j++)
             any |= shown_node(p->s->g, p->s->g->n[k->node[i]].a[j]) == v->node;
     return any || how != FOUND_OF_DECAYS;
 }
@@ -346,8 +346,8 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, l.row +"
-                           " h / 2 * 64 + h %% 2 * 8);\n", u, rows_held(k),
-                           rows_held(k), u, times, v->parts, place(p, v),
+                           " h / 2 * 64 + h %% 2 * 8);\n", u, thread_rows(k),
+                           thread_rows(k), u, times, v->parts, place(p, v),
                            (int)vector_size(v));
             if (cols && is_found_by_columns(p, k, v))
                 buf_printf(b, "float2 d%u = { 0.f, 0.f };\n", u);
@@ -376,7 +376,7 @@ static bool passes_on(const Print *p, const KInst *k, const KValue *v)
         && !has_node(k, v->node);
 }
 
-static bool takes_turns(const Print *p, const KValue *v)
+static bool alternates(const Print *p, const KValue *v)
 {
     return v->layout == LAY_TILE && buffer_of(p, v)->uses > 1;
 }
@@ -386,16 +386,16 @@ static bool takes_turns(const Print *p, const KValue *v)
 static const char *rows_place(Print *p, const KValue *v, int col)
 {
     int rows = rows_lying(v);
-    bool turned = v->row != p->s->row_axis;
-    int at = turned ? col * 128 : col / TILE_COLS * rows * 128;
+    bool transposed = v->row != p->s->row_axis;
+    int at = transposed ? col * 128 : col / TILE_COLS * rows * 128;
     return ctx_format(p->c, at ? "%s + row0 * %d + %d" : "%s + row0 * %d",
-                      place(p, v), turned ? rows * 2 : 128, at);
+                      place(p, v), transposed ? rows * 2 : 128, at);
 }
 
 /* 64 columns at a time; what is kept of tokens has zeros behind the end. */
 static void put_rows_tile(Print *p, const KInst *k, const KValue *v)
 {
-    bool turned = v->row != p->s->row_axis;
+    bool transposed = v->row != p->s->row_axis;
     bool ends = v->row == AX_I && p->s->stores[v->node];
     const char *from = fragment_name(p, v->node);
     for (int col = 0; col < k->ncol; col += TILE_COLS)
@@ -403,7 +403,8 @@ static void put_rows_tile(Print *p, const KInst *k, const KValue *v)
                    " l);\n}\n", k->ncol == TILE_COLS ? from
                    : ctx_format(p->c, "%s + %d", from, col / 2),
                    ends ? "if (x.n < 64)\nclear_columns(p, x.n, l);\n" : "",
-                   turned ? "transposed" : "fragment", rows_place(p, v, col));
+                   transposed ? "transposed" : "fragment",
+                   rows_place(p, v, col));
 }
 
 static bool is_multiplied(const Print *p, const KValue *v)
@@ -448,15 +449,15 @@ static void put_unpacked(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
     each_bit(p, k, k->wait_empty, true, put_wait);
-    if (takes_turns(p, v))
-        put_wait(p, v->buffer, v->turn, true);
+    if (alternates(p, v))
+        put_wait(p, v->buffer, v->use, true);
     buf_printf(p->b, "write_transposed(%s + row0 * 128, p%u, l);\n",
                place(p, v), (unsigned)v->node);
     p->fence_due = true;
-    if (!takes_turns(p, v))
+    if (!alternates(p, v))
         return;
     put_fence(p);
-    put_post(p, v->buffer, v->turn, false);
+    put_post(p, v->buffer, v->use, false);
 }
 
 static void put_tile(Print *p, const KInst *k, const KValue *v)
@@ -482,21 +483,21 @@ static void put_tiles(Print *p, const KInst *k, bool computed)
 {
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        bool made = has_node(k, v->node) || passes_on(p, k, v);
-        if (v->layout == LAY_WIDE && made == computed)
+        bool computes = has_node(k, v->node) || passes_on(p, k, v);
+        if (v->layout == LAY_WIDE && computes == computed)
             put_wide(p, k, v);
-        if (v->layout == LAY_PACKED && made == computed)
+        if (v->layout == LAY_PACKED && computes == computed)
             put_packed(p, k, v);
-        if (v->layout != LAY_TILE || made != computed)
+        if (v->layout != LAY_TILE || computes != computed)
             continue;
-        if (takes_turns(p, v))
-            put_wait(p, v->buffer, v->turn, true);
+        if (alternates(p, v))
+            put_wait(p, v->buffer, v->use, true);
         put_tile(p, k, v);
         p->fence_due = true;
-        if (!takes_turns(p, v))
+        if (!alternates(p, v))
             continue;
         put_fence(p);
-        put_post(p, v->buffer, v->turn, false);
+        put_post(p, v->buffer, v->use, false);
     }
 }
 
@@ -615,7 +616,7 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                share, share / 2);
 }
 
-/* The registers of the program's space, in turn, in phases where they go by
+/* The registers of the program's space, in sequence, in phases where they go by
  * pairs. */
 static void put_program(Print *p, const KInst *k, int regs)
 {
@@ -720,9 +721,9 @@ static void put_parts(Print *p, const KInst *k, int regs)
     Buf *b = p->b;
     bool tiles = false;
     for (int i = 0; i < k->nout; i++)
-        if (takes_turns(p, value_at(p, k->out[i])))
+        if (alternates(p, value_at(p, k->out[i])))
             put_wait(p, value_at(p, k->out[i])->buffer,
-                     value_at(p, k->out[i])->turn, true);
+                     value_at(p, k->out[i])->use, true);
     put_read_first(p, k, regs);
     buf_printf(b, "%s for (int part = 0; part < %d; part++) {\n"
                "auto col0 = [&](int share) {\nreturn %s + part * share;\n};\n",
@@ -737,10 +738,10 @@ static void put_parts(Print *p, const KInst *k, int regs)
     buf_printf(b, "}\n");
     p->fence_due |= tiles;
     for (int i = 0; i < k->nout; i++)
-        if (takes_turns(p, value_at(p, k->out[i]))) {
+        if (alternates(p, value_at(p, k->out[i]))) {
             put_fence(p);
             put_post(p, value_at(p, k->out[i])->buffer,
-                     value_at(p, k->out[i])->turn, false);
+                     value_at(p, k->out[i])->use, false);
         }
 }
 
@@ -763,7 +764,7 @@ void put_map(Print *p, const KInst *k)
         put_found_packed(p, k);
         return;
     }
-    if (k->late) {
+    if (k->deferred) {
         put_unpacked(p, k);
         return;
     }
@@ -790,7 +791,7 @@ void put_early(Print *p, const KInst *k)
 {
     int regs = map_share(p, k) / 2;
     for (int i = 0; i < k->nnodes; i++)
-        if (is_made_early(p, k, k->node[i]))
+        if (is_computed_early(p, k, k->node[i]))
             buf_printf(p->b, "float m%u[%d];\n", (unsigned)k->node[i], regs);
     p->beside = true;
     buf_printf(p->b, "{\n");
@@ -802,12 +803,12 @@ void put_early(Print *p, const KInst *k)
             && is_found(p, k, value_at(p, k->in[i]), FOUND_OF_DECAYS))
             put_found_columns(p, k, value_at(p, k->in[i]));
     for (int i = 0; i < k->nnodes; i++)
-        if (is_made_early(p, k, k->node[i]))
+        if (is_computed_early(p, k, k->node[i]))
             buf_printf(p->b, "m%u[e] = %s;\n", (unsigned)k->node[i],
                        mask_text(p, k, &p->s->g->n[k->node[i]]));
     buf_printf(p->b, "}\n}\n");
     p->beside = false;
     for (int i = 0; i < k->nnodes; i++)
-        if (is_made_early(p, k, k->node[i]))
+        if (is_computed_early(p, k, k->node[i]))
             buf_printf(p->b, "keep(m%u);\n", (unsigned)k->node[i]);
 }

@@ -60,11 +60,11 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     Ref r = loaded_node(p->s->g, v->node);
     const Node *n = &p->s->g->n[r];
     bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
-    int late = tokens_late(p->s->g, v->node);
-    int off = back ? late : -late, rows = rows_lying(v);
+    int delay = tokens_delayed(p->s->g, v->node);
+    int off = back ? delay : -delay, rows = rows_lying(v);
     int cols = full_extent(p, v->col);
     bool widens = input && p->o->in[n->index] != p->s->tile;
-    put_wait(p, v->buffer, v->turn, true);
+    put_wait(p, v->buffer, v->use, true);
     buf_printf(p->b, "{\nconst u32 to = %s;\n", place(p, v));
     if (input)
         map_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
@@ -91,11 +91,11 @@ static void put_load_by_lanes(Print *p, const KValue *v)
                            off * rows_of_token(p->s->g));
         }
     buf_printf(p->b, "%s(%s);\n}\n", widens ? "arrive" : "copies_arrive",
-               barrier(p, v->buffer, v->turn, false));
+               barrier(p, v->buffer, v->use, false));
 }
 
-/* Bytes of all that lies in the slot, in a lean turn of what that has; whether
- * the instruction is the first that fills it. */
+/* Bytes of all that lies in the slot, in a lean iteration of what that has;
+ * whether the instruction is the first that fills it. */
 static int slot_bytes(const Print *p, const KInst *k, bool *first)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -160,7 +160,7 @@ void put_load(Print *p, const KInst *k)
     }
     const char *off = !is_row_off(p, v) ? ""    /* of tokens, or of rows */
         : ctx_format(p->c, " %s %d%s", back ? "+" : "-",
-                     tokens_late(p->s->g, v->node),
+                     tokens_delayed(p->s->g, v->node),
                      ranks && !input ? " * RANKS" : "");
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
                     : stored_map(p, v);
@@ -168,9 +168,9 @@ void put_load(Print *p, const KInst *k)
     bool first;
     int bytes = slot_bytes(p, k, &first);
     if (first)
-        put_wait(p, v->buffer, v->turn, true);
+        put_wait(p, v->buffer, v->use, true);
     buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n",
-               barrier(p, v->buffer, v->turn, false), place(p, v));
+               barrier(p, v->buffer, v->use, false), place(p, v));
     if (first)                          /* of all that lies in the slot */
         buf_printf(p->b, "arrive_expecting(full, %d);\n", bytes);
     const char *head = !input ? NULL : p->s->kind != K_TOKEN
@@ -214,8 +214,8 @@ static void put_ends(Print *p, const KInst *k, int threads)
 {
     const KValue *v = value_at(p, k->in[0]);
     bool back = p->s->g->n[v->node].flags & REVERSE;
-    int late = tokens_late(p->s->g, v->node);
-    for (int i = 0; i < late && !back; i++) {
+    int delay = tokens_delayed(p->s->g, v->node);
+    for (int i = 0; i < delay && !back; i++) {
         if (i)                          /* a chunk may end before */
             buf_printf(p->b, "if (x.n > %d * RANKS)\n", i);
         buf_printf(p->b, i ? "write_first<%d, %d>(" : "write_first<%d>(",
@@ -226,7 +226,7 @@ static void put_ends(Print *p, const KInst *k, int threads)
     buf_printf(p->b, "clear_tail<%d>(%s, %d, x.n%s, thread);\n"
                "fence_async();\n", threads, place(p, v),
                (int)tile_pieces(v),
-               !back ? "" : ctx_format(p->c, " - %d * RANKS", late));
+               !back ? "" : ctx_format(p->c, " - %d * RANKS", delay));
     put_sync(p, (KRole)k->role);
 }
 
@@ -328,11 +328,11 @@ static void put_keep(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
     if (k->wait_full >> v->buffer & 1)
-        put_wait(p, v->buffer, v->turn, false);
+        put_wait(p, v->buffer, v->use, false);
     (!is_waited(p, FORM_COPY) ? put_keep_by_lanes
      : is_cut_off(p, v) ? put_keep_cut_off : put_keep_by_engine)(p, v);
     if (k->post_empty >> v->buffer & 1)
-        put_post(p, v->buffer, v->turn, true);
+        put_post(p, v->buffer, v->use, true);
 }
 
 void put_share(Print *p, const KInst *k)
@@ -381,7 +381,7 @@ void put_store(Print *p, const KInst *k)
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
     if (k->wait_full >> v->buffer & 1)
-        put_wait(p, v->buffer, v->turn, false);
+        put_wait(p, v->buffer, v->use, false);
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
     int pieces = (int)tile_pieces(v);
@@ -413,5 +413,5 @@ void put_store(Print *p, const KInst *k)
     if (is_waited(p, FORM_COPY))
         buf_printf(p->b, "bulk_commit();\nbulk_wait_read();\n}\n");
     if (k->post_empty >> v->buffer & 1)
-        put_post(p, v->buffer, v->turn, true);
+        put_post(p, v->buffer, v->use, true);
 }

@@ -78,13 +78,14 @@ static const char *of_slice(Print *p, Ref r, const char *at)
 /* What is made of entry `at` along the axis that the node is over: zero where
  * there is none, as the last one of an odd number has no other, and no pair. */
 static const char *within(Print *p, const Node *n, const char *at,
-                          const char *made)
+                          const char *computed)
 {
     const Axis *axis = p->s->g->axis;
     int over = lowest(n->over), entries = op_is(n->op, SPREADS) ? n->index
                                                                : over;
-    return axis[entries].size % 2 == 0 ? made
-         : ctx_format(p->c, "(%s ? %s : 0.f)", inside_text(p, over, at), made);
+    return axis[entries].size % 2 == 0 ? computed
+         : ctx_format(p->c, "(%s ? %s : 0.f)", inside_text(p, over, at),
+                      computed);
 }
 
 /* Entry `at` of a vector, or a number. */

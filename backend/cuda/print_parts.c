@@ -164,7 +164,7 @@ const char *fragment_name(Print *p, Ref r)
                       : value_at(p, fragment_root(p->s, v))->node));
 }
 
-/* Chunks so far; of those that were not lean turns. */
+/* Chunks so far; of those that were not lean iterations. */
 static bool is_counted_apart(const Print *p, int buffer)
 {
     return p->s->splits && !(lean_buffers(p->s) >> buffer & 1);
@@ -176,21 +176,21 @@ const char *count_name(const Print *p, int buffer)
 }
 
 /* Which use of its ring this is. */
-static const char *position(Print *p, const KBuffer *b, int turn)
+static const char *position(Print *p, const KBuffer *b, int use)
 {
     const char *count = count_name(p, (int)(b - p->s->buffer));
     return b->uses == 1 ? count
-         : ctx_format(p->c, "(%s * %d + %d)", count, (int)b->uses, turn);
+         : ctx_format(p->c, "(%s * %d + %d)", count, (int)b->uses, use);
 }
 
-static const char *slot_text(Print *p, const KBuffer *b, int turn)
+static const char *slot_text(Print *p, const KBuffer *b, int use)
 {
-    const char *pos = position(p, b, turn);
+    const char *pos = position(p, b, use);
     return b->depth == 1 ? "0" : ctx_format(p->c, "%s %% %d", pos,
                                             (int)b->depth);
 }
 
-/* Whether the turn of the loop has begun with the slot's place. */
+/* Whether the iteration of the loop has begun with the slot's place. */
 static bool has_slot(const Print *p, int buffer)
 {
     const KBuffer *b = &p->s->buffer[buffer];
@@ -219,10 +219,10 @@ const char *place(Print *p, const KValue *v)
     if (has_slot(p, v->buffer))
         return ctx_format(p->c, "slot%d + %d", v->buffer, (int)v->at);
     return ctx_format(p->c, "base + %d + %s * %d", (int)(b->at + v->at),
-                      slot_text(p, b, v->turn), (int)b->bytes);
+                      slot_text(p, b, v->use), (int)b->bytes);
 }
 
-const char *barrier(Print *p, int buffer, int turn, bool empty)
+const char *barrier(Print *p, int buffer, int use, bool empty)
 {
     const KBuffer *b = &p->s->buffer[buffer];
     int32_t at = barrier_at(p->s, buffer)
@@ -230,22 +230,22 @@ const char *barrier(Print *p, int buffer, int turn, bool empty)
     if (b->depth == 1)
         return ctx_format(p->c, "base + %d", (int)at);
     return ctx_format(p->c, "base + %d + %s * %d", (int)at,
-                      slot_text(p, b, turn), BARRIER_BYTES);
+                      slot_text(p, b, use), BARRIER_BYTES);
 }
 
-void put_wait(Print *p, int buffer, int turn, bool empty)
+void put_wait(Print *p, int buffer, int use, bool empty)
 {
     const KBuffer *b = &p->s->buffer[buffer];
     buf_printf(p->b, "wait(%s, parity(%s, %d)%s);\n",
-               barrier(p, buffer, turn, empty), position(p, b, turn),
+               barrier(p, buffer, use, empty), position(p, b, use),
                (int)b->depth, empty ? " ^ 1" : "");
 }
 
 /* By every lane: what looks for races sees no order between a lane that
  * arrives and the others of its warp. */
-void put_post(Print *p, int buffer, int turn, bool empty)
+void put_post(Print *p, int buffer, int use, bool empty)
 {
-    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, turn, empty));
+    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, use, empty));
 }
 
 void put_fence(Print *p)
@@ -257,12 +257,12 @@ void put_fence(Print *p)
     p->fence_due = false;
 }
 
-/* Whose turn it is that the instruction reads from the buffer. */
+/* Which is the next that the instruction reads from the buffer. */
 static int turn_read(const Print *p, const KInst *k, int buffer)
 {
     for (int i = 0; i < k->nin; i++)
         if (value_at(p, k->in[i])->buffer == buffer)
-            return value_at(p, k->in[i])->turn;
+            return value_at(p, k->in[i])->use;
     return 0;
 }
 
@@ -276,7 +276,7 @@ static bool lanes_read(const Print *p, int role, int buffer)
         const KInst *k = &p->s->inst[i];
         bool product = k->op == K_PRODUCT || k->op == K_SETTLE;
         bool reads = k->role == role && (lanes || !product)
-                  && k->op != K_CLEAR && (i >= p->fenced || k->late);
+                  && k->op != K_CLEAR && (i >= p->fenced || k->deferred);
         for (int u = 0; u < k->nin && reads; u++)
             if (k->in[u] >= 0 && value_at(p, k->in[u])->buffer == buffer)
                 return true;
@@ -284,7 +284,7 @@ static bool lanes_read(const Print *p, int role, int buffer)
     return false;
 }
 
-/* Results that take turns are waited for, and told of, one by one. */
+/* Results that alternate are waited for, and told of, one by one. */
 void each_bit(Print *p, const KInst *k, uint32_t set, bool empty,
               void put(Print *, int, int, bool))
 {
@@ -306,15 +306,15 @@ void put_waits(Print *p, const KInst *k)
         buf_printf(p->b, "fence_copied();\n");
 }
 
-int rows_held(const KInst *k)
+int thread_rows(const KInst *k)
 {
     return (k->nrow + TILE_ROWS - 1) / TILE_ROWS * 2;
 }
 
-const char *walked_text(Print *p, const char *turn)
+const char *walked_text(Print *p, const char *use)
 {
     return p->s->kind == K_REVERSE
-        ? ctx_format(p->c, "max(chunks - 1 - (%s), 0)", turn) : turn;
+        ? ctx_format(p->c, "max(chunks - 1 - (%s), 0)", use) : use;
 }
 
 const char *kept_place(Print *p, Ref r)
@@ -428,8 +428,8 @@ int pair_phase(const Print *p, const KInst *k, Ref r)
 }
 
 /* A program that goes on from sums holds as much else as a thread has registers
- * for: what it can, it finds when a turn of its loop needs it. So it does with
- * tiles of float32. */
+ * for: what it can, it finds when an iteration of its loop needs it. So it does
+ * with tiles of float32. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
 {
     bool sums = p->s->tile == F32 && v->layout == LAY_TILE
@@ -468,7 +468,7 @@ bool is_found_raw(const Print *p, const KInst *k, const KValue *v)
 }
 
 /* Of a state, that kernels keep for one another in 16 bits: two numbers when a
- * turn of the program's loop needs them. */
+ * iteration of the program's loop needs them. */
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v)
 {
     const Node *n = &p->s->g->n[v->node];

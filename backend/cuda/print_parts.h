@@ -14,17 +14,17 @@ typedef struct Print {
     Ctx *c;
     Buf *b;
     bool fence_due;                     /* for what is written of tiles */
-    int at, fenced;                     /* of a turn of a role's loop: the
+    int at, fenced;                     /* of an iteration of a role's loop: the
                                            instruction in hand; the last to
                                            fence, whatever the chunk. NOTHING:
                                            none */
     bool deep;                          /* of what is below -8, too */
-    bool lean;                          /* in turns for the states alone */
+    bool lean;                          /* in iterations for the states alone */
     bool beside;                        /* while products are under way */
     const KInst *found;                 /* a program whose columns' vectors are
                                            in registers; NULL: none */
-    bool slots;                         /* a turn of a loop begins with the
-                                           places of its rings' slots */
+    bool slots;                         /* an iteration of a loop begins with
+                                           the places of its rings' slots */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -79,8 +79,8 @@ const char *fragment_name(Print *p, Ref r);
 bool runs_along_rows(const Print *p, const KInst *k, Ref o);
 /* The element at (row half h, pair m, entry e) of operand o. */
 const char *element_of(Print *p, const KInst *k, Ref o);
-/* What a program that goes on from sums finds in a turn of its loop, not before
- * it; its element, or that of a matrix in memory: else NULL. */
+/* What a program that goes on from sums finds in an iteration of its loop, not
+ * before it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
@@ -119,20 +119,20 @@ const char *inside_extent(Print *p, int axis);
 const char *masked_text(Print *p, const KInst *k, Ref r);
 /* The first of a role's warps, of matrices. */
 int first_warp(const Schedule *s, KRole role);
-/* The chunk that a walk comes to at its turn `turn`; no earlier one than its
- * first, of whatever a role asks for ahead. */
-const char *walked_text(Print *p, const char *turn);
+/* The chunk that a walk comes to at its iteration `iteration`; no earlier one
+ * than its first, of whatever a role asks for ahead. */
+const char *walked_text(Print *p, const char *use);
 /* The role's warps meet. */
 void put_sync(Print *p, KRole role);
 /* How many rows of the program's space a lane has: two of each piece. */
-int rows_held(const KInst *k);
-/* What counts the turns of a loop that use the buffer. */
+int thread_rows(const KInst *k);
+/* What counts the iterations of a loop that use the buffer. */
 const char *count_name(const Print *p, int buffer);
-/* The barrier of a buffer's slot at that turn: that it is full, or empty; waits
- * for it; tells it by every lane. */
-const char *barrier(Print *p, int buffer, int turn, bool empty);
-void put_wait(Print *p, int buffer, int turn, bool empty);
-void put_post(Print *p, int buffer, int turn, bool empty);
+/* The barrier of a buffer's slot at that use: that it is full, or empty;
+ * waits for it; tells it by every lane. */
+const char *barrier(Print *p, int buffer, int use, bool empty);
+void put_wait(Print *p, int buffer, int use, bool empty);
+void put_post(Print *p, int buffer, int use, bool empty);
 void put_release(Print *p, const KInst *k);
 /* What is written of tiles so far is there for products and the copy engine of
  * whoever is told of it next. */
@@ -180,21 +180,21 @@ void put_tensor_begin(Print *p, const KInst *k);
 /* Products end; what they leave for others is read. */
 void put_tensor_end(Print *p, const KInst *settle);
 
-/* ---- print_turns.c: turns of a walk's loop ---- */
+/* ---- print_iterations.c: iterations of a walk's loop ---- */
 
 typedef void PutInst(Print *p, const KInst *k);
-/* What the role leaves to the next turn: before the loop; in it, of the turn
- * before; behind it. */
-/* Of a turn that begins, until `slots` is no more. */
+/* What the role leaves to the next iteration: before the loop; in it, of the
+ * iteration before; behind it. */
+/* Of an iteration that begins, until `slots` is no more. */
 void put_slots(Print *p, KRole role);
-void put_late(Print *p, KRole role, PutInst put);
-void put_late_before(Print *p, const KInst *k);
-void put_last_late(Print *p, KRole role);
-/* The role's instructions in a lean turn; whether those make the value. */
+void put_deferred(Print *p, KRole role, PutInst put);
+void put_deferred_before(Print *p, const KInst *k);
+void put_last_deferred(Print *p, KRole role);
+/* The role's instructions in a lean iteration; whether those make the value. */
 void put_lean_insts(Print *p, KRole role, PutInst put);
 /* Of its loads those that are so far behind. */
 void put_lean_loads(Print *p, int lag, PutInst put);
-bool is_made_lean(const Print *p, int value);
+bool is_computed_lean(const Print *p, int value);
 
 /* ---- print_moves.c: loads and stores ---- */
 
@@ -230,11 +230,11 @@ void put_across(Print *p, const KInst *k);
 
 /* ---- print_vectors.c: vector roles ---- */
 
-/* Whether two warps have chunks in turn: nothing is carried from one to the
+/* Whether two warps have chunks round-robin: nothing is carried from one to the
  * next. */
 bool vectors_in_turn(const Print *p);
-/* Before a walk's loop: constants, and what the first turn finds; what a turn
- * finds for the next. */
+/* Before a walk's loop: constants, and what the first iteration finds; what an
+ * iteration finds for the next. */
 void put_first_fetch(Print *p, KRole role);
 void put_vector_turn(Print *p, KRole role);
 void put_vectors(Print *p, const KInst *k);
@@ -255,7 +255,7 @@ void put_decayed(Print *p, const KInst *k);
 /* Where a thread stands; `fresh`: worked out anew. */
 const char *lane_text(const Print *p, bool fresh);
 /* What a program finds in memory, or among sums: before its loop, at the head
- * of a turn of it. */
+ * of an iteration of it. */
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
@@ -263,7 +263,7 @@ void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they
  * lie: they are asked for as early as registers allow. */
 void put_found_early(Print *p, const KInst *k);
-/* What it leaves there, in a turn of the loop. */
+/* What it leaves there, in an iteration of the loop. */
 void put_left(Print *p, const KInst *k, const KValue *v);
 /* A vector of tokens that moves on by one: before the loop, and in it. */
 void put_neighbours(Print *p, const KInst *k);

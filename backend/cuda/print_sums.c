@@ -65,7 +65,7 @@ void put_sums_begin(Print *p, const KInst *k, bool columns)
             buf_printf(p->b, "float s%u = 0;\n", (unsigned)v->node);
         else
             buf_printf(p->b, "float s%u[%d] = { 0 };\n", (unsigned)v->node,
-                       rows ? rows_held(k) : map_share(p, k) / 4);
+                       rows ? thread_rows(k) : map_share(p, k) / 4);
     }
 }
 

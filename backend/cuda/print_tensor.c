@@ -14,7 +14,7 @@ void put_tensor_barriers(Print *p)
     if (s->tensor)
         buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++)\n"
                    "barrier_init(%s + 8 + 8 * i, 1);\n",
-                   s->groups + s->ahead * s->turns, place_text(p));
+                   s->groups + s->ahead * s->interleave, place_text(p));
 }
 
 void put_tensor_alloc(Print *p)
@@ -46,7 +46,7 @@ const char *tensor_place_of(Print *p, const KValue *v, int at)
     return ctx_format(p->c, "t.sums + %d", (int)v->at + at);
 }
 
-/* Whether a turn in hand has it. */
+/* Whether an iteration in hand has it. */
 static bool is_printed(const Print *p, const KInst *k, int role)
 {
     return k->role == role && (!p->lean || k->lean);

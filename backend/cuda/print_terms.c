@@ -25,7 +25,8 @@ int32_t token_count(const Walk *w, Ref r, AxisSet axes)
 
 static int token_value(const Walk *w, Ref r)
 {
-    return schedule_value(w->s, r, is_of_held(w->s, r) ? LAY_HELD : LAY_FLAT);
+    return schedule_value(w->s, r, is_regtile(w->s, r) ? LAY_REGTILE
+                          : LAY_FLAT);
 }
 
 DType token_type(const Walk *w, const KValue *v)
@@ -93,7 +94,7 @@ static const char *token_element_at(const Walk *w, Ref r, int skip,
         return ctx_format(w->c, "v%u", (unsigned)r);
     Spot s = token_spot(w, r);
     const KValue *v = value_at(&w->p, s.value);
-    if (v->layout == LAY_HELD)
+    if (v->layout == LAY_REGTILE)
         return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
     return ctx_format(w->c, token_type(w, v) == F32 ? "t%d[%s]"
                       : "get(t%d[%s])", fragment_root(w->s, s.value),

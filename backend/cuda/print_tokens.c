@@ -61,7 +61,7 @@ static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
     int32_t step = 1, terms = terms_of(w, r);
 
     buf_printf(b, "float v%u = 0;\n", (unsigned)r);
-    if (is_of_held(w->s, r))            /* for each element in registers */
+    if (is_regtile(w->s, r))            /* for each element in registers */
         buf_printf(b, "NO_UNROLL ");
     buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
                         : "for (int y = 0; y < %d; y++) {\n", (int)terms);
@@ -83,42 +83,46 @@ static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
                    (unsigned)r);
 }
 
-/* ---- what is held ---- */
+/* ---- what lies in register tiles ---- */
 
-static void put_held(Walk *w)
+static void put_regtile(Walk *w)
 {
     const Schedule *s = w->s;
-    int pieces = s->tokens.warp_cols / HELD_PIECE, across = held_across(s);
+    int pieces = s->tokens.warp_cols / REGTILE_PIECE,
+        across = regtile_across(s);
 
-    buf_printf(w->b, "const int held_down = WARP / %d, held_across = WARP %%"
-               " %d;\nconst int held_row = (held_down * %d + LANE / %d) * %d,"
-               " held_col = held_across * %d + LANE %% %d * %d;\n"
-               "(void)held_across;\n(void)held_down;\n", across, across,
-               LANES / pieces, pieces, (int)held_rows(s),
-               (int)s->tokens.warp_cols, pieces, HELD_PIECE);
+    buf_printf(w->b, "const int regtile_down = WARP / %d, regtile_across ="
+               " WARP %% %d;\nconst int regtile_row = (regtile_down * %d"
+               " + LANE / %d) * %d, regtile_col = regtile_across * %d"
+               " + LANE %% %d * %d;\n"
+               "(void)regtile_across;\n(void)regtile_down;\n", across, across,
+               LANES / pieces, pieces, (int)regtile_rows(s),
+               (int)s->tokens.warp_cols, pieces, REGTILE_PIECE);
 }
 
-static void open_held(Walk *w)
+static void open_regtile(Walk *w)
 {
     const Schedule *s = w->s;
     const char *row = token_coord(w, s->tokens.row);
     const char *col = token_coord(w, s->tokens.col);
 
     buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
-               "const int %s = held_row + u / %d, %s = held_col + u %% %d;\n"
-               "(void)%s;\n(void)%s;\n", held_count(s), row, HELD_PIECE, col,
-               HELD_PIECE, row, col);
-    if (!held_whole(s))
+               "const int %s = regtile_row + u / %d, %s = regtile_col + u %%"
+               " %d;\n"
+               "(void)%s;\n(void)%s;\n", regtile_count(s), row, REGTILE_PIECE,
+               col,
+               REGTILE_PIECE, row, col);
+    if (!regtile_whole(s))
         buf_printf(w->b, "if (%s >= %d)\ncontinue;\n", row,
                    (int)block_extent(s, s->tokens.row));
 }
 
-/* A sum's axes besides that which it has of what is held: ranks, whose joint
+/* A sum's axes besides that which it has of register tiles: ranks, whose joint
  * number is so many times `each`. */
 static const char *ranks_text(const Walk *w, Ref r, int each)
 {
     Buf b = { .ctx = w->c };
-    AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.held;
+    AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.regtile;
     for (; ranks; ranks &= ~AXIS(highest(ranks))) {
         buf_printf(&b, "%s * %d + ", token_coord(w, highest(ranks)), each);
         each *= token_extent(w, r, highest(ranks));
@@ -137,10 +141,10 @@ static void put_partial(Walk *w)
     const Schedule *s = w->s;
     Ref r = w->k->node[w->k->nnodes - 1];
     const KValue *v = value_at(&w->p, w->k->out[0]);
-    AxisSet ranks = w->g->n[r].axes & ~s->tokens.held;
+    AxisSet ranks = w->g->n[r].axes & ~s->tokens.regtile;
     bool down = is_down(w, r);
     int len = token_extent(w, r, down ? s->tokens.col : s->tokens.row);
-    int pieces = s->tokens.warp_cols / HELD_PIECE;
+    int pieces = s->tokens.warp_cols / REGTILE_PIECE;
     Buf *b = w->b;
 
     for (AxisSet a = ranks; a; a &= a - 1) {
@@ -148,23 +152,24 @@ static void put_partial(Walk *w)
         buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
                    (int)token_extent(w, r, lowest(a)), x);
     }
-    buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? HELD_PIECE
-               : (int)held_rows(s));
-    open_held(w);
+    buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? REGTILE_PIECE
+               : (int)regtile_rows(s));
+    open_regtile(w);
     for (int i = 0; i + 1 < w->k->nnodes; i++)
         put_token_value(w, w->k->node[i]);
-    buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", HELD_PIECE,
+    buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", REGTILE_PIECE,
                token_term(w, r));
     if (down)
-        buf_printf(b, "held_sum<%d>(sum, ", pieces);
+        buf_printf(b, "regtile_sum<%d>(sum, ", pieces);
     else
-        buf_printf(b, "held_sum_across<%d, %d, %s>(sum, held_row, ", pieces,
+        buf_printf(b, "regtile_sum_across<%d, %d, %s>(sum, regtile_row, ",
+                   pieces,
                    (int)block_extent(s, s->tokens.row),
-                   held_whole(s) ? "true" : "false");
+                   regtile_whole(s) ? "true" : "false");
     buf_printf(b, "t%d + %s%s * %d%s);\n}\n", w->k->out[0],
                ranks_text(w, r, len * v->parts),
-               down ? "held_down" : "held_across", len,
-               down ? " + held_col" : "");
+               down ? "regtile_down" : "regtile_across", len,
+               down ? " + regtile_col" : "");
 }
 
 /* What warps have added up. */
@@ -332,8 +337,8 @@ static void put_kept_value(Walk *w)
 
     plain.nnodes = 0;
     w->k = &plain;
-    if (is_of_held(w->s, r))
-        open_held(w);
+    if (is_regtile(w->s, r))
+        open_regtile(w);
     else
         open_loop(w, r, w->g->n[r].axes);
     put_kept(w, r, token_element(w, r));
@@ -342,21 +347,21 @@ static void put_kept_value(Walk *w)
 
 /* ---- programs ---- */
 
-static void put_made(Walk *w)
+static void put_lazy(Walk *w)
 {
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
         Spot s = token_spot(w, v->node);
         buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
-                   v->layout == LAY_HELD ? "u"
+                   v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
 }
 
-static void put_held_map(Walk *w)
+static void put_regtile_map(Walk *w)
 {
     uint8_t *done = ctx_alloc(w->c, w->g->len);
-    open_held(w);
+    open_regtile(w);
     for (int i = 0; i < w->k->nnodes; i++) {
         Ref r = w->k->node[i];
         if (token_sums(w->s, r))
@@ -364,7 +369,7 @@ static void put_held_map(Walk *w)
         else
             put_token_value(w, r);
     }
-    put_made(w);
+    put_lazy(w);
     buf_printf(w->b, "}\n");
 }
 
@@ -398,7 +403,7 @@ static bool wants_lanes(const Walk *w, Ref r)
         AxisSet axes = w->g->n[n->a[i]].axes;
         side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
     }
-    return side && token_sums(w->s, r) && !token_sums_held(w->s, r)
+    return side && token_sums(w->s, r) && !token_sums_regtile(w->s, r)
         && terms_of(w, r) >= LANES;
 }
 
@@ -416,7 +421,7 @@ static void put_flat_map(Walk *w)
     open_map(w, last, lanes, leaves);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
-        if (token_sums_held(w->s, r))
+        if (token_sums_regtile(w->s, r))
             put_whole(w, r);
         else if (token_sums(w->s, r))
             put_sum(w, r, lanes, done);
@@ -429,7 +434,7 @@ static void put_flat_map(Walk *w)
     for (int i = 0; i < k->nnodes; i++)
         if (!done[k->node[i]])
             put_token_value(w, k->node[i]);
-    put_made(w);
+    put_lazy(w);
     put_outputs(w);
     for (int i = 0; i < k->nnodes; i++)
         if (w->s->stores[k->node[i]]
@@ -441,31 +446,31 @@ static void put_flat_map(Walk *w)
 
 /* ---- inputs ---- */
 
-static void put_declared(Walk *w, int value, const char *turn)
+static void put_declared(Walk *w, int value, const char *place)
 {
     const KValue *v = value_at(&w->p, value);
     const char *type = ctype_text(token_type(w, v));
 
     if (v->alias != NOTHING)
         return;
-    if (v->layout == LAY_HELD) {
-        buf_printf(w->b, "float t%d[%d];\n", value, held_count(w->s));
+    if (v->layout == LAY_REGTILE) {
+        buf_printf(w->b, "float t%d[%d];\n", value, regtile_count(w->s));
         return;
     }
     buf_printf(w->b, "%s *const t%d = (%s *)(%s + %d", type, value, type,
                v->spilled ? "spill" : "arena", (int)v->at);
-    if (turn)
-        buf_printf(w->b, " + (%s) %% 2 * %d", turn,
+    if (place)
+        buf_printf(w->b, " + (%s) %% 2 * %d", place,
                    (v->element * v->nrow + 15) / 16 * 16);
     buf_printf(w->b, ");\n");
 }
 
 /* Of inputs that have two places: at that token's. */
-static void put_places(Walk *w, const char *turn)
+static void put_places(Walk *w, const char *place)
 {
     for (int i = 0; i < w->s->nvalues; i++)
         if (has_two_places(w->s, value_at(&w->p, i)))
-            put_declared(w, i, turn);
+            put_declared(w, i, place);
 }
 
 /* Whether copies may go on behind the threads' back. */
@@ -555,13 +560,13 @@ static void put_load_of(Walk *w)
 
 /* ---- states ---- */
 
-static const char *held_args(const Walk *w, int v, const State *st, int t)
+static const char *regtile_args(const Walk *w, int v, const State *st, int t)
 {
     const Schedule *s = w->s;
-    return ctx_format(w->c, "<%d, %s>(t%d, p, held_row, held_col, a.t[%d]"
+    return ctx_format(w->c, "<%d, %s>(t%d, p, regtile_row, regtile_col, a.t[%d]"
                       ".sd[%d], a.t[%d].sd[%d], a.t[%d].wide",
                       (int)block_extent(s, s->tokens.row),
-                      held_whole(s) ? "true" : "false", v, t,
+                      regtile_whole(s) ? "true" : "false", v, t,
                       place_in(st->order, st->rank, s->tokens.row), t,
                       place_in(st->order, st->rank, s->tokens.col), t);
 }
@@ -570,7 +575,7 @@ static void put_begin(Walk *w)
 {
     const State *st = &w->g->st[w->k->index];
     int v = w->k->out[0], t = result_tensor(&w->p, ARG_STATE, w->k->index);
-    bool held = value_at(&w->p, v)->layout == LAY_HELD;
+    bool regtile = value_at(&w->p, v)->layout == LAY_REGTILE;
     AxisSet axes = w->g->n[st->node].axes;
     const char *type = ctype_text(w->p.o->s0[w->k->index]);
     Spot s = token_spot(w, st->node);
@@ -580,10 +585,10 @@ static void put_begin(Walk *w)
                " * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
                type, type, t, t, t, t,
                slice_text(w, t, st->order, st->rank, axes));
-    if (held) {
-        buf_printf(b, "held_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
-                   " %d; u++)\nt%d[u] = 0;\n}\n", held_args(w, v, st, t),
-                   held_count(w->s), v);
+    if (regtile) {
+        buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
+                   " %d; u++)\nt%d[u] = 0;\n}\n", regtile_args(w, v, st, t),
+                   regtile_count(w->s), v);
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -611,8 +616,8 @@ static void put_end(Walk *w, bool each)
                each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
                                  t) : "", t, t,
                slice_text(w, t, st->order, st->rank, axes));
-    if (value_at(&w->p, v)->layout == LAY_HELD) {
-        buf_printf(b, "held_out%s);\n}\n", held_args(w, v, st, t));
+    if (value_at(&w->p, v)->layout == LAY_REGTILE) {
+        buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t));
         return;
     }
     Spot s = token_spot(w, st->node);
@@ -625,8 +630,8 @@ static void put_end(Walk *w, bool each)
 static void put_carried(Walk *w)
 {
     const KInst *k = w->k;
-    if (k->index == NOTHING) {          /* all that is held */
-        open_held(w);
+    if (k->index == NOTHING) {          /* all register tiles */
+        open_regtile(w);
         for (int pass = 0; pass < 2; pass++)
             for (int i = 0; i < k->nout; i++) {
                 const State *st = &w->g->st[w->g->n[value_at(&w->p, k->out[i])
@@ -664,7 +669,7 @@ static void put_inst(Walk *w, const KInst *k)
             buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
         break;
     case K_MAP:
-        (is_of_held(w->s, k->node[k->nnodes - 1]) ? put_held_map
+        (is_regtile(w->s, k->node[k->nnodes - 1]) ? put_regtile_map
                                                   : put_flat_map)(w);
         break;
     case K_PARTIAL: put_partial(w); break;
@@ -716,7 +721,7 @@ static const KInst *last_change(const Walk *w, const KInst *end)
     const Schedule *s = w->s;
     const KInst *last = NULL;
 
-    if (value_at(&w->p, end->in[0])->layout != LAY_HELD)
+    if (value_at(&w->p, end->in[0])->layout != LAY_REGTILE)
         return NULL;
     for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
          k++)
@@ -837,8 +842,8 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     k->follows = o->arch >= 90 && !s->spill;
     if (k->follows)
         buf_printf(&body, "let_follow();\n");
-    if (s->tokens.held)
-        put_held(&w);
+    if (s->tokens.regtile)
+        put_regtile(&w);
     if (s->spill)
         buf_printf(&body, "char *const spill = global(a.run.spill) + blockIdx.x"
                    " * %lldll;\n", (long long)s->spill);

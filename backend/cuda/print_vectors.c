@@ -1,5 +1,5 @@
 /* print_vectors.c -- vector roles: their programs, lane by lane; what of these
- * the chunks of a walk have in common; what is fetched ahead of its turn.
+ * the chunks of a walk have in common; what is fetched ahead of its iteration.
  */
 #include "print_parts.h"
 #include "source.h"

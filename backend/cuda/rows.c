@@ -201,7 +201,7 @@ static bool all_axes(Rows *p)
     return inner >= 8 && inner <= 128 && !(inner & (inner - 1));
 }
 
-static int64_t held(const Rows *p, const Graph *g, Ref r)
+static int64_t registers_of(const Rows *p, const Graph *g, Ref r)
 {
     int64_t n = g->n[r].axes & p->lanes ? 8 : 1;
 
@@ -230,7 +230,7 @@ static bool can_emit(const Rows *p, const Graph *g, Ref r)
     const Node *n = &g->n[r];
     bool across = n->over & p->lanes;
 
-    if (held(p, g, r) > ROW_NUMBERS)
+    if (registers_of(p, g, r) > ROW_NUMBERS)
         return false;
     if (op_is(n->op, ADDS_UP))
         return !across || sums_inner(p, n->axes);
@@ -307,12 +307,12 @@ static bool is_heavy(const Rows *p)
     int64_t all = 0;
 
     for (int i = 0; i < p->joint->nin; i++)
-        all += held(p, p->joint, p->joint->in[i].node)
+        all += registers_of(p, p->joint, p->joint->in[i].node)
              * (p->joint->in[i].timed ? 1 : 2);
     if (all > ALL)
         return true;
     for (Ref r = 1; r < p->joint->len; r++)
-        if (live[r] && held(p, p->joint, r) >= MANY)
+        if (live[r] && registers_of(p, p->joint, r) >= MANY)
             return true;
     return false;
 }
@@ -408,16 +408,16 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 }
 
 /* device memory behind the kernel: pieces of sums, results for each head. */
-typedef struct Rooms { int64_t sum[MAX_INPUTS], bytes; } Rooms;
+typedef struct Scratch { int64_t sum[MAX_INPUTS], bytes; } Scratch;
 
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
 
-static Rooms rooms_of(const Rows *p, const RowsCall *call, const Deal *d)
+static Scratch scratch_of(const Rows *p, const RowsCall *call, const Deal *d)
 {
-    Rooms r = { .bytes = 0 };
+    Scratch r = { .bytes = 0 };
 
     for (int i = 0; call->backward && i < p->nin; i++) {
         const View *v = &call->dx[i];
@@ -436,7 +436,7 @@ int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
     gpu_enter(c, g);
     Deal d = deal_of(g, p, call);
-    Rooms r = rooms_of(p, call, &d);
+    Scratch r = scratch_of(p, call, &d);
 
     return r.bytes;
 }
@@ -581,7 +581,7 @@ static HostArg summed_arg(const Rows *p, const RowsCall *call, int i,
 }
 
 static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
-                      const Deal *d, const Rooms *r)
+                      const Deal *d, const Scratch *r)
 {
     for (int i = 0; i < p->nin; i++) {
         a->arg[rows_arg(p, ROW_IN, i)] = host_arg(call, &call->in[i]);
@@ -662,7 +662,7 @@ static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
 }
 
 static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                    const Deal *d, const Rooms *r)
+                    const Deal *d, const Scratch *r)
 {
     for (int i = 0; i < p->nin; i++) {
         DevicePtr from = call->room + (DevicePtr)(r->sum[i] - 1);
@@ -681,16 +681,16 @@ void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     const Driver *d = gpu_enter(c, g);
     RowsShape s = rows_shape(p, call);
     Deal deal = deal_of(g, p, call);
-    Rooms rooms = rooms_of(p, call, &deal);
+    Scratch scratch = scratch_of(p, call, &deal);
     HostArgs a = { .ends = 0 };
     void *params[] = { &a };
     CALL(d, LAUNCH, launch_kernel);
 
-    fill_args(&a, p, call, &deal, &rooms);
+    fill_args(&a, p, call, &deal, &scratch);
     if (deal.grid)
         driver_check(c, d, launch_kernel(k->f, (unsigned)deal.grid, 1, 1,
                      s.group > 32 ? (unsigned)s.group : ROW_THREADS, 1, 1,
                      s.group > 32 ? 128 : 0, call->stream, params, NULL),
                      "launching a kernel");
-    sum_all(c, g, p, call, &deal, &rooms);
+    sum_all(c, g, p, call, &deal, &scratch);
 }

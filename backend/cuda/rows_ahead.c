@@ -1,5 +1,5 @@
-/* rows_ahead.c -- tokens that a kernel over rows reads one turn before it needs
- * them, as they lie in memory, and where its turns are.
+/* rows_ahead.c -- tokens that a kernel over rows reads one iteration before it
+ * needs them, as they lie in memory, and where its iterations are.
  */
 #include "rows_text.h"
 
@@ -54,19 +54,19 @@ static char *raw_place(const Text *t, Ref r)
     return text_place(&at, r);
 }
 
-char *turn_place(const Text *t, int arg)
+char *rotation_place(const Text *t, int arg)
 {
     return ctx_format(t->c, "at%d", arg);
 }
 
-void turn_begin(const Text *t, int arg, const char *token)
+void rotation_begin(const Text *t, int arg, const char *token)
 {
-    PUT(t, "i64 %s = %s;\n", turn_place(t, arg), text_token(t, arg, token));
+    PUT(t, "i64 %s = %s;\n", rotation_place(t, arg), text_token(t, arg, token));
 }
 
 void turn_next(const Text *t, int arg)
 {
-    PUT(t, "%s %s a.arg[%d].st;\n", turn_place(t, arg), t->call->backward
+    PUT(t, "%s %s a.arg[%d].st;\n", rotation_place(t, arg), t->call->backward
         ? "-=" : "+=", arg);
 }
 
@@ -104,7 +104,7 @@ static void read_ahead(const Text *t, int i, Ref r, const char *name,
 /* Of a row: one for each place of axes that are unrolled. */
 static int raws(const Text *t, Ref r)
 {
-    return (int)(text_held(t, r) / (text_has_lanes(t, r) ? t->shape.each : 1));
+    return (int)(text_live(t, r) / (text_has_lanes(t, r) ? t->shape.each : 1));
 }
 
 void ahead_find(Text *t)
@@ -115,7 +115,7 @@ void ahead_find(Text *t)
     for (int i = 0; i <= t->p->nin; i++) {
         Ref r = ahead_node(t, i, &most);
         if (r)
-            bytes += text_held(t, r) * dtype_size(ahead_view(t, i)->dtype);
+            bytes += text_live(t, r) * dtype_size(ahead_view(t, i)->dtype);
     }
     t->ahead = 1;
     while (rows_few(t->p, t->call) && t->ahead < AHEAD_MOST
@@ -146,7 +146,7 @@ void ahead_begin(const Text *t)
                        t->call->backward
                        ? ctx_format(t->c, "begin - %d", most + d)
                        : ctx_format(t->c, "begin + %d", d), place, "");
-        turn_begin(t, raw_arg(t, i), t->call->backward
+        rotation_begin(t, raw_arg(t, i), t->call->backward
                    ? ctx_format(t->c, "begin - %d", most + t->ahead)
                    : ctx_format(t->c, "begin + %d", t->ahead));
     }
@@ -171,7 +171,7 @@ void ahead_move(const Text *t)
         read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->call->backward
                    ? ctx_format(t->c, "t - %d", most + t->ahead)
                    : ctx_format(t->c, "t + %d", t->ahead),
-                   turn_place(t, raw_arg(t, i)), t->call->backward
+                   rotation_place(t, raw_arg(t, i)), t->call->backward
                    ? ctx_format(t->c, " && k >= %d", t->ahead)
                    : ctx_format(t->c, " && k + %d < steps", t->ahead));
         turn_next(t, raw_arg(t, i));

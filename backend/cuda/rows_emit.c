@@ -31,7 +31,7 @@ static char *operand(const Text *t, Ref r)
 
 static void declare(const Text *t, Ref r)
 {
-    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)text_held(t, r));
+    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)text_live(t, r));
 }
 
 /* ---- loads ---- */
@@ -89,7 +89,7 @@ static void load_states(const Text *t, RowsRole role, int source,
 static void clear(const Text *t, const char *name, Ref r)
 {
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] = 0;\n",
-        (long long)text_held(t, r), name);
+        (long long)text_live(t, r), name);
 }
 
 /* Input `source` as it was `depth` tokens before, in the loop over tokens. */
@@ -302,9 +302,9 @@ static void emit_nodes(Text *t, const uint8_t *live, bool timed,
         const Node *n = &t->g->n[r];
         if (!live[r] || n->op == OP_num || (n->timed != 0) != timed)
             continue;
-        if (!timed && t->made[r])
+        if (!timed && t->computed[r])
             continue;
-        t->made[r] |= !timed;
+        t->computed[r] |= !timed;
         emit_node(t, r, on);
     }
 }
@@ -370,7 +370,7 @@ static void begin_pending(const Text *t)
             continue;
         for (int d = 0; d <= most_depth(t->p, i); d++) {
             PUT(t, "float %s[%lld];\n", pending(t, i, d),
-                (long long)text_held(t, r));
+                (long long)text_live(t, r));
             clear(t, pending(t, i, d), r);
         }
     }
@@ -387,7 +387,7 @@ static void move_on(const Text *t, int i)
         return;
     }
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++) {\n",
-        (long long)text_held(t, r));
+        (long long)text_live(t, r));
     for (int d = 0; d < most; d++)
         PUT(t, "%s[z] = %s[z];\n", pending(t, i, d), pending(t, i, d + 1));
     PUT(t, "%s[z] = 0;\n}\n", pending(t, i, most));
@@ -421,12 +421,12 @@ static void add_final(Text *t, int i)
 {
     Ref r = input_node(t, i);
 
-    PUT(t, "{\nfloat final_[%lld];\n", (long long)text_held(t, r));
+    PUT(t, "{\nfloat final_[%lld];\n", (long long)text_live(t, r));
     clear(t, "final_", r);
     load_states(t, ROW_DSTATE, i, "s.end - t", "final_", r,
                 "live && t < s.end");
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += final_[z];\n}\n",
-        (long long)text_held(t, r), i);
+        (long long)text_live(t, r), i);
 }
 
 /* Is the token the piece's own, and one of its sequence? */
@@ -445,7 +445,7 @@ static void store_input(Text *t, int i)
     char *name = ctx_format(t->c, "d%d", i);
 
     if (v->data)
-        move(t, &(Moving){ "store", turn_place(t, arg),
+        move(t, &(Moving){ "store", rotation_place(t, arg),
              text_left(t, r, own_text(t)), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
@@ -470,13 +470,13 @@ static void add_there(Text *t, int i)
     int arg = rows_arg(t->p, ROW_DX, i);
     Ref r = input_node(t, i);
 
-    PUT(t, "{\nfloat there[%lld];\n", (long long)text_held(t, r));
+    PUT(t, "{\nfloat there[%lld];\n", (long long)text_live(t, r));
     clear(t, "there", r);
-    move(t, &(Moving){ "load", turn_place(t, arg),
+    move(t, &(Moving){ "load", rotation_place(t, arg),
          text_left(t, r, own_text(t)), "there", arg,
          &t->call->dx[i], in->order, in->rank, r });
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += there[z];\n}\n",
-        (long long)text_held(t, r), i);
+        (long long)text_live(t, r), i);
 }
 
 /* y, where the row is `on`. */
@@ -488,7 +488,7 @@ static void store_result(const Text *t, const char *on)
 
     if (t->g->n[r].op == OP_num || !t->call->y.data)
         return;
-    move(t, &(Moving){ "store", turn_place(t, arg), text_left(t, r, on),
+    move(t, &(Moving){ "store", rotation_place(t, arg), text_left(t, r, on),
          name_of(t, r), arg, &t->call->y, y->order, y->rank, r });
     turn_next(t, arg);
 }
@@ -533,7 +533,7 @@ static void emit_left(Text *t)
         Ref r = t->g->in[p->nin + j].node;
         if (!v->data)
             continue;
-        PUT(t, "{\nfloat was[%lld];\n", (long long)text_held(t, r));
+        PUT(t, "{\nfloat was[%lld];\n", (long long)text_live(t, r));
         load_delayed(t, "was", r, p->source[j], p->depth[j], "live");
         move(t, &(Moving){ "store", state_place(t, arg),
              text_left(t, r, "live"), "was", arg, v, st->order, st->rank,
@@ -576,7 +576,7 @@ static void emit_sums(Text *t, bool begin)
         if (in->timed || !rows_wants(p, t->call, i))
             continue;
         if (begin) {
-            PUT(t, "float d%d[%lld];\n", i, (long long)text_held(t, r));
+            PUT(t, "float d%d[%lld];\n", i, (long long)text_live(t, r));
             clear(t, ctx_format(t->c, "d%d", i), r);
             continue;
         }
@@ -599,9 +599,9 @@ static void emit_sums(Text *t, bool begin)
     }
 }
 
-/* What moves on from turn to turn takes a fourth of all instructions where
- * tokens before are held, and none in turns that are written out; forward four
- * of these take more registers than there are. */
+/* What moves on from iteration to iteration takes a fourth of all instructions
+ * where tokens before are held, and none in iterations that are written out;
+ * forward four of these take more registers than there are. */
 static const char *unroll(const Text *t)
 {
     return !t->p->nst ? "NO_UNROLL" : t->call->backward ? "UNROLL_FOUR"
@@ -621,9 +621,9 @@ static void open_back(const Text *t)
     ahead_begin(t);
     for (int i = 0; i < t->p->nin; i++)
         if (t->p->step->in[i].timed && t->call->dx[i].data)
-            turn_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
+            rotation_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
     if (t->call->y.data)
-        turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
+        rotation_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
     PUT(t, "%s\nfor (i64 k = last; k >= 0; k--) {\n"
         "const bool own = k < owned;\n", unroll(t));
 }
@@ -634,7 +634,7 @@ static void open_forward(const Text *t)
     PUT(t, "const i64 begin = first, steps = left ? 1 : a.length;\n");
     ahead_begin(t);
     if (t->call->y.data)
-        turn_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
+        rotation_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
     PUT(t, "%s\nfor (i64 k = 0; k < steps; k++) {\n", unroll(t));
 }
 
@@ -698,7 +698,7 @@ char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
                .shape = rows_shape(p, call), .packed = call->ends != 0,
                .leaves = rows_leaves(p, call) };
 
-    t.made = ctx_alloc(c, t.g->len);
+    t.computed = ctx_alloc(c, t.g->len);
     t.entry = "i";
     for (int ax = 0; ax < NAXES; ax++)
         t.index[ax] = ctx_format(c, "r%d", ax);

@@ -12,7 +12,7 @@ AxisSet text_registers(const Text *t, Ref r)
     return t->g->n[r].axes & ~t->p->lanes;
 }
 
-int64_t text_held(const Text *t, Ref r)
+int64_t text_live(const Text *t, Ref r)
 {
     int64_t n = text_has_lanes(t, r) ? t->shape.each : 1;
 

@@ -18,11 +18,11 @@ typedef struct Text {
     bool packed;                        /* sequences have ends; else one is a
                                            batch entry */
     bool leaves;                        /* blocks for what is left of each */
-    uint8_t *made;                      /* declared already: of what no token
+    uint8_t *computed;                  /* declared already: of what no token
                                            changes */
     const uint8_t *live;                /* of the loop */
     int ahead;                          /* tokens that are read before their
-                                           turn */
+                                           iteration */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
@@ -33,7 +33,7 @@ bool text_has_lanes(const Text *t, Ref r);
 /* Axes that are unrolled. */
 AxisSet text_registers(const Text *t, Ref r);
 /* Numbers that a lane has of it. */
-int64_t text_held(const Text *t, Ref r);
+int64_t text_live(const Text *t, Ref r);
 /* The place of its entry, where the axes are at t->index. */
 char *text_place(const Text *t, Ref r);
 /* Where entry `at` of the row is on the axis. */
@@ -73,18 +73,19 @@ char *text_left(const Text *t, Ref r, const char *on);
 /* Where the token's row of an argument begins. */
 char *text_token(const Text *t, int arg, const char *token);
 
-/* ---- turns of the loop over tokens (rows_ahead.c) ---- */
+/* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
 
-/* In the loop, where the row of the token in turn begins: a number of its own,
- * which goes on with the token. turn_begin: before the loop, at the token. */
-char *turn_place(const Text *t, int arg);
-void turn_begin(const Text *t, int arg, const char *token);
+/* In the loop, where the row of the token in sequence begins: a number of its
+ * own, which goes on with the token. rotation_begin: before the loop, at the
+ * token. */
+char *rotation_place(const Text *t, int arg);
+void rotation_begin(const Text *t, int arg, const char *token);
 void turn_next(const Text *t, int arg);
 
-/* How many tokens are read before their turn. */
+/* How many tokens are read ahead of their iteration. */
 void ahead_find(Text *t);
-/* Before the loop, whose first token is `begin`: what its first turn moves on
- * to. Then, the loop at token t, that. */
+/* Before the loop, whose first token is `begin`: what its first iteration moves
+ * on to. Then, the loop at token t, that. */
 void ahead_begin(const Text *t);
 void ahead_move(const Text *t);
 /* Input i, or (nin) the result's gradient, `depth` tokens before, as numbers;

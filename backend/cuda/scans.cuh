@@ -38,9 +38,9 @@ template<class T> struct Adding {
         b = real ? x : T(0);
     }
 };
-/* s + x modulo 2 pi. What rounding leaves out goes to `left`: from turn to turn
- * it is the same, since no float is 2 pi, and would add up. */
-INLINE float turned(float s, float x, float &left)
+/* s + x modulo 2 pi. What rounding leaves out goes to `left`: from iteration to
+ * iteration it is the same, since no float is 2 pi, and would add up. */
+INLINE float wrapped(float s, float x, float &left)
 {
     const float sum = s + x, added = sum - s;
     const float n = rintf(sum * bits(0x3e22f983));
@@ -58,7 +58,7 @@ struct Angle {
 INLINE Angle plus(Angle s, Angle x)
 {
     float left = s.left + x.left;
-    const float a = turned(s.a, x.a, left);
+    const float a = wrapped(s.a, x.a, left);
     return Angle(a, left);
 }
 /* An angle: kept small, so that its sum does not lose what it adds. */
@@ -67,7 +67,7 @@ struct Turning {
     INLINE_MEMBER void token(float, float y)
     {
         float left = 0.f;
-        const float x = turned(0.f, y, left);
+        const float x = wrapped(0.f, y, left);
         b = plus(b, Angle(x, left));
     }
     INLINE_MEMBER Angle on(Angle s) const { return plus(s, b); }

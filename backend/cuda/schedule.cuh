@@ -39,10 +39,12 @@ INLINE bool find_item(const Run &run, i64 item, Item &x)
     return true;
 }
 
-/* A block's item number `turn`, where it has `each` of them side by side. */
-INLINE i64 item_of(u32 turn, u32 each)
+/* A block's item number `iteration`, where it has `each` of them side by side.
+ */
+INLINE i64 item_of(u32 iteration, u32 each)
 {
-    return ((i64)(turn / each) * gridDim.x + blockIdx.x) * each + turn % each;
+    return ((i64)(iteration / each) * gridDim.x + blockIdx.x) * each
+        + iteration % each;
 }
 
 /* Sequence and head of the launch, to be walked: neighbours have a head's
@@ -262,7 +264,7 @@ template<bool RANKED> INLINE i64 row_place(const Tensor &t, int row)
 }
 template<bool RANKED> INLINE bool has_place(int row)
 {
-    return RANKED ? is_held(row) : row % RANKS == 0;
+    return RANKED ? is_stored(row) : row % RANKS == 0;
 }
 /* From column to column. */
 template<bool RANKED> INLINE i64 column_step(const Tensor &t)
@@ -277,7 +279,7 @@ INLINE float of_rank(float x, int rank, const Lane &l)
 }
 
 /* A fragment of tokens, columns from col on, to where heads' shares of a result
- * wait in float32. Of t.group heads the block has each in its turn, and adds
+ * wait in float32. Of t.group heads the block has each in sequence, and adds
  * what it has of the others to what the first has left. */
 template<bool RANKED = false, int END = 0, int N>
 INLINE void store_share(const Tensor &t, const float (&x)[N],
@@ -397,9 +399,10 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    const bool held = !RANKED || is_held(lane);
-    return { held && lane < x.n ? element(p + row_place<RANKED>(t, lane)) : 0.f,
-             held && lane + 32 < x.n
+    const bool stored = !RANKED || is_stored(lane);
+    return { stored && lane < x.n ? element(p + row_place<RANKED>(t, lane))
+            : 0.f,
+             stored && lane + 32 < x.n
              ? element(p + row_place<RANKED>(t, lane + 32)) : 0.f };
 }
 /* Asks for the same in the cache. */
@@ -408,10 +411,10 @@ INLINE void ask_pair(const Tensor &t, const Item &x, int lane)
 {
     const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
                + (i64)x.row * t.st;
-    const bool held = !RANKED || is_held(lane);
-    if (held && lane < x.n)
+    const bool stored = !RANKED || is_stored(lane);
+    if (stored && lane < x.n)
         ask(p + row_place<RANKED>(t, lane));
-    if (held && lane + 32 < x.n)
+    if (stored && lane + 32 < x.n)
         ask(p + row_place<RANKED>(t, lane + 32));
 }
 template<class T, bool RANKED = false>

@@ -62,7 +62,7 @@ static bool is_taken(int i, const struct sigaction *now)
             && is_bare(now));
 }
 
-static sigset_t held(void)
+static sigset_t blocked(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -97,7 +97,7 @@ static void put_back(void)
 
 void signals_hold(sigset_t *mask, void *of)
 {
-    sigset_t set = held();
+    sigset_t set = blocked();
     pthread_sigmask(SIG_BLOCK, &set, mask);
     pthread_mutex_lock(&host.lock);
     if (!host.inside)
@@ -123,7 +123,7 @@ void signals_leave(void) { restore(1); }
 
 void signals_pass(const sigset_t *mask)
 {
-    sigset_t set = held();
+    sigset_t set = blocked();
     signals_restore();
     pthread_sigmask(SIG_SETMASK, mask, NULL);
     pthread_sigmask(SIG_BLOCK, &set, NULL);

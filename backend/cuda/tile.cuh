@@ -40,11 +40,11 @@ struct Item {
 };
 
 /* A number of it, read each time it is used. */
-template<class T> struct Anew {
+template<class T> struct Reloaded {
     const volatile T *p;
     INLINE_MEMBER operator T() const { return *p; }
 };
-struct SequenceAnew { Anew<int> b; Anew<i64> start, len; };
+struct ReloadedSequence { Reloaded<int> b; Reloaded<i64> start, len; };
 
 /* The block's own part of the workspace. */
 INLINE char *spill_of(const Run &run, i64 bytes)
@@ -63,13 +63,13 @@ INLINE void clear(char *p, int bytes)
 }
 
 /* What f makes, each time it is used. */
-template<class T, class F> struct Made {
+template<class T, class F> struct Lazy {
     F f;
     INLINE_MEMBER operator T() const { return f(); }
 };
-template<class T, class F> INLINE Made<T, F> made(F f)
+template<class T, class F> INLINE Lazy<T, F> lazy(F f)
 {
-    const Made<T, F> m = { f };
+    const Lazy<T, F> m = { f };
     return m;
 }
 
@@ -453,7 +453,7 @@ template<class A> INLINE float sum_four(const A *a, int left = 4)
 /* A thread's, from its first row on, of ROWS; WHOLE: of which no thread has
  * fewer. */
 template<int ROWS, bool WHOLE, int N, class G>
-INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,
+INLINE void regtile_in(float (&x)[N], const G *p, int row, int col, i64 sr,
                     i64 sc, bool wide)
 {
     const int left = WHOLE ? N : ROWS - row;
@@ -475,7 +475,7 @@ INLINE void held_in(float (&x)[N], const G *p, int row, int col, i64 sr,
     }
 }
 template<int ROWS, bool WHOLE, int N, class G>
-INLINE void held_out(const float (&x)[N], G *p, int row, int col, i64 sr,
+INLINE void regtile_out(const float (&x)[N], G *p, int row, int col, i64 sr,
                      i64 sc, bool wide)
 {
     const int left = WHOLE ? N : ROWS - row;
@@ -493,7 +493,7 @@ INLINE void held_out(const float (&x)[N], G *p, int row, int col, i64 sr,
     }
 }
 /* Adds up the lanes that have the same columns, of PIECES; one leaves them. */
-template<int PIECES> INLINE void held_sum(const float (&x)[4], float *to)
+template<int PIECES> INLINE void regtile_sum(const float (&x)[4], float *to)
 {
     Piece out;
     UNROLL
@@ -510,7 +510,7 @@ template<int PIECES> INLINE void held_sum(const float (&x)[4], float *to)
 /* The same of rows, from `row` on, whose columns PIECES lanes have; to: what
  * the warp's columns add up to in each row. */
 template<int PIECES, int ROWS, bool WHOLE, int N>
-INLINE void held_sum_across(const float (&x)[N], int row, float *to)
+INLINE void regtile_sum_across(const float (&x)[N], int row, float *to)
 {
     UNROLL
     for (int i = 0; i < N; i++) {

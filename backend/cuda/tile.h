@@ -15,7 +15,7 @@ enum { MAX_CHAIN = 96, WARP_SIZE = 32 };
 typedef struct Spot {
     int tile;                           /* -1: nowhere */
     int32_t at, tail, st[NAXES];
-    uint8_t turned;                     /* an axis whose pairs lie swapped; or
+    uint8_t transposed;                 /* an axis whose pairs lie swapped; or
                                            0 */
 } Spot;
 
@@ -77,7 +77,7 @@ typedef struct Tiles {
                                            has room for */
     const int32_t (*ext)[NAXES];        /* per node */
     int slice_axis, slice;              /* a block's share of it; or -1 */
-    uint8_t *has, *pre, *kept, *done, *late, *stored_here;
+    uint8_t *has, *pre, *kept, *done, *deferred, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */
     uint8_t *busy;                      /* per node: its act is being made */
@@ -89,7 +89,7 @@ typedef struct Tiles {
                                            for */
     Spot *twin;                         /* per node: as bf16, besides; tile -1
                                            until somebody wants it */
-    uint8_t *sharp;                     /* products: 1, in tf32; 2, as good as
+    uint8_t *precision;                 /* products: 1, in tf32; 2, as good as
                                            float32 */
     int *seen, stamp;                   /* per node: when last looked at */
     Tile *tile;
@@ -99,8 +99,9 @@ typedef struct Tiles {
     int parts;                          /* that the walk is cut in, at most */
     Stretch *stretch;
     int nstretches, cap_stretches;
-    bool ahead;                         /* inputs have two places in turn, and
-                                           are loaded a chunk ahead */
+    bool ahead;                         /* inputs have two places that
+                                           alternate, and are loaded a chunk
+                                           ahead */
     bool crowded;                       /* some tiles find no place */
     bool scratch;                       /* a float a warp is needed */
     const int64_t *stored_at;           /* bytes, per node */
@@ -123,9 +124,9 @@ void put_comment(const Tiles *t, Buf *b);
 int32_t tile_extent(const Tiles *t, Ref r, int ax);
 /* Whether r is a state, or what becomes of one, whose last axis is its rows' in
  * memory (o->rows). */
-bool lies_turned(const Tiles *t, Ref r);
+bool lies_transposed(const Tiles *t, Ref r);
 /* Of these axes the one whose elements lie nearest to each other. */
-int inner_axis(AxisSet left, bool turned);
+int inner_axis(AxisSet left, bool transposed);
 int32_t tile_strides(const Tiles *t, Ref r, int32_t st[NAXES]);
 DType tile_type(const Tiles *t, Ref r);
 int tile_new(Tiles *t, Ref r, bool pinned);
@@ -144,7 +145,7 @@ const char *axis_coord(int ax);         /* "i", "j", "d0" ... */
  * `other`. */
 void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
                 const char *other);
-/* Where x, turned pair by pair, is read by the sum r alone, which has the
+/* Where x, rotated pair by pair, is read by the sum r alone, which has the
  * pairs, it needs no tile of its own, but a sign in the end: x has its spot
  * afterwards. */
 void turn_inside(Tiles *t, Ref r, Ref x);
@@ -162,9 +163,9 @@ void pair_text(Buf *b, const char *what, const Spot *s,
                AxisSet axes, int along);
 void coords_text(const Tiles *t, Buf *b, const char *x, Ref r, AxisSet axes,
                  const char *next);
-/* Before a loop of so many turns: how often its body may be repeated, which
- * compilers would do more often, for loops of a single turn, too. */
-const char *unroll_text(const Tiles *t, int32_t turns);
+/* Before a loop of so many iterations: how often its body may be repeated,
+ * which compilers would do more often, for loops of a single iteration, too. */
+const char *unroll_text(const Tiles *t, int32_t trips);
 /* A loop over the elements of these axes of r, "e" from `from`; left open. */
 void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
                Ref r, AxisSet axes);
@@ -250,11 +251,11 @@ void emit_state_kept(Tiles *t, int state);
 void emit_carry(Tiles *t);              /* states that lie elsewhere */
 int64_t stored_bytes(const Tiles *t, Ref r);
 
-/* ---- tile_sharp.c ---- */
+/* ---- tile_precision.c ---- */
 
 /* Whether both factors have axes of the result to themselves. */
 bool is_matrix_product(const Tiles *t, const Node *n);
-void find_sharp(const Tiles *t, uint8_t *sharp);
+void find_precision(const Tiles *t, uint8_t *precision);
 
 /* ---- tile_slice.c ---- */
 
@@ -264,7 +265,7 @@ void find_slice(Tiles *t);
 
 /* ---- tile_split.c ---- */
 
-/* late: adjoints that no matrix needs have a walk behind the kernels of all
+/* deferred: adjoints that no matrix needs have a walk behind the kernels of all
  * chunks; ahead: scores that no state goes into are made before the walk;
  * apart: those that sums under decays take behind it, in a kernel before that
  * of the sums, as is what scans of scores on the way back do without; forward:
@@ -272,12 +273,12 @@ void find_slice(Tiles *t);
  * what states become needs; solved: what those solve is kept for the way back;
  * none: kernels are left as they are; walks: states that do not need one
  * another have walks of their own; whole: walks back do all that is not
- * late; factors: what walks multiply, and is made of no product and no state,
- * is made ahead of them with the scores: 1, for all kernels behind; 2, for
- * walks alone; rest: what the states of walks forward do not need is made
+ * deferred; factors: what walks multiply, and is made of no product and no
+ * state, is made ahead of them with the scores: 1, for all kernels behind; 2,
+ * for walks alone; rest: what the states of walks forward do not need is made
  * behind those; bare: so are sums of what matrices of the walk become. */
 typedef struct Split {
-    bool late, ahead, apart, forward, ends, solved, none, walks, whole,
+    bool deferred, ahead, apart, forward, ends, solved, none, walks, whole,
          rest, bare;
     int factors;
 } Split;
@@ -321,20 +322,20 @@ void emit_shares(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
 
 void tiles_order(Tiles *t);
 
-/* ---- tile_anew.c ---- */
+/* ---- tile_reload.c ---- */
 
 /* Whether this source is printed so; whether the item lies in shared memory.
  */
-bool reads_anew(const Tiles *t);
+bool reloads(const Tiles *t);
 bool puts_item(const Tiles *t);
-int64_t anew_place(const Tiles *t);     /* in shared memory */
-int64_t anew_bytes(const Tiles *t);
-void put_made(Buf *b, const char *type, const char *name, const char *value);
+int64_t reload_place(const Tiles *t);   /* in shared memory */
+int64_t reload_bytes(const Tiles *t);
+void put_lazy(Buf *b, const char *type, const char *name, const char *value);
 void put_item(const Tiles *t, Buf *b);          /* opens a scope */
 void put_known(const Tiles *t, Buf *b);
-void put_names_anew(const Tiles *t, Buf *b);
+void put_reloaded_names(const Tiles *t, Buf *b);
 void put_names_once(const Tiles *t, Buf *b);
-void put_chunk_anew(const Tiles *t, Buf *b);
+void put_reloaded_chunk(const Tiles *t, Buf *b);
 bool put_spilled(const Tiles *t, Buf *b, const Act *a);
 void end_item(Buf *b);
 
@@ -344,8 +345,8 @@ void end_item(Buf *b);
  * acts, with barriers where they are needed. */
 void tiles_place(Tiles *t);
 void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses);
-/* A tile's name; turn: which of its two places, or NULL. */
-void put_tile(const Tiles *t, Buf *b, int tile, const char *turn);
+/* A tile's name; place: which of its two places, or NULL. */
+void put_tile(const Tiles *t, Buf *b, int tile, const char *place);
 void put_clear(const Tiles *t, Buf *b); /* of tiles in the workspace */
 void print_acts(Tiles *t, Buf *b, When when);
 /* Declares the inputs' tiles of the walk's m-th chunk; loads them. */

@@ -42,7 +42,7 @@ static bool is_even(int64_t items, int64_t n, int64_t each)
     return (double)after <= more * (double)before;
 }
 
-/* How many heads of a chunk the kernel's blocks have in turn. */
+/* How many heads of a chunk the kernel's blocks have in sequence. */
 static int heads_in_turn(const CudaModule *m, const CudaKernel *k,
                          const Call *call)
 {

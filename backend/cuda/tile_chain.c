@@ -296,8 +296,9 @@ static void chain_gather(Tiles *t, Chain *k, Ref like)
         for (Ref r = 1; r < t->g->len && k->n < MAX_CHAIN; r++)
             if (fits_chain(t, k, like, r)
                 && (!k->from && is_small(t, r)
-                    ? !is_next(t, r) || t->late[like]
-                    : t->late[r] <= t->late[like] && uses_chain(t, k, r)))
+                    ? !is_next(t, r) || t->deferred[like]
+                    : t->deferred[r] <= t->deferred[like]
+                    && uses_chain(t, k, r)))
                 more |= collect(t, k, like, r);
     }
 }
@@ -449,7 +450,7 @@ static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
     }
     for (int i = 0; i < op_info[n->op].arity; i++)
         operand[i] = operand_text(t, a, k, n->a[i], n->axes);
-    if (n->op == OP_factor && (t->o->tile == F32 || t->sharp[r] == 2))
+    if (n->op == OP_factor && (t->o->tile == F32 || t->precision[r] == 2))
         buf_printf(b, "%s", operand[0]);
     else
         value_text(b, n->op, operand);

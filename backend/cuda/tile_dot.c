@@ -57,7 +57,7 @@ static void run_size_text(const Tiles *t, Buf *b, const Run *run)
 typedef struct Product {
     Ref a, b;
     Spot at_a, at_b;
-    AxisSet turns;                      /* loops around it */
+    AxisSet loops;                      /* loops around it */
     Run m, n, k;                        /* strides: of a and of b */
     int mt, nt;                         /* fragments of a warp at a time */
     bool rows, cols;                    /* m and n fill such pieces */
@@ -68,11 +68,11 @@ static bool lies_across(const Tiles *t, Ref r, const Product *p)
 {
     AxisSet axes = t->g->n[r].axes;
 
-    return axes && p->m.axes & AXIS(inner_axis(axes, lies_turned(t, r)));
+    return axes && p->m.axes & AXIS(inner_axis(axes, lies_transposed(t, r)));
 }
 
 /* The transposed product. */
-static Product turned(const Product *p)
+static Product transposed(const Product *p)
 {
     Product q = *p;
 
@@ -105,18 +105,18 @@ static bool find_product(Tiles *t, Ref r, Product *p)
     p->m = longest_run(t, r, n->axes & a & ~b, sa, sa);
     p->n = longest_run(t, r, n->axes & b & ~a, sb, sb);
     p->k = longest_run(t, r, n->over, sa, sb);
-    p->turns = n->axes & ~p->m.axes & ~p->n.axes;
+    p->loops = n->axes & ~p->m.axes & ~p->n.axes;
     if (lies_across(t, r, p))
-        *p = turned(p);
+        *p = transposed(p);
     return p->k.axes == n->over && p->m.size >= LEAST && p->n.size >= LEAST
         && p->k.size >= LEAST;
 }
 
 static const char *precision(const Tiles *t, Ref r)
 {
-    if (t->o->tile == F32 || t->sharp[r] == 2)
+    if (t->o->tile == F32 || t->precision[r] == 2)
         return "TF32X3";
-    return t->o->tile == F16 || t->sharp[r] ? "TF32" : "BF16";
+    return t->o->tile == F16 || t->precision[r] ? "TF32" : "BF16";
 }
 
 /* Fragments a warp has at a time: as many as leave no warp idle; fewer (wide)
@@ -171,9 +171,9 @@ static void as_one_text(const Tiles *t, Buf *b, const Spot *s, int32_t rs,
 }
 
 static void matrix_text(Tiles *t, Act *a, Buf *b, Ref r, const Spot *s,
-                        int32_t rs, int32_t columns, AxisSet turns)
+                        int32_t rs, int32_t columns, AxisSet loops)
 {
-    AxisSet axes = turns & t->g->n[r].axes;
+    AxisSet axes = loops & t->g->n[r].axes;
 
     act_uses(t, a, s->tile, false);
     buf_printf(b, "matrix<%d, %d, ", (int)rs, (int)columns);
@@ -191,10 +191,10 @@ static void run_coords(const Tiles *t, Buf *b, Ref r, const Run *run,
         coords_text(t, b, x, r, run->axes, "return");
 }
 
-static void turn_open(const Tiles *t, Buf *b, Ref r, AxisSet turns)
+static void loops_open(const Tiles *t, Buf *b, Ref r, AxisSet loops)
 {
-    for (; turns; turns &= turns - 1) {
-        int ax = lowest(turns);
+    for (; loops; loops &= loops - 1) {
+        int ax = lowest(loops);
         const char *x = axis_coord(ax);
         if (is_token_axis(ax))
             buf_printf(b, "for (int %s = 0; %s < n; %s++) {\n", x, x, x);
@@ -204,9 +204,9 @@ static void turn_open(const Tiles *t, Buf *b, Ref r, AxisSet turns)
     }
 }
 
-static void turn_close(Buf *b, AxisSet turns)
+static void loops_close(Buf *b, AxisSet loops)
 {
-    for (; turns; turns &= turns - 1)
+    for (; loops; loops &= loops - 1)
         buf_printf(b, "}\n");
 }
 
@@ -234,7 +234,7 @@ static void need_all(Tiles *t, Ref r)
 /* Whether the product's sums come in pairs of what bf16 multiplies. */
 static bool is_plain(const Tiles *t, Ref r, const Product *p)
 {
-    return !p->turns && by_pairs(t, r, p) && !strcmp(precision(t, r), "BF16");
+    return !p->loops && by_pairs(t, r, p) && !strcmp(precision(t, r), "BF16");
 }
 
 /* Another product of the same shape, whose factors are at hand, and which what
@@ -246,14 +246,14 @@ static Ref find_partner(Tiles *t, Ref r, const Product *p, Product *q)
     for (Ref u = 1; u < g->len && is_plain(t, r, p); u++) {
         if (u == r || !t->has[u] || t->done[u] || t->busy[u]
             || g->n[u].op != OP_dot || g->n[u].axes != g->n[r].axes
-            || t->late[u] > t->late[r] || t->pre[u] != t->pre[r]
+            || t->deferred[u] > t->deferred[r] || t->pre[u] != t->pre[r]
             || !at_hand(t, g->n[u].a[0]) || !at_hand(t, g->n[u].a[1])
             || !chain_joins(t, r, u))
             continue;
         need_all(t, u);
         if (!find_product(t, u, q))
             continue;
-        find_piece(t, q, t->sharp[u]);
+        find_piece(t, q, t->precision[u]);
         if (is_plain(t, u, q) && q->m.axes == p->m.axes
             && q->m.size == p->m.size && q->n.size == p->n.size)
             return u;
@@ -313,7 +313,7 @@ static Ref shown_as(const Tiles *t, Ref r, const Product *p)
             view = u;
         }
     AxisSet tokens = AXIS(AX_I) | AXIS(AX_J);
-    bool plain = view && !p->turns && !t->kept[r] && !t->factor[r]
+    bool plain = view && !p->loops && !t->kept[r] && !t->factor[r]
               && !(g->n[r].axes & ~(tokens | DIM_AXES))
               && (g->n[r].axes & tokens) != tokens;
     return plain ? view : r;
@@ -342,7 +342,7 @@ static void emit_product_as(Tiles *t, Ref r, Product *p)
     k.along = highest(p->n.axes);
     Act *a = act_begin(t, r);
     Buf *b = &a->text;
-    turn_open(t, b, r, p->turns);
+    loops_open(t, b, r, p->loops);
     buf_printf(b, "product<%s, %d, %d, %d, %s, %s, %s, %s>(", precision(t, r),
                p->mt, p->nt, mostly(t, r, p),
                truth(!p->k.tokens && p->k.size % 16 == 0), truth(p->rows),
@@ -353,16 +353,16 @@ static void emit_product_as(Tiles *t, Ref r, Product *p)
     buf_printf(b, ", ");
     run_size_text(t, b, &p->k);
     buf_printf(b, ",\n");
-    matrix_text(t, a, b, p->a, &p->at_a, p->m.st[0], p->k.st[0], p->turns);
+    matrix_text(t, a, b, p->a, &p->at_a, p->m.st[0], p->k.st[0], p->loops);
     buf_printf(b, ",\n");
-    matrix_text(t, a, b, p->b, &p->at_b, p->n.st[0], p->k.st[1], p->turns);
+    matrix_text(t, a, b, p->b, &p->at_b, p->n.st[0], p->k.st[1], p->loops);
     buf_printf(b, ",\n[&](int row, int col, %s x) {\n",
                k.pairs ? "Pair" : "float");
     run_coords(t, b, r, &p->m, "row");
     run_coords(t, b, r, &p->n, "col");
     chain_body(t, a, b, &k);
     buf_printf(b, "});\n");
-    turn_close(b, p->turns);
+    loops_close(b, p->loops);
     chain_done(t, &k);
 }
 
@@ -372,11 +372,11 @@ static void emit_product(Tiles *t, Ref r, Product *p)
 {
     Ref view = shown_as(t, r, p);
 
-    find_piece(t, p, t->sharp[r]);
+    find_piece(t, p, t->precision[r]);
     if (view != r) {
         rename_axes(p, t->g->n[view].axes);
         t->done[r] = t->busy[view] = 1;
-        t->sharp[view] = t->sharp[r];
+        t->precision[view] = t->precision[r];
     }
     emit_product_as(t, view, p);
     if (view != r)

@@ -38,9 +38,9 @@ static int blocks_together(const Tiles *t)
     enum { SMALL = 32, HALF = 113 << 10 };
 
     if (t->m->chunk > 1)
-        return t->o->arch == 90 && !t->o->room && t->out->shared <= HALF ? 2
+        return t->o->arch == 90 && !t->o->attempt && t->out->shared <= HALF ? 2
                                                                          : 1;
-    int less = (t->k->nnodes < SMALL ? 8 : 6) >> t->o->room;
+    int less = (t->k->nnodes < SMALL ? 8 : 6) >> t->o->attempt;
     return less ? less : 1;
 }
 
@@ -86,19 +86,19 @@ static bool is_next(const Tiles *t, Ref r)
 
 /* Late nodes are for the next states alone: computed when all else has read
  * the states. */
-static void find_late(Tiles *t)
+static void find_deferred(Tiles *t)
 {
     for (Ref r = (Ref)t->g->len - 1; r > 0; r--)
-        t->late[r] = t->has[r] && !t->kept[r];
+        t->deferred[r] = t->has[r] && !t->kept[r];
     for (Ref r = (Ref)t->g->len - 1; r > 0; r--) {
         bool used = is_next(t, r);
-        for (Ref u = r + 1; u < t->g->len && t->late[r]; u++)
+        for (Ref u = r + 1; u < t->g->len && t->deferred[r]; u++)
             for (int i = 0; i < 4; i++)
                 if (t->has[u] && t->g->n[u].a[i] == r) {
                     used = true;
-                    t->late[r] &= t->late[u];
+                    t->deferred[r] &= t->deferred[u];
                 }
-        t->late[r] &= used;
+        t->deferred[r] &= used;
     }
 }
 
@@ -121,8 +121,8 @@ void tiles_analyse(Tiles *t)
     }
     for (int s = 0; s < t->g->nst; s++)
         t->state[s] = -1;
-    find_late(t);
-    find_sharp(t, t->sharp);
+    find_deferred(t);
+    find_precision(t, t->precision);
     find_readers(t, t->wide, t->factor);
 }
 
@@ -171,20 +171,20 @@ bool at_hand(Tiles *t, Ref r)
 }
 
 /* Sums that need nothing else: what they read is free the sooner. */
-static void take_sums(Tiles *t, int late)
+static void take_sums(Tiles *t, int deferred)
 {
     for (Ref r = 1; r < t->g->len; r++) {
         const Node *n = &t->g->n[r];
         if ((n->op == OP_dot || n->op == OP_sum) && t->has[r] && !t->done[r]
-            && t->late[r] == late && !(n->axes & (n->axes - 1))
+            && t->deferred[r] == deferred && !(n->axes & (n->axes - 1))
             && at_hand(t, n->a[0]) && at_hand(t, n->a[1]))
             need(t, r);
     }
 }
 
 /* What r needs, then r: a result is done before the next is begun, so that
- * little has to be held. */
-static void visit(Tiles *t, Ref r, int late, uint8_t *seen)
+ * little has to stay live. */
+static void visit(Tiles *t, Ref r, int deferred, uint8_t *seen)
 {
     double x;
 
@@ -192,12 +192,12 @@ static void visit(Tiles *t, Ref r, int late, uint8_t *seen)
         return;
     seen[r] = 1;
     for (int i = 0; i < 4; i++)
-        visit(t, t->g->n[r].a[i], late, seen);
-    if (t->late[r] != late)
+        visit(t, t->g->n[r].a[i], deferred, seen);
+    if (t->deferred[r] != deferred)
         return;
     if (has_own_place(t, r) || t->kept[r] || is_next(t, r)) {
         need(t, r);
-        take_sums(t, late);
+        take_sums(t, deferred);
     }
     if (t->kept[r] && constant_of(t, r, &x))
         emit_keep(t, r);
@@ -213,14 +213,14 @@ static void make_acts(Tiles *t)
     for (int s = 0; s < t->g->nst; s++)
         if (t->state[s] >= 0 && t->kept[t->g->st[s].node])
             emit_keep(t, t->g->st[s].node);
-    for (int late = 0; late < 2; late++) {
+    for (int deferred = 0; deferred < 2; deferred++) {
         memset(seen, 0, t->g->len);
         for (int i = 0; i < t->g->nout; i++)
             if (t->out_here[i])
-                visit(t, t->g->out[i].node, late, seen);
+                visit(t, t->g->out[i].node, deferred, seen);
         for (Ref r = 1; r < t->g->len; r++)
             if (t->stored_here[r] || is_next(t, r))
-                visit(t, r, late, seen);
+                visit(t, r, deferred, seen);
     }
     emit_carry(t);
     for (int s = 0; s < t->g->nst && t->m->chunk == 1; s++)
@@ -267,8 +267,8 @@ static void put_rows(const Tiles *t, Buf *b)
 
 void put_chunk(const Tiles *t, Buf *b)
 {
-    if (reads_anew(t)) {
-        put_chunk_anew(t, b);
+    if (reloads(t)) {
+        put_reloaded_chunk(t, b);
     } else {
         put_rows(t, b);
         const int64_t bytes[] = { t->m->kept.bytes, t->m->later };
@@ -324,8 +324,8 @@ static void put_turn(const Tiles *t, Buf *b)
     const char *at = chunk_text(t, "chunks", "m");
 
     buf_printf(b, "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n");
-    if (reads_anew(t))
-        put_made(b, "i64", "at", at);
+    if (reloads(t))
+        put_lazy(b, "i64", "at", at);
     else
         buf_printf(b, "const i64 at = %s;\n", at);
 }
@@ -389,7 +389,7 @@ Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
     t->pre = ctx_alloc(c, n);
     t->kept = ctx_alloc(c, n);
     t->done = ctx_alloc(c, n);
-    t->late = ctx_alloc(c, n);
+    t->deferred = ctx_alloc(c, n);
     t->stored_here = ctx_alloc(c, n);
     t->wide = ctx_alloc(c, n);
     t->factor = ctx_alloc(c, n);
@@ -399,7 +399,7 @@ Tiles *tiles_new(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
         t->twin[r].tile = -1;
     t->busy = ctx_alloc(c, n);
     t->seen = ctx_alloc(c, n * sizeof *t->seen);
-    t->sharp = ctx_alloc(c, n);
+    t->precision = ctx_alloc(c, n);
     snprintf(t->out->name, sizeof t->out->name, "k%d_%s", kernel,
              kind[t->k->kind]);
     t->out->threads = m->threads;

@@ -425,11 +425,11 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
     Buf *b = &a->text;
     DType d = stored_type(t, r);
     int32_t step = 1;
-    bool turned = lies_turned(t, r);
+    bool transposed = lies_transposed(t, r);
 
-    for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, turned))) {
-        full.st[inner_axis(s, turned)] = step;
-        step *= full_extent(t, r, inner_axis(s, turned));
+    for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, transposed))) {
+        full.st[inner_axis(s, transposed)] = step;
+        step *= full_extent(t, r, inner_axis(s, transposed));
     }
     buf_printf(b, "%s *p = (%s *)(%s + %lld)", ctype_text(d), ctype_text(d),
                t->stored_later[r] ? "later" : "stored",
@@ -444,10 +444,10 @@ static void stored_text(Tiles *t, Act *a, Ref r, bool store)
     bool rows = axes == own ? own && !(own & (own - 1) & ((own & (own - 1))
                                                           - 1))
                             : !(own & (own - 1));
-    int in = own ? inner_axis(own, turned) : -1;
+    int in = own ? inner_axis(own, transposed) : -1;
     if (rows && own && t->spot[r].st[in] == 1 && !t->spot[r].at
         && !t->spot[r].tail) {
-        int row = axes == own ? inner_axis(own, !turned) : AX_I;
+        int row = axes == own ? inner_axis(own, !transposed) : AX_I;
         bool one = !(axes & (axes - 1));
         const char *count = one ? "1" : row == AX_I ? "n"
             : ctx_format(t->c, "%d", (int)tile_extent(t, r, row));

@@ -23,7 +23,7 @@ bool rounds_factors(const Tiles *t, Ref r)
     const Node *n = &t->g->n[r];
     double x;
 
-    if (t->o->tile != BF16 || t->sharp[r] || n->op != OP_dot
+    if (t->o->tile != BF16 || t->precision[r] || n->op != OP_dot
         || constant_of(t, n->a[0], &x) || constant_of(t, n->a[1], &x))
         return false;
     AxisSet a = t->g->n[n->a[0]].axes, b = t->g->n[n->a[1]].axes;
@@ -90,8 +90,8 @@ static bool narrow_rows(const Tiles *t, Buf *b, Ref r, int tile)
 {
     const Spot *from = &t->spot[r], *to = &t->twin[r];
     AxisSet axes = t->g->n[r].axes;
-    bool turned = lies_turned(t, r);
-    int in = inner_axis(axes, turned), row = inner_axis(axes, !turned);
+    bool transposed = lies_transposed(t, r);
+    int in = inner_axis(axes, transposed), row = inner_axis(axes, !transposed);
 
     if (axes != (AXIS(in) | AXIS(row)) || in == row || from->at || from->tail
         || from->st[in] != 1 || to->st[in] != 1 || from->st[row] % 4

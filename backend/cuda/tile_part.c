@@ -26,11 +26,11 @@ void stretch_end(Tiles *t, const Buf *b, const uint8_t *uses)
     memcpy(s->uses, uses, (size_t)t->ntiles);
 }
 
-/* Not in the last room: around a call of what needs all registers, one may be
- * spilled. */
+/* Not in the last attempt: around a call of what needs all registers, one may
+ * be spilled. */
 int parts_of(const Tiles *t)
 {
-    bool whole = t->m->chunk == 1 || t->o->room == CUDA_ROOMS - 1;
+    bool whole = t->m->chunk == 1 || t->o->attempt == CUDA_ATTEMPTS - 1;
     size_t len = 0;
 
     for (int i = 0; i < t->nacts && !whole; i++)
@@ -55,7 +55,7 @@ int64_t args_bytes(const Tiles *t)
 
 static int64_t args_place(const Tiles *t)
 {
-    return anew_place(t) + anew_bytes(t);
+    return reload_place(t) + reload_bytes(t);
 }
 
 void put_args_copy(const Tiles *t, Buf *b)
@@ -82,7 +82,7 @@ const char *chunk_text(const Tiles *t, const char *last, const char *m)
 static void put_part(const Tiles *t, Buf *b, int number, const uint8_t *uses,
                      const char *text, size_t len)
 {
-    const char *known = reads_anew(t) ? "known->" : "known.";
+    const char *known = reloads(t) ? "known->" : "known.";
     const char *at = chunk_text(t, ctx_format(t->c, "%slast", known),
                                 ctx_format(t->c, "%sm", known));
 
@@ -90,10 +90,10 @@ static void put_part(const Tiles *t, Buf *b, int number, const uint8_t *uses,
                "const Placed%d &a = *(const Placed%d *)(arena + %d);\n",
                t->out->name, number, t->at, t->at, (int)args_place(t));
     declare_tiles(t, b, uses);
-    if (reads_anew(t)) {
+    if (reloads(t)) {
         put_known(t, b);
-        put_names_anew(t, b);
-        put_made(b, "i64", "at", at);
+        put_reloaded_names(t, b);
+        put_lazy(b, "i64", "at", at);
     } else {
         put_names_once(t, b);
         buf_printf(b, "const i64 at = %s;\n", at);

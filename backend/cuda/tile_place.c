@@ -148,7 +148,8 @@ static int sort_tiles(const Tiles *t, int *order)
 static void find_places(Tiles *t)
 {
     int *order = ctx_alloc(t->c, ((size_t)t->ntiles + 1) * sizeof *order);
-    int64_t base = anew_place(t) + anew_bytes(t) + args_bytes(t), top = base;
+    int64_t base = reload_place(t) + reload_bytes(t) + args_bytes(t),
+        top = base;
     int64_t limit = shared_limit(t), spill = 0;
     int n = sort_tiles(t, order);
 
@@ -169,25 +170,25 @@ static void find_places(Tiles *t)
     t->out->spill = (spill + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-void put_tile(const Tiles *t, Buf *b, int i, const char *turn)
+void put_tile(const Tiles *t, Buf *b, int i, const char *place)
 {
     const Tile *tile = &t->tile[i];
 
     buf_printf(b, "%s *const t%d = (%s *)(%s + %lld", ctype_text(tile->type),
                i, ctype_text(tile->type), tile->spilled ? "spill" : "arena",
                (long long)tile->at);
-    if (turn)
-        buf_printf(b, " + (%s) %% 2 * %lld", turn,
+    if (place)
+        buf_printf(b, " + (%s) %% 2 * %lld", place,
                    (long long)once_bytes(tile));
     buf_printf(b, ");\n");
 }
 
-static void declare(const Tiles *t, Buf *b, int i, const char *turn)
+static void declare(const Tiles *t, Buf *b, int i, const char *place)
 {
     const Tile *tile = &t->tile[i];
 
-    if (!tile->spilled || !reads_anew(t))
-        put_tile(t, b, i, turn);
+    if (!tile->spilled || !reloads(t))
+        put_tile(t, b, i, place);
     buf_printf(b, "enum { SHARED%d = %d };\n", i, !tile->spilled);
 }
 
@@ -253,9 +254,9 @@ static void copy_again(Tiles *t, int gap)
         }
         for (int u = 0; u < a->n; u++) {
             int tile = a->use[u] / 2;
-            bool late = seen[tile] && i + 1 - seen[tile] > gap
+            bool reloads = seen[tile] && i + 1 - seen[tile] > gap
                      && times[tile] < MAX_LIVES - 1;
-            const Act *load = late || put_off[tile] ? copier(&old, tile)
+            const Act *load = reloads || put_off[tile] ? copier(&old, tile)
                                                     : NULL;
             seen[tile] = i + 1;
             if (!load)
@@ -334,7 +335,7 @@ void tiles_place(Tiles *t)
 
 void declare_tiles(const Tiles *t, Buf *b, const uint8_t *uses)
 {
-    if (t->out->spill && !reads_anew(t))
+    if (t->out->spill && !reloads(t))
         buf_printf(b, "char *const spill = global(a.run.spill) + blockIdx.x *"
                    " %lldll;\n", (long long)t->out->spill);
     if (t->scratch)
@@ -419,7 +420,7 @@ static bool may_begin(const Printing *p, int from, int copy)
 
 static void put_act(const Printing *p, const Act *a)
 {
-    bool open = reads_anew(p->t) && put_spilled(p->t, p->b, a);
+    bool open = reloads(p->t) && put_spilled(p->t, p->b, a);
 
     for (int i = 0; i < a->n; i++)
         p->uses[a->use[i] / 2] = 1;

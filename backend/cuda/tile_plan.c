@@ -28,18 +28,19 @@ static bool is_scheduled(const Prepared *y, int first)
 
 /* Loads of a kernel over all chunks whose place is free within the item alone:
  * what they bring is late. */
-static int count_late(const Schedule *s)
+static int count_waiting(const Schedule *s)
 {
     int n = 0;
 
     for (int i = 0; i < s->ninsts && s->kind == K_TOKEN; i++)
-        n += s->inst[i].op == K_LOAD && s->value[s->inst[i].out[0]].turn;
+        n += s->inst[i].op == K_LOAD && s->value[s->inst[i].out[0]].use;
     return n;
 }
 
-/* Seconds of a chunk of a head. late: cycles of each late load. Where blocks
- * are few there are half as many heads as leave half the machine idle. */
-static double kernel_price(const Tiles *t, int late)
+/* Seconds of a chunk of a head. wait: cycles of each load that waits. Where
+ * blocks are few there are half as many heads as leave half the machine idle.
+ */
+static double kernel_price(const Tiles *t, int wait)
 {
     const CudaKernel *k = t->out;
     const Schedule *s = k->schedule;
@@ -50,7 +51,7 @@ static double kernel_price(const Tiles *t, int late)
     if (s && !s->why) {
         w.blocks = s->slices;
         w.resident = s->resident;
-        w.cycles += late * count_late(s);
+        w.cycles += wait * count_waiting(s);
     }
     m.walks = t->o->few ? m.units / 4 : m.walks;
     return gpu_seconds(&m, &w);
@@ -58,12 +59,12 @@ static double kernel_price(const Tiles *t, int late)
 
 /* Of the kernels that a call launches: where the way forward is to be
  * cuda_emit's, those of the way back. */
-static double price_of(const Prepared *y, const CudaOptions *o, int late)
+static double price_of(const Prepared *y, const CudaOptions *o, int wait)
 {
     double seconds = 0;
 
     for (int i = o->rows ? y->p->split : 0; i < y->p->nkernels; i++)
-        seconds += kernel_price(y->t[i], late);
+        seconds += kernel_price(y->t[i], wait);
     return seconds;
 }
 
@@ -161,10 +162,10 @@ static const char *ends_lack(Ctx *c, const Prepared *own, const Prepared *ends,
 
 /* ---- the cheapest way ---- */
 
-static void take_cheaper(const Prepared *y, const CudaOptions *o, int late,
+static void take_cheaper(const Prepared *y, const CudaOptions *o, int wait,
                          Prepared *best, double *least)
 {
-    double price = price_of(y, o, late);
+    double price = price_of(y, o, wait);
 
     if (price < *least) {
         *best = *y;
@@ -413,7 +414,7 @@ static Prepared prepare_forward(Search *search, const Plan *whole,
 
 /* The plan cut so, with factors kept for all kernels behind or for walks alone,
  * where that is worth the memory. */
-static void take_factors(Search *search, const Plan *whole, Split how, int late,
+static void take_factors(Search *search, const Plan *whole, Split how, int wait,
                          const Plan *cut, Prepared *best, double *least)
 {
     const double worth = 0.9;
@@ -426,7 +427,7 @@ static void take_factors(Search *search, const Plan *whole, Split how, int late,
             return;
         Prepared y = prepare(search, whole, how);
         if (may_be_ahead(&y, how))
-            take_cheaper(&y, search->o, late, &cheaper, &seconds);
+            take_cheaper(&y, search->o, wait, &cheaper, &seconds);
     }
     if (seconds < worth * *least) {
         *best = cheaper;
@@ -464,7 +465,8 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     int ways = o->rows ? 1 : 3;         /* forward */
     Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops,
                       false, NULL };
-    Prepared best = prepare(&search, whole, (Split){ .late = o->scheduled });
+    Prepared best = prepare(&search, whole,
+                            (Split){ .deferred = o->scheduled });
     double least = price_of(&best, o, 0);
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
         && !(o->cut && is_scheduled(&best, 0)))
@@ -479,18 +481,18 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
         if (is_scheduled(&y, 0))
             take_cheaper(&y, o, 0, &best, &least);
     }
-    bool anew = whole->nkernels > whole->split + 1;
+    bool recomputes = whole->nkernels > whole->split + 1;
     bool sums = may_stand_apart(whole->g), walks = !o->few;
-    for (int i = 0; i < (o->rows ? 1 : 2) * (anew ? 2 : 1); i++) {
-        bool alone = i >= (anew ? 2 : 1);
+    for (int i = 0; i < (o->rows ? 1 : 2) * (recomputes ? 2 : 1); i++) {
+        bool alone = i >= (recomputes ? 2 : 1);
         const Plan *p = alone ? plan_keep_states(whole) : whole;
-        if (anew && i % 2)
+        if (recomputes && i % 2)
             p = plan_join_back(p);
         for (int n = 0; n < ways * (1 + sums + walks); n++) {
             bool walk = n / ways > sums;
             if (walk && !walks)
                 continue;
-            Split how = { .late = true, .ahead = true, .whole = walk,
+            Split how = { .deferred = true, .ahead = true, .whole = walk,
                           .apart = !walk && n / ways, .forward = n % ways,
                           .solved = n % ways > 1 };
             Prepared y = prepare(&search, p, how);
@@ -509,7 +511,7 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
                                            price */
     int all = sums ? 4 : 2;
     for (int i = 0; i < all && (lacking || i < all / 2); i++) {
-        Split how = { .late = true, .ahead = true, .walks = i >= all / 2,
+        Split how = { .deferred = true, .ahead = true, .walks = i >= all / 2,
                       .apart = sums && i % 2 == 0 };
         Prepared y = prepare_parts(&search, whole, how);
         int n = count_lacking(&y, false);
@@ -533,7 +535,7 @@ static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
         Search search = { c, o, graph_extents(c, whole->g), NULL, bare,
                           .trials = trials };
         for (int i = 0; i < 4 && *trials > 0 && count_lacking(best, all); i++) {
-            Split how = { .late = true, .ahead = true,
+            Split how = { .deferred = true, .ahead = true,
                           .walks = joint && i & 1, .forward = all && i & 2,
                           .rest = !joint && i & 1 };
             Prepared y = prepare_room(&search, whole, how);

@@ -132,17 +132,18 @@ static bool has_whole_rows(const Tiles *t)
 
 const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
 {
-    uint8_t *turned = ctx_alloc(t->c, t->g->len);
+    uint8_t *transposed = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->narrow,
                      .memory = t->o->tile,
                      .in = t->o->in, .out = t->o->out,
                      .wants_out = t->out_here, .sum_out = t->o->sum_out,
-                     .stored16 = t->stored_narrow, .lies_turned = turned,
+                     .stored16 = t->stored_narrow,
+                     .lies_transposed = transposed,
                      .stores = t->stored_here, .few = t->o->few,
                      .spare = t->o->spare,
                      .inverses = ahead, .roughly = roughly,
                      .s0 = t->o->s0, .s1 = t->o->s1,
-                     .spilled = t->o->room };
+                     .spilled = t->o->attempt };
 
     if (t->at + 1 == t->o->without) {
         Schedule *none = ctx_alloc(t->c, sizeof *none);
@@ -151,7 +152,7 @@ const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
         return none;
     }
     for (Ref r = 1; r < t->g->len; r++)
-        turned[r] = lies_turned(t, r);
+        transposed[r] = lies_transposed(t, r);
     return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
                                                t->narrow, t->o->tile,
                                                has_whole_rows(t)));

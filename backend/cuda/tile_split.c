@@ -34,9 +34,9 @@ enum { FLOPS_A_BYTE = 20 };
 typedef struct Cut {
     const Plan *p;
     const Kernel *k;
-    uint8_t *has, *scan, *rest, *late, *sums;   /* nodes: of all, of each
+    uint8_t *has, *scan, *rest, *deferred, *sums; /* nodes: of all, of each
                                            part */
-    uint8_t *after;                     /* what is left to the late walk */
+    uint8_t *after;                     /* what is left to the deferred walk */
     uint8_t *dear;                      /* depends on products, or carried
                                            states */
     uint8_t *feeds;                     /* a product depends on it */
@@ -167,14 +167,14 @@ static void mark_summed(const Cut *u, StateSet of, uint8_t *walk)
 
 /* What the next matrices need, the states that those need, and what states
  * become that nothing reads. */
-static void mark_scan(Cut *u, bool late)
+static void mark_scan(Cut *u, bool deferred)
 {
     const Graph *g = u->p->g;
     StateSet walked = 0;
     bool more = true;
 
     for (int s = 0; s < g->nst; s++)
-        if (is_carried(u, s) && (!late || is_matrix(g, g->st[s].node)))
+        if (is_carried(u, s) && (!deferred || is_matrix(g, g->st[s].node)))
             mark(u, u->scan, NULL, g->st[s].node);
     while (more) {
         more = false;
@@ -239,7 +239,7 @@ static void find_factors(Cut *u)
         }
 }
 
-/* Whether r is to sink to the late walk: it goes on from a scan that is had
+/* Whether r is to sink to the deferred walk: it goes on from a scan that is had
  * there, and from what is not. */
 static bool sinks(const Cut *u, Ref r)
 {
@@ -254,17 +254,17 @@ static bool sinks(const Cut *u, Ref r)
 }
 
 /* Late states are those that the scan does without. */
-static bool find_late(Cut *u, bool sink)
+static bool find_deferred(Cut *u, bool sink)
 {
     const Graph *g = u->p->g;
     bool any = false;
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
-        bool late = u->has[r] && n->op == OP_state
+        bool deferred = u->has[r] && n->op == OP_state
                  && is_carried(u, n->index) && !u->scan[r];
-        any |= late;
-        u->after[r] = late || (sink && sinks(u, r));
+        any |= deferred;
+        u->after[r] = deferred || (sink && sinks(u, r));
         for (int i = 0; i < 4; i++)
             u->after[r] |= u->has[r] && u->after[n->a[i]];
     }
@@ -297,7 +297,7 @@ static bool is_cheap(const Cut *u, Ref r)
         return true;
     for (int i = 0; i < 4 && n->a[i]; i++)
         matrices += u->dear[n->a[i]] && is_matrix(g, n->a[i])
-                 && !u->late[n->a[i]];
+                 && !u->deferred[n->a[i]];
     return (op_info[n->op].traits & ELEMENTWISE
             || (n->op == OP_delay && n->flags & REVERSE))
         && is_matrix(g, r) && matrices < 2;
@@ -312,35 +312,36 @@ static void mark_rest(Cut *u, Ref r)
 
 /* Marks what r needs, and r; what is not cheap is found, left by those before.
  */
-static void mark_late(Cut *u, Ref r)
+static void mark_deferred(Cut *u, Ref r)
 {
     const Node *n = &u->p->g->n[r];
 
-    if (!r || u->late[r] || !u->has[r] || u->found[r])
+    if (!r || u->deferred[r] || !u->has[r] || u->found[r])
         return;
     if (!u->after[r] && !is_cheap(u, r)) {
         mark_rest(u, r);
         return;
     }
-    u->late[r] = 1;
+    u->deferred[r] = 1;
     for (int i = 0; i < 4; i++)
-        mark_late(u, n->a[i]);
+        mark_deferred(u, n->a[i]);
 }
 
-/* What a late state becomes is that walk's, whatever it is made of. */
+/* What a deferred state becomes is that walk's, whatever it is made of. */
 static void mark_next(Cut *u, Ref r)
 {
-    u->late[r] = u->has[r];
+    u->deferred[r] = u->has[r];
     for (int i = 0; i < 4 && u->has[r]; i++)
-        mark_late(u, u->p->g->n[r].a[i]);
+        mark_deferred(u, u->p->g->n[r].a[i]);
 }
 
-/* What is left of r's kernel: by the walk of late states, or over all chunks.
+/* What is left of r's kernel: by the walk of deferred states, or over all
+ * chunks.
  */
 static void mark_left(Cut *u, Ref r)
 {
     if (u->after[r])
-        mark_late(u, r);
+        mark_deferred(u, r);
     else
         mark_rest(u, r);
 }
@@ -370,20 +371,20 @@ static void mark_added(Cut *u, Ref x)
     }
 }
 
-static void mark_parts(Cut *u, bool late, bool sink)
+static void mark_parts(Cut *u, bool deferred, bool sink)
 {
     const Graph *g = u->p->g;
 
     u->scan = new_set(u);
     u->rest = new_set(u);
     u->root = new_set(u);
-    u->late = new_set(u);
+    u->deferred = new_set(u);
     u->sums = new_set(u);
-    mark_scan(u, late);
-    bool any = find_late(u, sink);
+    mark_scan(u, deferred);
+    bool any = find_deferred(u, sink);
     for (int s = 0; s < g->nst && any; s++)
         if (is_carried(u, s) && !u->scan[g->st[s].next]) {
-            mark_late(u, g->st[s].node);
+            mark_deferred(u, g->st[s].node);
             mark_next(u, g->st[s].next);
         }
     for (int s = 0; s < g->nst; s++) {
@@ -401,7 +402,7 @@ static void mark_parts(Cut *u, bool late, bool sink)
             mark_left(u, r);
 }
 
-/* Matrices that the late walk finds. */
+/* Matrices that the deferred walk finds. */
 static int count_found(const Cut *u)
 {
     const Graph *g = u->p->g;
@@ -409,9 +410,9 @@ static int count_found(const Cut *u)
     int n = 0;
 
     for (Ref r = 1; r < g->len; r++)
-        for (int i = 0; i < 4 && u->late[r]; i++) {
+        for (int i = 0; i < 4 && u->deferred[r]; i++) {
             Ref a = g->n[r].a[i];
-            n += is_matrix(g, a) && u->has[a] && !u->late[a] && !found[a];
+            n += is_matrix(g, a) && u->has[a] && !u->deferred[a] && !found[a];
             found[a] = 1;
         }
     return n;
@@ -455,12 +456,12 @@ static uint8_t *find_scores(const Cut *u)
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         bool square = n->axes == (AXIS(AX_I) | AXIS(AX_J));
-        bool made = node_is_product(g, n) || is_scan_of_scores(g, r)
+        bool computed = node_is_product(g, n) || is_scan_of_scores(g, r)
                  || (n->op == OP_delay && scores[n->a[0]]);
         for (int i = 0; i < 4; i++)
-            made |= scores[n->a[i]] && op_info[n->op].traits & ELEMENTWISE;
+            computed |= scores[n->a[i]] && op_info[n->op].traits & ELEMENTWISE;
         bool last = n->op == OP_last && scores[n->a[0]];
-        scores[r] = u->has[r] && ((made && square) || last)
+        scores[r] = u->has[r] && ((computed && square) || last)
                  && !(n->states & u->k->states & ~u->early);
     }
     return scores;
@@ -598,11 +599,11 @@ static void mark_factors(const Cut *u, const uint8_t *walk, int how,
         for (int i = 0; i < 4 && walk[r] && !scores[r]; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
             const Node *n = &g->n[a];
-            bool made = u->has[a] && !u->dear[a] && n->op != OP_input
+            bool computed = u->has[a] && !u->dear[a] && n->op != OP_input
                      && n->op != OP_num;
-            if (made && multiplies(g, r) && is_matrix(g, a))
+            if (computed && multiplies(g, r) && is_matrix(g, a))
                 found[a] |= summed[a] || n->axes & over ? how : 0;
-            else if (made && is_matrix(g, r) && !(n->axes & ~DIM_AXES))
+            else if (computed && is_matrix(g, r) && !(n->axes & ~DIM_AXES))
                 found[a] |= n->axes && summed[a] ? how : 0;
         }
 }
@@ -805,7 +806,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
 {
     const Graph *g = from->g;
     Cut u = { .p = from, .k = k, .bare = how.bare };
-    bool late = how.late && k->kind == K_REVERSE;
+    bool deferred = how.deferred && k->kind == K_REVERSE;
     bool ahead = how.ahead && k->kind == K_REVERSE;
 
     u.has = new_set(&u);
@@ -815,19 +816,19 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     for (int i = 0; i < k->nnodes; i++)
         u.has[k->node[i]] = 1;
     find_needs(&u);
-    if (late)
+    if (deferred)
         find_factors(&u);
     if (how.forward && k->kind == K_FORWARD
         && cut_forward(to, &u, how)) {
         memcpy(found, u.found, g->len);
         return;
     }
-    mark_parts(&u, late, false);
-    bool any = memchr(u.late, 1, g->len);
+    mark_parts(&u, deferred, false);
+    bool any = memchr(u.deferred, 1, g->len);
     int matrices = count_found(&u);
-    mark_parts(&u, late, any);
+    mark_parts(&u, deferred, any);
     bool sink = any && count_found(&u) <= matrices;
-    mark_parts(&u, late, sink);
+    mark_parts(&u, deferred, sink);
     bool rest = how.rest && k->kind == K_FORWARD;
     if (k->kind == K_TOKEN || (!any && !rest && !pays(&u))) {
         add_kernel(to, &u, k->kind, u.has);
@@ -835,7 +836,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     }
     if (ahead && find_ahead(&u, u.scan, how)) {
         add_kernel(to, &u, K_TOKEN, u.ahead);
-        mark_parts(&u, late, sink);
+        mark_parts(&u, deferred, sink);
     }
     for (Ref r = 1; r < g->len && how.whole && k->kind == K_REVERSE; r++) {
         u.scan[r] |= u.rest[r];
@@ -848,7 +849,7 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     if (memchr(u.rest, 1, g->len))
         add_kernel(to, &u, K_TOKEN, u.rest);
     if (any)
-        add_kernel(to, &u, k->kind, u.late);
+        add_kernel(to, &u, k->kind, u.deferred);
     if (memchr(u.sums, 1, g->len))
         add_kernel(to, &u, k->kind, u.sums);
 }

@@ -241,9 +241,9 @@ void emit_sum(Tiles *t, Ref r)
         sum_text(t, a, b, r, 1);
     }
     for (int i = 0; i < 2; i++)
-        if (t->spot[n->a[i]].turned)
+        if (t->spot[n->a[i]].transposed)
             buf_printf(b, "x = %s & 1 ? x : -x;\n",
-                       axis_coord(t->spot[n->a[i]].turned));
+                       axis_coord(t->spot[n->a[i]].transposed));
     chain_body(t, a, b, &k);
     buf_printf(b, block || lanes > 1 ? "}\n}\n" : "}\n");
     chain_done(t, &k);

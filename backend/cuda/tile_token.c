@@ -183,12 +183,12 @@ static int take_side(Tiles *t, Ref r)
 
 /* Whether the rows start at multiples of 16 bytes. */
 static bool in_fours(const Tiles *t, const Spot *s, int32_t rows,
-                     AxisSet turns)
+                     AxisSet loops)
 {
     int32_t all = rows | s->at | s->tail;
 
-    for (; turns; turns &= turns - 1)
-        all |= s->st[lowest(turns)];
+    for (; loops; loops &= loops - 1)
+        all |= s->st[lowest(loops)];
     return all % 4 == 0 && t->tile[s->tile].type == F32;
 }
 
@@ -202,7 +202,7 @@ void do_solve(Tiles *t, Ref r)
     Ref m = n->a[0];
     AxisSet ax = t->g->n[m].axes;
     AxisSet rows = ((ax & COL_AXES) >> AX_J & ~AXIS(AX_I)) | AXIS(AX_I);
-    AxisSet cols = n->axes & ~rows & ~ax, turns = n->axes & ~rows & ax;
+    AxisSet cols = n->axes & ~rows & ~ax, loops = n->axes & ~rows & ax;
     int32_t count = 1, step = 0, ranks = 1;
     Buf at_m = { .ctx = t->c }, at_x = { .ctx = t->c };
 
@@ -213,7 +213,7 @@ void do_solve(Tiles *t, Ref r)
     for (AxisSet s = cols; s; s &= ~AXIS(highest(s))) {
         int c = highest(s);
         if (step && sx->st[c] != step * count) {
-            turns |= s;
+            loops |= s;
             break;
         }
         step = step ? step : sx->st[c];
@@ -227,22 +227,22 @@ void do_solve(Tiles *t, Ref r)
     act_uses(t, a, x, true);
     act_uses(t, a, inverse, true);
     act_uses(t, a, sm->tile, false);
-    for (AxisSet s = turns; s; s &= s - 1) {
+    for (AxisSet s = loops; s; s &= s - 1) {
         const char *c = axis_coord(lowest(s));
         buf_printf(&a->text, "for (int %s = 0; %s < %d; %s++) {\n", c, c,
                    (int)tile_extent(t, r, lowest(s)), c);
     }
-    index_text(&at_m, sm, turns & ax, -1, NULL);
-    index_text(&at_x, sx, turns, -1, NULL);
+    index_text(&at_m, sm, loops & ax, -1, NULL);
+    index_text(&at_x, sx, loops, -1, NULL);
     int32_t rs = row_stride(t, m, sm, ax & ROW_AXES & rows);
     int32_t cs = row_stride(t, m, sm, ax & COL_AXES);
-    bool pieces = cs == 1 && in_fours(t, sm, rs, turns & ax);
+    bool pieces = cs == 1 && in_fours(t, sm, rs, loops & ax);
     buf_printf(&a->text, "solve<%s, %d, %d, %d, %d, %s>(n * %d, %d, t%d + %s,"
                " t%d + %s, t%d);\n", n->flags & TRANS ? "true" : "false",
                (int)rs, (int)cs, (int)row_stride(t, r, sx, rows),
                (int)(step ? step : 1), pieces ? "true" : "false", (int)ranks,
                (int)count, sm->tile, at_m.s, x, at_x.s, inverse);
-    for (AxisSet s = turns; s; s &= s - 1)
+    for (AxisSet s = loops; s; s &= s - 1)
         buf_printf(&a->text, "}\n");
     a->synced = true;
     t->done[r] = 1;

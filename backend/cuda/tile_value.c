@@ -36,7 +36,7 @@ bool is_gate_difference(const Tiles *t, Ref r)
         && gate_sum(t->g, n->a[1]);
 }
 
-bool lies_turned(const Tiles *t, Ref r)
+bool lies_transposed(const Tiles *t, Ref r)
 {
     const Node *n = &t->g->n[r];
 
@@ -44,9 +44,9 @@ bool lies_turned(const Tiles *t, Ref r)
         && !(n->axes & ~DIM_AXES) && highest(n->axes) == t->o->rows;
 }
 
-int inner_axis(AxisSet left, bool turned)
+int inner_axis(AxisSet left, bool transposed)
 {
-    return turned ? lowest(left) : highest(left);
+    return transposed ? lowest(left) : highest(left);
 }
 
 /* Whether the rows of a matrix end with this axis, the inner ones done. */
@@ -63,14 +63,14 @@ static int32_t strides_as(const Tiles *t, Ref r, DType d, int32_t st[NAXES])
 {
     AxisSet axes = t->g->n[r].axes;
     int32_t unit = d == F32 ? 8 : 16 / dtype_size(d), step = 1;
-    bool turned = lies_turned(t, r);
+    bool transposed = lies_transposed(t, r);
 
     memset(st, 0, NAXES * sizeof *st);
-    for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, turned))) {
-        int ax = inner_axis(s, turned);
+    for (AxisSet s = axes; s; s &= ~AXIS(inner_axis(s, transposed))) {
+        int ax = inner_axis(s, transposed);
         st[ax] = step;
         step *= tile_extent(t, r, ax);
-        if ((turned ? s == axes : ends_row(axes, ax)) && step >= 16)
+        if ((transposed ? s == axes : ends_row(axes, ax)) && step >= 16)
             step = ((step + unit - 1) / unit | 1) * unit;
     }
     return step;
@@ -166,7 +166,7 @@ void index_text(Buf *b, const Spot *s, AxisSet axes, int skip,
     for (; axes; axes &= axes - 1) {
         int ax = lowest(axes);
         const char *at = ax == skip ? other : axis_coord(ax);
-        if (s->turned && ax == s->turned)
+        if (s->transposed && ax == s->transposed)
             at = ctx_format(b->ctx, "(%s ^ 1)", at);
         term_text(b, &any, at, s->st[ax]);
     }
@@ -195,7 +195,7 @@ void turn_inside(Tiles *t, Ref r, Ref x)
         return;
     need(t, n->a[0]);
     t->spot[x] = t->spot[n->a[0]];
-    t->spot[x].turned = (uint8_t)ax;
+    t->spot[x].transposed = (uint8_t)ax;
     t->done[x] = 1;
 }
 
@@ -297,26 +297,26 @@ static int32_t size_of(const Tiles *t, Ref r, AxisSet axes)
     return size;
 }
 
-const char *unroll_text(const Tiles *t, int32_t turns)
+const char *unroll_text(const Tiles *t, int32_t trips)
 {
-    return t->m->chunk == 1 ? "" : turns <= 1 ? "NO_UNROLL "
-         : turns <= 2 || t->o->room > 1 ? "UNROLL_TWICE " : "UNROLL_FOUR ";
+    return t->m->chunk == 1 ? "" : trips <= 1 ? "NO_UNROLL "
+         : trips <= 2 || t->o->attempt > 1 ? "UNROLL_TWICE " : "UNROLL_FOUR ";
 }
 
 /* Threads that stay in their columns, `each` at a time, where those fit the
  * block. */
 static bool column_loop(const Tiles *t, Buf *b, Ref r, AxisSet axes, int each)
 {
-    int first = axes && lies_turned(t, r) ? highest(axes)
+    int first = axes && lies_transposed(t, r) ? highest(axes)
               : axes ? lowest(axes) : 0;
     AxisSet inner = axes & ~AXIS(first);
     int32_t size = size_of(t, r, inner) / each;
 
     if (!inner || !size || t->out->threads % size)
         return false;
-    int32_t turns = (tile_extent(t, r, first) * size - 1) / t->out->threads + 1;
+    int32_t trips = (tile_extent(t, r, first) * size - 1) / t->out->threads + 1;
     buf_printf(b, "%sfor (int f = TID / %d, e = TID %% %d",
-               unroll_text(t, turns), (int)size, (int)size);
+               unroll_text(t, trips), (int)size, (int)size);
     buf_printf(b, each > 1 ? " * %d; f < " : "; f < ", each);
     count_text(t, b, r, AXIS(first));
     buf_printf(b, "; f += THREADS / %d) {\nconst int %s = f;\n", (int)size,
@@ -335,8 +335,8 @@ void loop_open(const Tiles *t, Buf *b, const char *from, const char *step,
         return;
     int each = !strcmp(from, "0") ? t->out->threads
              : !strcmp(from, "WARP") ? WARP_SIZE : 1;
-    int32_t turns = (size_of(t, r, axes) * each - 1) / t->out->threads + 1;
-    buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t, turns), from);
+    int32_t trips = (size_of(t, r, axes) * each - 1) / t->out->threads + 1;
+    buf_printf(b, "%sfor (int e = %s; e < ", unroll_text(t, trips), from);
     count_text(t, b, r, axes);
     buf_printf(b, "; e += %s) {\n", step);
     coords_text(t, b, "e", r, axes, "continue");
@@ -348,7 +348,7 @@ bool pair_loop_open(const Tiles *t, Buf *b, Ref r, int *along)
 
     if (!(axes & (axes - 1)))
         return false;
-    *along = inner_axis(axes, lies_turned(t, r));
+    *along = inner_axis(axes, lies_transposed(t, r));
     return !is_token_axis(*along) && tile_extent(t, r, *along) % 2 == 0
         && column_loop(t, b, r, axes, 2);
 }
@@ -357,11 +357,11 @@ void group_open(const Tiles *t, Buf *b, int lanes, Ref r, AxisSet axes)
 {
     Buf count = { .ctx = t->c };
 
-    int32_t turns = (size_of(t, r, axes) * lanes - 1) / t->out->threads + 1;
+    int32_t trips = (size_of(t, r, axes) * lanes - 1) / t->out->threads + 1;
     count_text(t, &count, r, axes);
     buf_printf(b, "%sfor (int from = TID / %d, g = from; g - from < %s; g +="
                " THREADS / %d) {\nconst int e = min(g, %s - 1);\n"
                "const bool first = g == e && TID %% %d == 0;\n",
-               unroll_text(t, turns), lanes, count.s, lanes, count.s, lanes);
+               unroll_text(t, trips), lanes, count.s, lanes, count.s, lanes);
     coords_text(t, b, "e", r, axes, "continue");
 }

@@ -96,7 +96,7 @@ template<int BYTES> struct Stream {
         p = (u64)t.p + BYTES * token_at(t, head, s, token(lane));
         if (ranked)
             p += BYTES * (lane % RANKS) * t.sd[0];
-        len = ranked && !is_held(lane) ? 0 : s.len - lane;
+        len = ranked && !is_stored(lane) ? 0 : s.len - lane;
     }
     /* From token l to l + 32, read anew each time: registers are few. */
     INLINE_MEMBER i64 half() const

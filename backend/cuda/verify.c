@@ -267,7 +267,7 @@ static void make_call(Ctx *c, Trial *t)
 /* ---- running ---- */
 
 /* As if the machine had one multiprocessor: blocks that stay have all chunks
- * and heads in turn, and add up what heads share, as in a call of many. */
+ * and heads in sequence, and add up what heads share, as in a call of many. */
 static const CudaModule *as_crowded(Ctx *c, const CudaModule *m)
 {
     CudaModule *few = ctx_alloc(c, sizeof *few);
@@ -383,11 +383,11 @@ static const double *rounded_at(const Trial *t, const Result *r, int k)
 /* What is no number in both is equal. */
 static double difference(double got, double want, bool angle)
 {
-    const double turn = 6.283185307179586;
+    const double whole = 6.283185307179586;
     double e = got - want;
     if (isnan(got) && isnan(want))
         return 0;
-    return angle ? e - turn * floor(e / turn + 0.5) : e;
+    return angle ? e - whole * floor(e / whole + 0.5) : e;
 }
 
 /* Sums of squares over a result: the error, the truth, and what rounding does

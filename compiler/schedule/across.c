@@ -73,7 +73,7 @@ bool is_after_across(const Select *x, Ref r)
     return any;
 }
 
-bool is_made_across(const Select *x, Ref r)
+bool is_computed_across(const Select *x, Ref r)
 {
     return x->kind[r] == ACROSS && schedule_computes(x->s, r)
         && (x->w->stores[r] || is_next_across(x, r)

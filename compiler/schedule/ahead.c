@@ -10,7 +10,7 @@
 typedef struct Ahead {
     Schedule *s;
     bool *tied;                         /* instructions: not ahead */
-    bool *late;                         /* values: made by those */
+    bool *depends;                      /* values: made by those */
 } Ahead;
 
 static bool is_fragment(const Schedule *s, int v)
@@ -51,10 +51,10 @@ static bool tie_under_way(Ahead *x, int settle)
 static bool tie_reader(Ahead *x, int at)
 {
     const KInst *k = &x->s->inst[at];
-    bool late = false;
+    bool depends = false;
     for (int i = 0; i < k->nin; i++)
-        late |= x->late[k->in[i]];
-    return late && ties(x, at);
+        depends |= x->depends[k->in[i]];
+    return depends && ties(x, at);
 }
 
 /* By what lies where another instruction, that is tied, has it. */
@@ -77,11 +77,11 @@ static bool tie_writer(Ahead *x, int at)
     return false;
 }
 
-static void mark_late(Ahead *x, int at)
+static void mark_dependent(Ahead *x, int at)
 {
     const KInst *k = &x->s->inst[at];
     for (int i = 0; i < k->nout; i++)
-        x->late[k->out[i]] = true;
+        x->depends[k->out[i]] = true;
 }
 
 /* The state of one axis that the instruction begins, carries on, or ends as
@@ -101,15 +101,15 @@ static bool tie_vector_state(Ahead *x, int at)
 {
     const Schedule *s = x->s;
     int state = vector_state(s, &s->inst[at]);
-    bool late = false;
+    bool depends = false;
     for (int i = 0; i < s->ninsts && state != NOTHING; i++) {
         const KInst *u = &s->inst[i];
         bool own = vector_state(s, u) == state;
         for (int j = 0; j < u->nin && x->tied[i]; j++)
-            late |= s->value[u->in[j]].node == s->g->st[state].node;
-        late |= own && x->tied[i];
+            depends |= s->value[u->in[j]].node == s->g->st[state].node;
+        depends |= own && x->tied[i];
     }
-    return late && ties(x, at);
+    return depends && ties(x, at);
 }
 
 /* Instructions of other roles are tied where they go on from what is. */
@@ -135,7 +135,7 @@ static void find_tied(Ahead *x)
             if (k->op == K_SETTLE)
                 more |= tie_under_way(x, i);
             if (x->tied[i])
-                mark_late(x, i);
+                mark_dependent(x, i);
         }
     }
 }
@@ -285,7 +285,7 @@ bool schedule_ahead(Schedule *s, int warpgroups)
     Ahead x = { .s = s };
     bool any = false, shifts = false;
     x.tied = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *x.tied);
-    x.late = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *x.late);
+    x.depends = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *x.depends);
     find_tied(&x);
     s->ahead = warpgroups;
     for (int i = 0; i < s->ninsts; i++) {

@@ -209,7 +209,7 @@ static bool place_in_ring(Schedule *s, const int16_t *ring, int value)
         if (ring[v] != ring[value])
             continue;
         live_interval(s, v, &begin, &end);
-        to->turn += begin < first;
+        to->use += begin < first;
         at = s->value[v].buffer != NOTHING ? s->value[v].buffer : at;
         bytes = value_bytes(&s->value[v]) > bytes ? value_bytes(&s->value[v])
                                                   : bytes;
@@ -271,7 +271,7 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
 {
     for (int i = 0; i < s->nbuffers && is_joined(s, v, from, readers); i++) {
         const KBuffer *b = &s->buffer[i];
-        bool loads = s->turns < 2 && from->op == K_LOAD
+        bool loads = s->interleave < 2 && from->op == K_LOAD
                   && b->readers & 1u << KR_MATRIX
                   && readers & 1u << KR_MATRIX;
         if (b->writer == from->role && b->tile == (v->layout < LAY_VECTOR)
@@ -283,8 +283,8 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
 
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side if one program leaves, or finds
- * them; where memory is short a role's own lie by themselves. Results take
- * turns. */
+ * them; where memory is short a role's own lie by themselves. Results
+ * alternate. */
 static int buffer_for(Schedule *s, int value, const KInst *from,
                       uint16_t readers)
 {
@@ -353,7 +353,7 @@ static bool place_value(Schedule *s, const int16_t *ring, int i)
     if (b->tile && !is_joined(s, v, from, b->readers)) {
         b->bytes = bytes;
         b->uses = sums ? 1 : b->uses + 1;
-        v->turn = (uint8_t)(b->uses - 1);
+        v->use = (uint8_t)(b->uses - 1);
         return true;
     }
     v->at = b->bytes;
@@ -420,7 +420,7 @@ bool buffers_apart(const Schedule *s, int a, int b)
     return are_apart(s, live, a, b);
 }
 
-/* Whose turn it is to be placed, n others being so. */
+/* Which is the next to be placed, n others being so. */
 static int placed(const Schedule *s, int n)
 {
     return (s->first_placed + n) % s->nbuffers;
@@ -477,17 +477,18 @@ static int32_t lay_out(Schedule *s)
     return s->shared = tensor_place(s) + tensor_bytes(s);
 }
 
-/* Whether warpgroups that take chunks in turn write or read it. */
-static bool is_in_turn(const Schedule *s, const KBuffer *b)
+/* Whether warpgroups that take chunks round-robin write or read it. */
+static bool is_round_robin(const Schedule *s, const KBuffer *b)
 {
-    return s->turns > 1 && (b->writer == KR_AHEAD
+    return s->interleave > 1 && (b->writer == KR_AHEAD
                             || b->readers >> KR_AHEAD & 1);
 }
 
-/* A ring one deeper, or as many as take turns, if it fits. */
+/* A ring one deeper, or as many as alternate, if it fits. */
 static void deepen(Schedule *s, KBuffer *b)
 {
-    int more = is_in_turn(s, b) && b->depth >= s->turns ? s->turns : 1;
+    int more = is_round_robin(s, b) && b->depth >= s->interleave
+        ? s->interleave : 1;
     b->depth += more;
     if (lay_out(s) > shared_room(s))
         b->depth -= more;
@@ -495,7 +496,7 @@ static void deepen(Schedule *s, KBuffer *b)
 }
 
 /* What the matrix roles do while they have what is loaded, instructions. */
-static int time_held(const Schedule *s, int buffer)
+static int live_time(const Schedule *s, int buffer)
 {
     int begin = NOTHING, end = NOTHING, n = 0;
     for (int i = 0; i < s->ninsts; i++)
@@ -510,15 +511,15 @@ static int time_held(const Schedule *s, int buffer)
 }
 
 /* Of what is loaded and has one slot the one that a walk waits for the most:
- * it is held the longest. NOTHING: all have been tried. */
-static int longest_held(const Schedule *s, uint32_t tried)
+ * it is live the longest. NOTHING: all have been tried. */
+static int longest_live(const Schedule *s, uint32_t tried)
 {
     int best = NOTHING, most = -1;
     for (int i = 0; i < s->nbuffers; i++)
         if (s->buffer[i].copied && s->buffer[i].depth == 1
-            && !(tried >> i & 1) && time_held(s, i) > most) {
+            && !(tried >> i & 1) && live_time(s, i) > most) {
             best = i;
-            most = time_held(s, i);
+            most = live_time(s, i);
         }
     return best;
 }
@@ -526,8 +527,8 @@ static int longest_held(const Schedule *s, uint32_t tried)
 /* Software pipelining: what is handed from role to role has two slots where
  * shared memory allows; first what is small, then what is loaded, in the order
  * in which it is wanted; of a walk that goes back, what it holds longest first.
- * Of a schedule with a row axis what is small has one more, or as many as take
- * turns: who is ahead is so by that many chunks. */
+ * Of a schedule with a row axis what is small has one more, or as many as
+ * alternate: who is ahead is so by that many chunks. */
 static void choose_depths(Schedule *s)
 {
     uint32_t tried = 0;
@@ -537,13 +538,13 @@ static void choose_depths(Schedule *s)
     for (int i = 0; i < s->nbuffers && s->row_axis; i++)
         if (!s->buffer[i].tile && !is_internal(&s->buffer[i]))
             deepen(s, &s->buffer[i]);
-    for (int i; s->kind == K_REVERSE && (i = longest_held(s, tried)) != NOTHING;
+    for (int i; s->kind == K_REVERSE && (i = longest_live(s, tried)) != NOTHING;
          tried |= 1u << i)
         deepen(s, &s->buffer[i]);
-    for (int n = 0; n < s->turns || n == 0; n++)
+    for (int n = 0; n < s->interleave || n == 0; n++)
         for (int i = 0; i < s->nbuffers; i++)
             if (s->buffer[i].copied && s->kind != K_REVERSE
-                && (n == 0 || is_in_turn(s, &s->buffer[i])))
+                && (n == 0 || is_round_robin(s, &s->buffer[i])))
                 deepen(s, &s->buffer[i]);
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
@@ -562,8 +563,8 @@ static bool place_values(Schedule *s, bool waits)
         if (!place_value(s, ring, i))
             return false;
     for (int i = 0; i < s->nbuffers; i++)
-        if (is_internal(&s->buffer[i]) && is_in_turn(s, &s->buffer[i]))
-            s->buffer[i].depth = s->turns;
+        if (is_internal(&s->buffer[i]) && is_round_robin(s, &s->buffer[i]))
+            s->buffer[i].depth = s->interleave;
     for (int i = 1; i < s->nbuffers && s->sink && lay_out(s) > shared_room(s);
          i++)
         s->first_placed = i;

@@ -16,8 +16,10 @@ static const char *wrong(const Schedule *s, const char *what, int i)
 /* Whether the later instruction finds in a tile what the earlier has. */
 static bool finds_again(const Schedule *s, const KInst *a, const KInst *b)
 {
-    return a->op == K_MAP && b->op == K_MAP && a->role == b->role && !a->late
-        && !b->late && !a->nnodes && !b->nnodes && a->nin == 1 && b->nin == 1
+    return a->op == K_MAP && b->op == K_MAP && a->role == b->role
+        && !a->deferred
+        && !b->deferred && !a->nnodes && !b->nnodes && a->nin == 1
+        && b->nin == 1
         && a->nout == 1 && b->nout == 1 && a->in[0] == b->in[0]
         && s->value[a->in[0]].layout == LAY_TILE
         && s->value[a->out[0]].layout == LAY_PACKED;
@@ -33,7 +35,7 @@ static const char *check_uses(const Schedule *s)
                 continue;
             if (w == NOTHING)
                 return wrong(s, "a value that nobody writes", k->in[j]);
-            if (s->inst[w].role == k->role && (k->late ? w <= i : w >= i))
+            if (s->inst[w].role == k->role && (k->deferred ? w <= i : w >= i))
                 return wrong(s, "read before it is written", k->in[j]);
             if (s->value[k->in[j]].layout == LAY_FRAGMENT
                 && k->op == K_MAP && s->inst[w].op == K_PRODUCT) {
@@ -55,7 +57,7 @@ static const char *check_uses(const Schedule *s)
 
 /* Of products that are waited for one by one: whoever reads what they leave, or
  * writes over what they take from registers, finds them ended. All end with the
- * turn of the loop. */
+ * iteration of the loop. */
 static const char *check_role_under_way(const Schedule *s, int role)
 {
     int issued = 0, ended = 0;
@@ -79,9 +81,10 @@ static const char *check_role_under_way(const Schedule *s, int role)
                 number[k->in[0]] = issued;
         }
         if (k->op == K_CARRY && !packs_carried(s, k) && issued > ended)
-            return wrong(s, "a product that goes on behind its turn", i);
+            return wrong(s, "a product that goes on behind its iteration", i);
     }
-    return issued > ended ? wrong(s, "a product that goes on behind its turn",
+    return issued > ended
+        ? wrong(s, "a product that goes on behind its iteration",
                                   role) : NULL;
 }
 
@@ -114,13 +117,13 @@ static const char *check_written_over(const Schedule *s)
     return NULL;
 }
 
-/* What is done a turn later has what it finds in registers, and leaves what
- * is stored alone: nobody else waits for it. */
-static const char *check_late(const Schedule *s)
+/* What is done an iteration later has what it finds in registers, and leaves
+ * what is stored alone: nobody else waits for it. */
+static const char *check_deferred(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        if (!k->late)
+        if (!k->deferred)
             continue;
         bool holds = s->row_axis && k->op == K_MAP && k->role == KR_MATRIX
                   && !k->nnodes && k->nin == 1 && k->nout == 1
@@ -129,7 +132,7 @@ static const char *check_late(const Schedule *s)
                   && s->buffer[s->value[k->out[0]].buffer].readers
                      == 1u << KR_STORE;
         if (!holds)
-            return wrong(s, "what may not be left to the next turn", i);
+            return wrong(s, "what may not be left to the next iteration", i);
     }
     return NULL;
 }
@@ -187,12 +190,12 @@ static const char *check_lanes(const Schedule *s)
             || !s->g->n[s->g->st[k->index].node].axes)
             continue;
         Ref next = shown_node(s->g, s->g->st[k->index].next);
-        bool made = false;
+        bool computed = false;
         for (const KInst *v = s->inst; v < k; v++)
             for (int n = 0; n < v->nnodes && v->op == K_VECTOR && v->nrow
                             && v->role == k->role; n++)
-                made |= v->node[n] == next;
-        if (!made)
+                computed |= v->node[n] == next;
+        if (!computed)
             return wrong(s, "a vector that lanes do not make", k->index);
     }
     return NULL;
@@ -216,13 +219,13 @@ static const char *check_across(const Schedule *s)
         const KInst *k = &s->inst[i];
         if (k->op != K_ACROSS)
             continue;
-        Ref made = k->nnodes ? k->node[k->nnodes - 1] : 0;
-        if (!has_matrices(k->role) || !made || k->nout > 1
-            || s->g->n[made].axes != AXIS(k->row)
+        Ref computed = k->nnodes ? k->node[k->nnodes - 1] : 0;
+        if (!has_matrices(k->role) || !computed || k->nout > 1
+            || s->g->n[computed].axes != AXIS(k->row)
             || k->nrow != block_extent(s, k->row)
-            || !(k->nout ? s->value[k->out[0]].node == made
-                 : !s->stores || s->stores[made]))
-            return wrong(s, "no vector that is made across", i);
+            || !(k->nout ? s->value[k->out[0]].node == computed
+                 : !s->stores || s->stores[computed]))
+            return wrong(s, "no vector that is computed across", i);
         for (int n = 0; n < k->nnodes; n++)
             for (int j = 0; j < 4; j++)
                 if (!has_operand(s, k, s->g->n[k->node[n]].a[j], n))
@@ -265,7 +268,7 @@ static bool is_factor(const KValue *v)
 static bool is_left_factor(const Schedule *s, const KInst *k, const KValue *v)
 {
     return !deals_rows(s, k->role) ? is_factor(v)
-         : v->layout == LAY_PACKED && v->row == s->row_axis && !k->turned[0]
+         : v->layout == LAY_PACKED && v->row == s->row_axis && !k->transposed[0]
            && s->target->form[FORM_PRODUCT]->packed;
 }
 
@@ -374,7 +377,7 @@ static const char *check_buffers(const Schedule *s)
         if (!has_buffer(x))
             continue;
         const KBuffer *b = &s->buffer[x->buffer];
-        if (x->at + value_bytes(x) > b->bytes || x->turn >= b->uses)
+        if (x->at + value_bytes(x) > b->bytes || x->use >= b->uses)
             return wrong(s, "a value that its buffer has no room for", v);
     }
     return NULL;
@@ -386,7 +389,7 @@ static const char *check_lives(const Schedule *s)
     for (int a = 0; a < s->nvalues; a++)
         for (int b = 0; b < a; b++) {
             const KValue *x = &s->value[a], *y = &s->value[b];
-            if (has_buffer(x) && x->buffer == y->buffer && x->turn == y->turn
+            if (has_buffer(x) && x->buffer == y->buffer && x->use == y->use
                 && s->buffer[x->buffer].tile && x->alias == NOTHING
                 && x->at < y->at + value_bytes(y)
                 && y->at < x->at + value_bytes(x)
@@ -412,7 +415,7 @@ static bool finds_first(const Schedule *s, const KInst *k, Ref r)
 {
     uint64_t used = 1;
     bool all = k->nin <= 64;
-    for (int i = 0; i < tokens_late(s->g, r) && all; i++) {
+    for (int i = 0; i < tokens_delayed(s->g, r) && all; i++) {
         Ref first = first_row(s->g, r, i);
         bool found = !first || !s->g->n[first].axes;
         for (int j = 1; j < k->nin && !found; j++) {
@@ -503,14 +506,14 @@ static const char *check_sums(const Schedule *s)
     return NULL;
 }
 
-/* Values that take turns in a buffer are made, and read, in that order: none
- * once the next one's turn has come. */
-static const char *check_turns(const Schedule *s)
+/* Values that alternate in a buffer are made, and read, in that order: none
+ * once the next has been. */
+static const char *check_use_order(const Schedule *s)
 {
     for (int role = 0; role < NKROLES; role++) {
-        int turn[MOST_BUFFERS];
+        int use[MOST_BUFFERS];
         for (int b = 0; b < s->nbuffers; b++)
-            turn[b] = NOTHING;
+            use[b] = NOTHING;
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             bool writes = false;
@@ -520,9 +523,9 @@ static const char *check_turns(const Schedule *s)
                                                    : k->in[j]];
                 if (!has_buffer(v) || s->buffer[v->buffer].uses == 1)
                     continue;
-                bool again = !writes && v->turn == turn[v->buffer];
-                if (!again && v->turn != ++turn[v->buffer])
-                    return wrong(s, "values out of turn", v->buffer);
+                bool again = !writes && v->use == use[v->buffer];
+                if (!again && v->use != ++use[v->buffer])
+                    return wrong(s, "values out of order", v->buffer);
             }
         }
     }
@@ -534,7 +537,7 @@ static const char *check_turns(const Schedule *s)
 static const char *check_meetings_of(const Schedule *s, int role)
 {
     uint32_t written = 0, read = 0;
-    for (int turn = 0; turn < 2; turn++)
+    for (int round = 0; round < 2; round++)
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             uint32_t in = matrix_reads(s, k), out = matrix_writes(s, k);
@@ -568,14 +571,15 @@ static const char *check_progress(const Schedule *s)
     return why || !s->splits ? why : schedule_stuck(s, true);
 }
 
-/* Lean turns make what they go on from. */
+/* Lean iterations make what they go on from. */
 static const char *check_lean(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts && s->splits; i++)
         for (int m = 0; m < s->ninsts; m++)
             if (s->inst[i].lean && !s->inst[m].lean
                 && goes_on_from(s, &s->inst[i], &s->inst[m]))
-                return wrong(s, "a lean turn that does not make what it goes"
+                return wrong(s, "a lean iteration that does not make what it"
+                             " goes"
                              " on from", i);
     return NULL;
 }
@@ -648,16 +652,17 @@ static const char *check_hands(const Schedule *s)
     return NULL;
 }
 
-/* ---- roles that take chunks in turn ---- */
+/* ---- roles that take chunks round-robin ---- */
 
 /* A slot is always the same one's: it sees all that happens to it. */
 static const char *check_copies(const Schedule *s)
 {
-    for (int i = 0; i < s->nbuffers && s->turns > 1; i++) {
+    for (int i = 0; i < s->nbuffers && s->interleave > 1; i++) {
         const KBuffer *b = &s->buffer[i];
         bool own = b->writer == KR_AHEAD || b->readers >> KR_AHEAD & 1;
-        if (own && b->depth % s->turns)
-            return wrong(s, "slots that are not dealt to those in turn", i);
+        if (own && b->depth % s->interleave)
+            return wrong(s, "slots that are not dealt to those that alternate",
+                         i);
     }
     return NULL;
 }
@@ -776,7 +781,8 @@ static Life life_of(const Schedule *s, int v)
             if (lies_in_registers(&s->value[s->inst[i].in[j]])
                 && fragment_root(s, s->inst[i].in[j]) == v) {
                 if (packs_carried(s, &s->inst[i]) && s->inst[i].in[1] == v)
-                    life.first = i;     /* written again for the next turn */
+                    life.first = i;     /* written again for the next iteration
+                                           */
                 else
                     life.last = i;
             }
@@ -792,26 +798,26 @@ static bool lives_at(Life life, int at, bool behind)
 
 /* A program gives up an element of what it reads when it leaves one of what it
  * writes; products have both. */
-static void add_life(const Schedule *s, Life life, int regs, int (*held)[2])
+static void add_life(const Schedule *s, Life life, int regs, int (*live)[2])
 {
     for (int i = 0; i < s->ninsts; i++)
         for (int behind = 0; behind < 2; behind++)
             if (lives_at(life, i, behind)
                 || (s->inst[i].op != K_MAP && lives_at(life, i, !behind)))
-                held[i][behind] += regs;
+                live[i][behind] += regs;
 }
 
-int registers_held(const Schedule *s, KRole role)
+int registers_live(const Schedule *s, KRole role)
 {
-    int (*held)[2] = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *held);
+    int (*live)[2] = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *live);
     int most = 0;
     for (int v = 0; v < s->nvalues; v++)
         if (lies_in_registers(&s->value[v]) && s->value[v].alias == NOTHING
             && s->value[v].ahead == (role == KR_AHEAD))
-            add_life(s, life_of(s, v), fragment_regs(s, &s->value[v]), held);
+            add_life(s, life_of(s, v), fragment_regs(s, &s->value[v]), live);
     for (int i = 0; i < s->ninsts; i++)
         for (int behind = 0; behind < 2 && s->inst[i].role == role; behind++)
-            most = held[i][behind] > most ? held[i][behind] : most;
+            most = live[i][behind] > most ? live[i][behind] : most;
     return most;
 }
 
@@ -831,7 +837,7 @@ const char *registers_fault(const Schedule *s)
 {
     enum { OTHERS = 64, AHEAD = 32 };
     for (int ahead = 0; ahead < 1 + (s->ahead > 0); ahead++) {
-        int most = registers_held(s, ahead ? KR_AHEAD : KR_MATRIX);
+        int most = registers_live(s, ahead ? KR_AHEAD : KR_MATRIX);
         int others = s->row_axis && !ahead ? ROWS_REGS
                    : s->ahead ? AHEAD : OTHERS;
         if (ahead)
@@ -901,13 +907,13 @@ const char *schedule_check(Schedule *s)
     const char *(*const law[])(const Schedule *) = { check_uses,
         check_under_way,
         check_fragments, check_parts, check_writers, check_readers,
-        check_written_over, check_late,
+        check_written_over, check_deferred,
         check_states, check_lanes, check_across, check_pairs,
         check_layouts,
         check_buffers,
         check_copies,
         check_padded, check_slices, check_rows, check_sums, check_lives,
-        check_turns, check_hands,
+        check_use_order, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
         tensor_fault,

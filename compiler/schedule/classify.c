@@ -140,15 +140,15 @@ static bool loads(Select *x, Ref r)
 /* A matrix of tokens that is found, of the token before and first a vector that
  * is found or carried, or of the next one and last zeros: the load is a row
  * off; or of one that is such itself: some rows. */
-static bool is_loaded_late(const Select *x, const Node *n)
+static bool is_loaded_delayed(const Select *x, const Node *n)
 {
-    enum { MOST_LATE = 4 };
-    Ref late = shown_node(x->g, n->a[0]), b = n->a[1];
-    Ref a = loaded_node(x->g, late);
+    enum { MOST_DELAY = 4 };
+    Ref delay = shown_node(x->g, n->a[0]), b = n->a[1];
+    Ref a = loaded_node(x->g, delay);
     if (!op_is(n->op, SHIFTS) || count_axes(n->axes) != 2
-        || !(n->axes & DIM_AXES) || x->kind[late] != LOADED
-        || tokens_late(x->g, late) >= MOST_LATE || n->flags & ~REVERSE
-        || (late != a && x->g->n[late].flags != n->flags))
+        || !(n->axes & DIM_AXES) || x->kind[delay] != LOADED
+        || tokens_delayed(x->g, delay) >= MOST_DELAY || n->flags & ~REVERSE
+        || (delay != a && x->g->n[delay].flags != n->flags))
         return false;
     if (x->g->n[a].op == OP_input
         && x->w->in[x->g->n[a].index] != x->w->memory)
@@ -208,7 +208,7 @@ static bool classify(Select *x, Ref r)
         return loads(x, r);
     else if (is_product(x, n) || is_solve(x, n) || is_decayed(x, n))
         x->kind[r] = PRODUCT;
-    else if (is_loaded_late(x, n))
+    else if (is_loaded_delayed(x, n))
         x->kind[r] = LOADED;
     else if (is_shifted(x, n))
         x->kind[r] = SHIFTED;

@@ -239,13 +239,13 @@ static bool reads_decayed(Select *x, KInst *k, Ref r)
     const Graph *g = x->g;
     const Node *n = &g->n[r];
     Ref a = shown_node(g, n->a[0]), b = shown_node(g, n->a[1]);
-    bool turned = x->col[b] == AX_J;
+    bool transposed = x->col[b] == AX_J;
     if (x->row[a] != AX_I || x->row[b] != AX_I || is_read_directly(x, a)
         || is_read_directly(x, b))
         return refuse(x, r, "factors that are no tiles of tokens");
     int16_t *in = k->in + k->nin;
-    in[0] = (int16_t)value_of(x, turned ? b : a, LAY_TILE);
-    in[1] = (int16_t)value_of(x, turned ? a : b, LAY_TILE);
+    in[0] = (int16_t)value_of(x, transposed ? b : a, LAY_TILE);
+    in[1] = (int16_t)value_of(x, transposed ? a : b, LAY_TILE);
     in[2] = (int16_t)sums_of(x, shown_node(g, n->a[2]));
     in[3] = (int16_t)sums_of(x, shown_node(g, n->a[3]));
     k->nin += 4;

@@ -1,7 +1,7 @@
-/* lean.c -- what of a turn of a walk the states alone need: a block that goes
- * on where another one ends, of the same sequence, first walks what comes
- * before for them. Such a turn is lean: of instructions that it has no need
- * for roles hand over what others fill.
+/* lean.c -- what of an iteration of a walk the states alone need: a block that
+ * goes on where another one ends, of the same sequence, first walks what comes
+ * before for them. Such an iteration is lean: of instructions that it has no
+ * need for roles hand over what others fill.
  */
 #include "schedule.h"
 
@@ -77,7 +77,7 @@ static bool is_lean_product(const Schedule *s, int role, int value)
     return false;
 }
 
-/* Those behind products that such a turn has, too. */
+/* Those behind products that such an iteration has, too. */
 static void find_lean_ends(Schedule *s)
 {
     bool under_way[NKROLES] = { false };
@@ -143,7 +143,7 @@ static bool is_worth_it(const Schedule *s)
 void schedule_lean(Schedule *s)
 {
     bool *needed = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *needed + 1);
-    bool turns = false;
+    bool several = false;
     s->splits = false;
     for (int i = 0; i < s->ninsts; i++)
         s->inst[i].lean = false;
@@ -152,8 +152,8 @@ void schedule_lean(Schedule *s)
     find_lean(s, needed);
     find_lean_ends(s);
     for (int b = 0; b < s->nbuffers; b++)
-        turns |= s->buffer[b].uses > 1 && lean_buffers(s) >> b & 1;
-    s->splits = !turns && !leaves_results(s) && is_worth_it(s);
+        several |= s->buffer[b].uses > 1 && lean_buffers(s) >> b & 1;
+    s->splits = !several && !leaves_results(s) && is_worth_it(s);
     for (int i = 0; i < s->ninsts && !s->splits; i++)
         s->inst[i].lean = false;
 }

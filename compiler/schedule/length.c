@@ -107,7 +107,7 @@ static bool is_decayed_sum(const KInst *k)
 
 bool may_be_in_parts(const Schedule *s, const KInst *k)
 {
-    uint32_t turns = 0;
+    uint32_t several = 0;
     if (is_decayed_sum(k))
         return share_of(s, k->role, k->ncol) % PART_COLS == 0;
     if (k->op != K_MAP || share_of(s, k->role, k->ncol) % PART_COLS)
@@ -119,13 +119,13 @@ bool may_be_in_parts(const Schedule *s, const KInst *k)
     }
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = &s->value[k->out[i]];
-        bool takes_turns = v->layout == LAY_TILE
+        bool has_several = v->layout == LAY_TILE
                         && s->buffer[v->buffer].uses > 1;
         if (v->layout == LAY_FRAGMENT || v->layout == LAY_WIDE
             || v->layout == LAY_INVERSE
-            || (takes_turns && turns >> v->buffer & 1))
+            || (has_several && several >> v->buffer & 1))
             return false;
-        turns |= takes_turns ? 1u << v->buffer : 0;
+        several |= has_several ? 1u << v->buffer : 0;
     }
     return k->nin > 0;
 }

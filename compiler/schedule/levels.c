@@ -19,7 +19,7 @@ static void find_space(Select *x, Ref r)
         return;
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
-    if (axes_turned(x, s)) {
+    if (axes_transposed(x, s)) {
         x->row[r] = (uint8_t)highest(s);
         x->col[r] = (uint8_t)lowest(s);
     }
@@ -56,7 +56,7 @@ static bool may_be_again(const Select *x, Ref r)
     return may;
 }
 
-/* Better computed twice than held in registers. A kernel without products has
+/* Better computed twice than kept in registers. A kernel without products has
  * enough of them for exponentials that no other one is made of. */
 static void find_again(Select *x)
 {
@@ -78,7 +78,7 @@ static void find_again(Select *x)
 }
 
 /* Whether programs are all that reads it, and compute it themselves. */
-static bool is_remade(const Select *x, Ref r)
+static bool is_rematerialised(const Select *x, Ref r)
 {
     return x->again[r] && !is_left(x, r);
 }
@@ -116,20 +116,20 @@ static void sink_levels(Select *x)
 {
     const Graph *g = x->g;
     for (Ref r = 1; r < g->len; r++)
-        x->late[r] = x->kind[r] == ELEMENT && output_of(x, r) != NOTHING
+        x->latest[r] = x->kind[r] == ELEMENT && output_of(x, r) != NOTHING
                      && !x->s->sink
                    ? x->level[r] : x->deepest + !in_matrix_role(x, r);
     for (Ref u = (Ref)g->len - 1; u > 0; u--) {
         const Node *n = &g->n[u];
         for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++) {
             Ref a = shown_node(g, n->a[i]);
-            int l = x->late[u] - is_step(x, a, u);
-            x->late[a] = l < x->late[a] ? l : x->late[a];
+            int l = x->latest[u] - is_step(x, a, u);
+            x->latest[a] = l < x->latest[a] ? l : x->latest[a];
         }
     }
     for (Ref r = 1; r < g->len; r++)
         if (in_matrix_role(x, r))
-            x->level[r] = x->late[r];
+            x->level[r] = x->latest[r];
 }
 
 static bool has_scan(const Select *x)
@@ -174,7 +174,7 @@ static int early_level(const Select *x, Ref r, const int *early)
 static void raise_levels(Select *x)
 {
     const Graph *g = x->g;
-    int *early = x->late;
+    int *early = x->latest;
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r];
         bool of_fragments = false;
@@ -268,7 +268,7 @@ static int group_root(const Select *x, int r)
 
 static bool starts_program(const Select *x, Ref r)
 {
-    return in_matrix_role(x, r) && !is_remade(x, r)
+    return in_matrix_role(x, r) && !is_rematerialised(x, r)
         && (x->kind[r] == ELEMENT || x->kind[r] == REDUCED
             || x->kind[r] == PAIRED);
 }
@@ -297,7 +297,7 @@ static uint8_t *find_takers(const Select *x, Ref s)
         takes[r] = angles && g->n[r].op == OP_sin && g->n[r].a[0] == s;
         for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
-            takes[r] |= a && takes[a] && is_remade(x, a);
+            takes[r] |= a && takes[a] && is_rematerialised(x, a);
         }
     }
     for (Ref r = s; r < g->len; r++)
@@ -313,7 +313,7 @@ static void join_with(Select *x, Ref first, Ref r, bool groups)
     if (groups && x->level[r] == x->level[first])
         x->group[group_root(x, (int)r)] = group_root(x, (int)first);
     if (!groups && x->level[r] > x->level[first]
-        && x->late[r] <= x->level[first])
+        && x->latest[r] <= x->level[first])
         x->level[r] = x->level[first];
 }
 
@@ -325,11 +325,12 @@ static void join_takers(Select *x, bool groups)
     const Graph *g = x->g;
     bool products = has_products(x);
     for (Ref r = 1; r < g->len && !groups; r++)
-        x->late[r] = early_level(x, r, x->late);
+        x->latest[r] = early_level(x, r, x->latest);
     for (Ref s = 1; s < g->len && !x->s->sink; s++) {
         bool angles = op_is(g->n[s].op, SPREADS) && x->kind[s] == ELEMENT;
         if (!angles
-            && (products || !is_exponential(g->n[s].op) || !is_remade(x, s)))
+            && (products || !is_exponential(g->n[s].op)
+                || !is_rematerialised(x, s)))
             continue;
         const uint8_t *takes = find_takers(x, s);
         for (Ref first = s + 1; first < g->len; first++)
@@ -369,11 +370,12 @@ static void find_groups(Select *x)
         x->group[r] = (int)r;
     for (Ref r = 1; r < g->len; r++) {
         if ((x->kind[r] != ELEMENT && x->kind[r] != REDUCED
-             && x->kind[r] != PAIRED) || is_remade(x, r))
+             && x->kind[r] != PAIRED) || is_rematerialised(x, r))
             continue;
         for (int i = 0; i < 4; i++) {
             Ref a = shown_node(g, g->n[r].a[i]);
-            if (in_matrix_role(x, a) && !is_summed(x, a) && !is_remade(x, a)
+            if (in_matrix_role(x, a) && !is_summed(x, a)
+                && !is_rematerialised(x, a)
                 && x->kind[a] != PAIRED
                 && !(has_base(x, r) && x->base[r] == a)
                 && x->level[a] == x->level[r]

@@ -12,7 +12,8 @@ enum { MOST_UNDER_WAY = 8 };
 typedef struct Order {
     Schedule *s;
     KRole role;
-    KInst *inst;                        /* the role's, of a turn of the loop */
+    KInst *inst;                        /* the role's, of an iteration of the
+                                           loop */
     int n, *height;
     bool *done, *meets;                 /* meets: n by n, in their order */
     int *issued;                        /* of products: its number, from 1 */
@@ -57,7 +58,7 @@ static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
 
 /* ---- the longest way from each ---- */
 
-/* The next turn begins with what is packed of a state. */
+/* The next iteration begins with what is packed of a state. */
 static int time_of(const Schedule *s, const KInst *k)
 {
     enum { INVERSE = 20, PRODUCT = 5, PROGRAM = 2 };
@@ -81,12 +82,13 @@ static void find_heights(Order *o)
 
 /* ---- one after another ---- */
 
-/* What the turn before has left is done when all products are asked for. */
+/* What the iteration before has left is done when all products are asked for.
+ */
 static bool is_ready(const Order *o, int at)
 {
     for (int i = 0; i < o->n; i++) {
         bool first = i < at && o->meets[i * o->n + at];
-        if (!o->done[i] && (first || (o->inst[at].late
+        if (!o->done[i] && (first || (o->inst[at].deferred
                                       && o->inst[i].op == K_PRODUCT)))
             return false;
     }
@@ -287,7 +289,7 @@ static int found_before(const Schedule *s, int at, int value)
             ends |= k->op == K_SETTLE && k->in[j] == value;
         for (int j = 0; j < k->nout; j++)
             if (k->out[j] == value)
-                return ends && k->op == K_MAP && !k->nnodes && !k->late
+                return ends && k->op == K_MAP && !k->nnodes && !k->deferred
                     && s->value[k->in[0]].layout == LAY_TILE ? i : NOTHING;
     }
     return NOTHING;

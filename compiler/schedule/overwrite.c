@@ -87,12 +87,12 @@ static bool has_alias(const Schedule *s, int value)
 }
 
 /* The role of matrices finds such tiles with what else is made ahead, behind
- * them: lean turns make nothing else. Of loads that share a ring the next would
- * be told of by the wrong one. Requires the order of instructions; values have
- * no buffers yet. */
+ * them: lean iterations make nothing else. Of loads that share a ring the next
+ * would be told of by the wrong one. Requires the order of instructions; values
+ * have no buffers yet. */
 void schedule_overwrite(Schedule *s)
 {
-    bool may = s->row_axis && s->ahead && s->turns == 1 && !s->may_split
+    bool may = s->row_axis && s->ahead && s->interleave == 1 && !s->may_split
             && !s->rings && s->target->form[FORM_COPY]->waited;
     for (int i = 0; i < s->ninsts && may; i++) {
         const KInst *k = &s->inst[i];

@@ -111,7 +111,8 @@ static bool is_zero(Behind b)
     return b.is == CONSTANT && b.x == 0;
 }
 
-static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis);
+static Behind computed_behind(const Schedule *s, const KInst *k, Ref r,
+                              int axis);
 
 /* What the program finds is zero there. */
 static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
@@ -122,7 +123,7 @@ static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
     if (!(n->axes & AXIS(axis)))
         return (Behind){ ALIKE, 0 };
     return has_node(k, shown_node(s->g, o))
-         ? made_behind(s, k, shown_node(s->g, o), axis)
+         ? computed_behind(s, k, shown_node(s->g, o), axis)
          : (Behind){ CONSTANT, 0 };
 }
 
@@ -162,7 +163,8 @@ static Behind pair_behind(const Schedule *s, const KInst *k, const Node *n,
 }
 
 /* A node of the program, which may be a sum of its elements. */
-static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
+static Behind computed_behind(const Schedule *s, const KInst *k, Ref r,
+                              int axis)
 {
     const Node *n = &s->g->n[r];
     Behind x[3] = { { CONSTANT, 0 }, { CONSTANT, 0 }, { CONSTANT, 0 } };
@@ -178,7 +180,7 @@ static Behind made_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 {
-    return !has_node(k, r) || is_zero(made_behind(s, k, r, axis));
+    return !has_node(k, r) || is_zero(computed_behind(s, k, r, axis));
 }
 
 /* Whether the role has cleared what lies behind the last token in a tile that
@@ -204,7 +206,7 @@ bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r)
         int op = s->g->n[k->node[i]].op;
         all &= (op_info[op].traits & ELEMENTWISE) != 0;
     }
-    return all && is_zero(made_behind(s, k, r, AX_I));
+    return all && is_zero(computed_behind(s, k, r, AX_I));
 }
 
 /* ---- masks ---- */

@@ -1,6 +1,6 @@
 /* parts.c -- a group in parts, where registers are short: its products in the
- * order in which they leave the fewest fragments to be held, and behind each
- * what can then be computed and need not be held as what it is made of.
+ * order in which they leave the fewest fragments to stay live, and behind each
+ * what can then be computed and need not stay live as what it is made of.
  */
 #include "select.h"
 
@@ -100,8 +100,8 @@ static int compute(Parts *p, bool last)
     return n;
 }
 
-/* Elements of the fragments that are held. */
-static int64_t held(const Parts *p)
+/* Elements of the fragments that are live. */
+static int64_t live(const Parts *p)
 {
     const Select *x = p->x;
     int64_t n = 0;
@@ -139,7 +139,7 @@ static bool can_follow(const Parts *p, Ref r, Ref other)
         && has_its_base(p, r, other);
 }
 
-/* The product that leaves the least to be held, with the one behind it. */
+/* The product that leaves the least to stay live, with the one behind it. */
 static Ref next_product(const Parts *p)
 {
     int64_t least = INT64_MAX;
@@ -149,14 +149,14 @@ static Ref next_product(const Parts *p)
         if (!can_follow(p, a, 0))
             continue;
         Parts first = after(p, a);
-        int64_t one = held(&first);
+        int64_t one = live(&first);
         for (int j = 0; j < p->n; j++) {
             Ref b = p->matrix[j];
             bool alone = a == b;        /* what is last has none behind it */
             if (!can_follow(p, b, a))
                 continue;
             Parts second = alone ? first : after(&first, b);
-            int64_t all = alone ? one : held(&second);
+            int64_t all = alone ? one : live(&second);
             if (2 * all + one < least) {
                 least = 2 * all + one;
                 best = a;

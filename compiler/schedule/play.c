@@ -1,24 +1,24 @@
 /* play.c -- roles that wait for one another, a few items long: whether all of
  * them come to the end, each doing its instructions in the order in which they
- * are printed, those of another turn of the loop in that turn.
+ * are printed, those of another iteration of the loop in that iteration.
  */
 #include "schedule.h"
 
 enum { ITEMS = 8 };                     /* more than a ring has slots, and loads
                                            lag behind */
 
-/* Each role's turn of the loop, which of its loads that lag so far, the next
- * instruction, and how often each buffer was filled by its writer and emptied
- * by each reader. */
+/* Each role's iteration of the loop, which of its loads that lag so far, the
+ * next instruction, and how often each buffer was filled by its writer and
+ * emptied by each reader. */
 typedef struct Play {
     const Schedule *s;
-    bool lean;                          /* all turns are */
-    int at[NKROLES], lag[NKROLES], turn[NKROLES];
+    bool lean;                          /* all iterations are */
+    int at[NKROLES], lag[NKROLES], iteration[NKROLES];
     int filled[MOST_BUFFERS], emptied[NKROLES][MOST_BUFFERS];
 } Play;
 
-/* Of a lean turn the instruction as such a turn has it: a slot is asked for by
- * the first that fills it then. */
+/* Of a lean iteration the instruction as such an iteration has it: a slot is
+ * asked for by the first that fills it then. */
 static KInst as_played(const Play *p, int at)
 {
     const Schedule *s = p->s;
@@ -61,28 +61,28 @@ static bool may_go(const Play *p, const KInst *k)
     return true;
 }
 
-/* By how many turns of the role's loop the last is behind. */
+/* By how many iterations of the role's loop the last is behind. */
 static int last_delay(const Schedule *s, int role)
 {
     int most = 0;
     for (int i = 0; i < s->ninsts; i++) {
-        int delay = s->inst[i].late ? 1 : s->inst[i].lag;
+        int delay = s->inst[i].deferred ? 1 : s->inst[i].lag;
         if (s->inst[i].role == role && delay > most)
             most = delay;
     }
     return most;
 }
 
-/* Whether the role does it in this turn, and at this place of it. */
+/* Whether the role does it in this iteration, and at this place of it. */
 static bool is_done(const Play *p, const KInst *k)
 {
-    int item = p->turn[k->role] - (k->late ? 1 : k->lag);
+    int item = p->iteration[k->role] - (k->deferred ? 1 : k->lag);
     return k->lag == p->lag[k->role] && item >= 0 && item < ITEMS;
 }
 
 static bool has_ended(const Play *p, int role)
 {
-    return p->turn[role] == ITEMS + last_delay(p->s, role);
+    return p->iteration[role] == ITEMS + last_delay(p->s, role);
 }
 
 /* The role's next instruction is done; false: it waits. */
@@ -94,10 +94,10 @@ static bool step(Play *p, int role)
                || !is_done(p, &s->inst[p->at[role]])))
         p->at[role]++;
     if (p->at[role] == s->ninsts) {
-        bool turns = p->lag[role] == last_delay(s, role);
+        bool ends = p->lag[role] == last_delay(s, role);
         p->at[role] = 0;
-        p->turn[role] += turns;
-        p->lag[role] = turns ? 0 : p->lag[role] + 1;
+        p->iteration[role] += ends;
+        p->lag[role] = ends ? 0 : p->lag[role] + 1;
         return true;
     }
     const KInst played = as_played(p, p->at[role]), *k = &played;

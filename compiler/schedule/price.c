@@ -77,7 +77,7 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
         const KInst *k = &s->inst[i];
         KInst whole = *k;               /* parts come one after another */
         whole.parts = 0;
-        if (k->role == role && !k->late)
+        if (k->role == role && !k->deferred)
             cycles += packs_carried(s, k) ? -early
                     : k->op == K_SETTLE ? waits_to_pack(s, i) ? 0 : settle
                     : k->op == K_MAP ? each * inst_length(s, &whole)
@@ -227,9 +227,9 @@ typedef struct Turn {
  * waits; a warpgroup has its own rows. What tells others of a tile waits until
  * it is written, and for the products that are under way. Cycles of an
  * instruction, of a fence, and behind a product are read off the clock within
- * two turns of four such walks (gated_deltanet, kda; an H200), and fitted to
- * the times of six of 32 and 16 heads, which are within a ninth; those of two
- * warpgroups that no memory binds take up to 1.3 times as long. */
+ * two iterations of four such walks (gated_deltanet, kda; an H200), and fitted
+ * to the times of six of 32 and 16 heads, which are within a ninth; those of
+ * two warpgroups that no memory binds take up to 1.3 times as long. */
 static void turn_once(const Schedule *s, Turn *t)
 {
     const double each = 1.6, told = 100, ended = 70;
@@ -253,7 +253,7 @@ static void turn_once(const Schedule *s, Turn *t)
     }
 }
 
-/* A turn behind another; of all warpgroups their products at least. */
+/* An iteration behind another; of all warpgroups their products at least. */
 static double turn_cycles(const Schedule *s)
 {
     Turn t = { 0 };
@@ -306,7 +306,7 @@ double kernel_cycles(const Schedule *s)
                 schedule_cycles(s));
 }
 
-/* ---- lean turns ---- */
+/* ---- lean iterations ---- */
 
 static Schedule lean_turn(const Schedule *s)
 {
@@ -322,7 +322,7 @@ static Schedule lean_turn(const Schedule *s)
 
 /* Of a block: what it has no slice of, those of the other slices find in the
  * cache. */
-static double turn_bytes(const Schedule *s)
+static double iteration_bytes(const Schedule *s)
 {
     double all = 0;
 
@@ -350,24 +350,24 @@ double lean_moves(const Schedule *s)
 {
     Schedule lean = lean_turn(s);
 
-    return turn_bytes(&lean) / turn_bytes(s);
+    return iteration_bytes(&lean) / iteration_bytes(s);
 }
 
 /* Beside the shares that were fastest of 16 heads of 2 x 16384 tokens (an H200,
  * among .5, .62, .74, .85): deltanet .73 (.74), gated_deltanet .68 (.74); where
- * nothing is done ahead in lean turns (among .45, .5, .55, .6) linear .50 (all
- * alike), simple_gla .50 (.5), mamba2 .50 (.45, .5). */
+ * nothing is done ahead in lean iterations (among .45, .5, .55, .6) linear .50
+ * (all alike), simple_gla .50 (.5), mamba2 .50 (.45, .5). */
 double lean_share(const Schedule *s, const Machine *m)
 {
     const double most = 0.85, alone = 0.75;
     double each = m->units * m->clock / m->bandwidth;   /* cycles a byte */
     Schedule lean = lean_turn(s);
-    double whole = fmax(slower_role(s), each * turn_bytes(s));
+    double whole = fmax(slower_role(s), each * iteration_bytes(s));
     double role = slower_role(&lean);
 
     if (ordered_cycles(&lean, KR_AHEAD, 600, 2.36, 480, 1526) <= 0)
         role *= alone;
-    return fmin(most, fmax(role, each * turn_bytes(&lean)) / whole);
+    return fmin(most, fmax(role, each * iteration_bytes(&lean)) / whole);
 }
 
 #define SIMPLE 0.0027

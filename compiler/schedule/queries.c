@@ -45,7 +45,7 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
 }
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
-    "wide", "inverse", "sums", "global", "vector", "scalar", "held", "flat",
+    "wide", "inverse", "sums", "global", "vector", "scalar", "regtile", "flat",
     "partial" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
@@ -65,7 +65,7 @@ int32_t shared_room(const Schedule *s)
     return (s->target->shared + OWN) / s->resident - OWN;
 }
 
-int tokens_late(const Graph *g, Ref r)
+int tokens_delayed(const Graph *g, Ref r)
 {
     int n = 0;
     for (; op_is(g->n[r].op, SHIFTS); n++)

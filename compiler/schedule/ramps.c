@@ -30,7 +30,7 @@ static Ref count_tokens(Graph *g, const Node *n)
     return node_copy(g, &count, (Ref[4]){ 0, num(g, 1), num(g, 0) });
 }
 
-static Ref turned_by(Graph *g, const Node *n, const Ref *image, Ref count)
+static Ref ramp_of(Graph *g, const Node *n, const Ref *image, Ref count)
 {
     Ref each = op1(g, OP_wrap, image[n->a[1]]);
     return op1(g, OP_wrap, op2(g, OP_add, image[n->a[2]],
@@ -53,7 +53,7 @@ const Plan *plan_ramps(Ctx *c, const Plan *p)
         }
         if (is_ramp(p->g, &of)) {
             Ref count = count_tokens(g, &of);
-            image[r] = turned_by(g, &of, image, !ends ? count
+            image[r] = ramp_of(g, &of, image, !ends ? count
                                  : node_copy(g, &n, (Ref[4]){ count }));
             any = true;
         } else {

@@ -79,7 +79,7 @@ static int groups_of(const Rows *u, Ref r, Side side)
 
 /* ---- forms ---- */
 
-static Image turned(Rows *u, Image x, int op)
+static Image transposed(Rows *u, Image x, int op)
 {
     const Node *n = &u->g->n[x.node];
     int back = op == OP_row ? OP_col : OP_row;
@@ -109,13 +109,15 @@ static Image spread(Rows *u, Image x, Side side)
     if (x.form[side] <= EACH)
         return x;
     if (side == OF_COLS && x.part)
-        return turned(u, spread(u, turned(u, x, OP_row), OF_ROWS), OP_col);
+        return transposed(u, spread(u, transposed(u, x, OP_row), OF_ROWS),
+                          OP_col);
     if (x.part)
         return (Image){ joined_rows(u, x.part), { EACH, SAME }, NULL };
     if (side == OF_COLS && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (side == OF_COLS)
-        return turned(u, spread(u, turned(u, x, OP_row), OF_ROWS), OP_col);
+        return transposed(u, spread(u, transposed(u, x, OP_row), OF_ROWS),
+                          OP_col);
     Ref y = of_rank(u, x.node, 0);
     for (int i = 1; i < u->ranks && x.form[side] == PARTS; i++)
         y = op2(u->g, OP_add, y, of_rank(u, x.node, i));
@@ -222,7 +224,7 @@ static void operands(Rows *u, const Node *n, Image a[4], int row, int col)
 }
 
 /* The node with those operands. */
-static Image made_of(Rows *u, const Node *n, const Image a[4], Form row,
+static Image computed_of(Rows *u, const Node *n, const Image a[4], Form row,
                      Form col)
 {
     Node x = *n;
@@ -238,7 +240,7 @@ static Image element_wise(Rows *u, const Node *n, int row, int col)
     operands(u, n, a, row, col);
     for (int side = 0; side < NSIDES; side++)
         form[side] = form_of(u, n->op, a, op_info[n->op].arity, (Side)side);
-    return made_of(u, n, a, form[OF_ROWS], form[OF_COLS]);
+    return computed_of(u, n, a, form[OF_ROWS], form[OF_COLS]);
 }
 
 /* ---- sums and products ---- */
@@ -338,7 +340,7 @@ static Image solved(Rows *u, const Node *n)
     for (int i = 0; i < NSIDES; i++)
         clear_empty(u, a, 1, (Side)i);
     a[1] = spread(u, a[1], OF_ROWS);
-    return made_of(u, n, a, EACH, SAME);
+    return computed_of(u, n, a, EACH, SAME);
 }
 
 /* Of vectors, those that are the same for all ranks; of scores: their columns
@@ -365,7 +367,7 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
             a[0].node = op3(u->g, OP_where, once, a[0].node, num(u->g, 1));
         a[1].node = op3(u->g, OP_where, once, a[1].node, num(u->g, 0));
     }
-    return made_of(u, n, a, SAME, cols);
+    return computed_of(u, n, a, SAME, cols);
 }
 
 /* Of matrices, whose first rows alone count: all rows of a token have its sum;
@@ -386,7 +388,7 @@ static Image matrix_along(Rows *u, const Node *n, Image a[4])
         a[0].node = op3(u->g, OP_where, flag(u, 0, OF_ROWS), a[0].node,
                         num(u->g, 1));
     }
-    return made_of(u, n, a, back && !without ? LOOSE : SAME, SAME);
+    return computed_of(u, n, a, back && !without ? LOOSE : SAME, SAME);
 }
 
 static Image along_tokens(Rows *u, const Node *n)
@@ -459,7 +461,7 @@ static bool has_token_operand(const Rows *u, const Node *n)
 }
 
 /* The node, of operands that have no tokens, at a rank of these. */
-static Ref made_at(Rows *u, const Node *n, int rank)
+static Ref computed_at(Rows *u, const Node *n, int rank)
 {
     Node x = *n;
     for (int i = 0; i < 4; i++)
@@ -487,7 +489,7 @@ static Ref contracted_at(Rows *u, const Node *n, int rank)
 static Ref joined_operand(const Rows *u, Ref r, AxisSet axis, int *at);
 static Ref taken_of(const Rows *u, Ref r, AxisSet axis, int *at);
 
-static Ref rank_made(Rows *u, Ref r, int rank)
+static Ref rank_computed(Rows *u, Ref r, int rank)
 {
     const Node *n = &u->old->n[r];
     bool ranked = ranks_of(u, n->over);
@@ -505,7 +507,7 @@ static Ref rank_made(Rows *u, Ref r, int rank)
         return contracted_at(u, n, rank);
     if (ranked || has_token_operand(u, n))
         return impossible(u, r).node;
-    return made_at(u, n, rank);
+    return computed_at(u, n, rank);
 }
 
 static void make_apart(Rows *u, Ref r)
@@ -525,7 +527,7 @@ static void make_apart(Rows *u, Ref r)
         ok = last_apart(u, &n, many, part);
     else
         for (int i = 0; i < many && ok; i++)
-            part[i] = rank_made(u, r, i);
+            part[i] = rank_computed(u, r, i);
     u->fails |= !ok;
 }
 
@@ -549,7 +551,7 @@ static Image summed_apart(Rows *u, const Node *n)
     int many = count_ranks(u, n->a[!first], ranks);
     Ref y = 0;
     for (int i = 0; i < many; i++) {
-        Ref x = made_at(u, n, i);
+        Ref x = computed_at(u, n, i);
         y = y ? op2(u->g, OP_add, y, x) : x;
     }
     return ranks & (ranks - 1) ? impossible(u, y)
@@ -599,7 +601,7 @@ static Image delayed(Rows *u, const Node *n, int row, int col)
     Form cols = a[is_zero(u->g, a[0].node)].form[OF_COLS];
     if (!is_zero(u->g, a[1].node) && a[1].form[OF_COLS] != cols)
         return impossible(u, a[1].node);
-    return made_of(u, n, a, a[0].form[OF_ROWS], cols);
+    return computed_of(u, n, a, a[0].form[OF_ROWS], cols);
 }
 
 static Image last(Rows *u, Ref r)
@@ -610,7 +612,7 @@ static Image last(Rows *u, Ref r)
     a[0] = spread(u, a[0], OF_ROWS);
     if (a[0].form[OF_ROWS] == EACH)
         return impossible(u, a[0].node);
-    return made_of(u, n, a, SAME, a[0].form[OF_COLS]);
+    return computed_of(u, n, a, SAME, a[0].form[OF_COLS]);
 }
 
 /* ---- what joins ranks, and takes them apart ---- */
@@ -703,10 +705,10 @@ static Image selected(Rows *u, const Node *n, int row, int col)
     if (cols && u->g->n[x.node].axes & AXIS(AX_I))
         return impossible(u, x.node);
     if (cols)
-        x = turned(u, x, OP_row);
+        x = transposed(u, x, OP_row);
     x.node = of_rank(u, x.node, rank);
     x.form[OF_ROWS] = SAME;
-    return cols ? turned(u, x, OP_col) : x;
+    return cols ? transposed(u, x, OP_col) : x;
 }
 
 static Image part_of(Rows *u, const Node *n, int row, int col)
@@ -743,7 +745,7 @@ static Image found(Rows *u, Ref r)
     return (Image){ r, { (uint8_t)form, SAME }, NULL };
 }
 
-static Image made(Rows *u, Ref r, int row, int col)
+static Image image_new(Rows *u, Ref r, int row, int col)
 {
     Node n = u->old->n[r];
     AxisSet ranks = RANKS | u->own;
@@ -764,7 +766,7 @@ static Image made(Rows *u, Ref r, int row, int col)
     if (op_is(n.op, ONE_ROW))
         return last(u, r);
     if (op_is(n.op, VIEWS))
-        return turned(u, image_of(u, n.a[0], col, row), n.op);
+        return transposed(u, image_of(u, n.a[0], col, row), n.op);
     if (op_is(n.op, JOINS))
         return joined(u, r, row, col);
     if (op_is(n.op, RENAMES) && (n.over | AXIS(n.index)) & ranks)
@@ -778,7 +780,7 @@ static Image made(Rows *u, Ref r, int row, int col)
         return impossible(u, r);
     Image a[4];                         /* of each row by itself */
     operands(u, &n, a, row, col);
-    return made_of(u, &n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
+    return computed_of(u, &n, a, a[0].form[OF_ROWS], a[0].form[OF_COLS]);
 }
 
 /* Node r's ranks from `row` times `ranks` on, and those of columns. */
@@ -795,7 +797,7 @@ static Image image_of(Rows *u, Ref r, int row, int col)
     Image *x = &u->memo[(r * MOST_GROUPS + (size_t)row) * MOST_GROUPS
                         + (size_t)col];
     if (!x->node)
-        *x = made(u, r, row, col);
+        *x = image_new(u, r, row, col);
     return *x;
 }
 
@@ -841,13 +843,13 @@ static bool *find_between(const Graph *g)
 static int least_ranks(const Graph *g, AxisSet own, const bool *between)
 {
     int ranks = 0;
-    for (int turn = 0; turn < 2; turn++)
+    for (int round = 0; round < 2; round++)
         for (Ref r = 1; r < g->len; r++)
             for (int ax = AX_R; ax < NAXES; ax++) {
                 if (!(g->n[r].axes & (RANKS | own) & AXIS(ax)) || between[r])
                     continue;
                 int n = axis_extent(g, r, ax);
-                if (turn && n % ranks)
+                if (round && n % ranks)
                     return 0;
                 ranks = !ranks || n < ranks ? n : ranks;
             }

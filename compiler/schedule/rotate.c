@@ -1,8 +1,8 @@
 /* rotate.c -- software pipelining of a loop that carries states in registers:
- * what a turn does for the next one while products of its own are under way,
- * and what it leaves to it. A state is packed as a factor once what it becomes
- * has ended; results stay packed, and are written while the next turn's
- * products are under way.
+ * what an iteration does for the next one while products of its own are under
+ * way, and what it leaves to it. A state is packed as a factor once what it
+ * becomes has ended; results stay packed, and are written while the next
+ * iteration's products are under way.
  */
 #include "schedule.h"
 
@@ -91,21 +91,21 @@ static int packed_of(Schedule *s, int tile)
     return s->nvalues - 1;
 }
 
-/* Who makes it leaves it packed; it becomes a tile in the turn behind. */
-static void leave_late(Schedule *s, int at, int result)
+/* Who makes it leaves it packed; it becomes a tile in the iteration behind. */
+static void leave_deferred(Schedule *s, int at, int result)
 {
-    KInst late = s->inst[at];
-    int tile = late.out[result], first = 0;
+    KInst deferred = s->inst[at];
+    int tile = deferred.out[result], first = 0;
     int packed = packed_of(s, tile);
     s->inst[at].out[result] = (int16_t)packed;
-    late.late = true;
-    late.nin = late.nout = 1;
-    late.in[0] = (int16_t)packed;
-    late.out[0] = (int16_t)tile;
-    late.nnodes = 0;
+    deferred.deferred = true;
+    deferred.nin = deferred.nout = 1;
+    deferred.in[0] = (int16_t)packed;
+    deferred.out[0] = (int16_t)tile;
+    deferred.nnodes = 0;
     while (s->inst[first].op == K_BEGIN)
         first++;
-    inst_insert(s, first, late);
+    inst_insert(s, first, deferred);
 }
 
 /* Requires a row axis, and roles; instructions have no buffers yet. */
@@ -118,13 +118,13 @@ void schedule_rotate(Schedule *s)
     }
     for (int i = 0; i < s->ninsts && s->rotates > 1; i++) {
         const KInst *k = &s->inst[i];
-        if (k->op != K_MAP || k->role != KR_MATRIX || k->late)
+        if (k->op != K_MAP || k->role != KR_MATRIX || k->deferred)
             continue;
         for (int j = 0; j < k->nout; j++) {
             Ref r = s->value[k->out[j]].node;
             if (is_result(s, k->out[j])
                 && schedule_value(s, r, LAY_PACKED) == NOTHING) {
-                leave_late(s, i++, j);
+                leave_deferred(s, i++, j);
                 k = &s->inst[i];
             }
         }

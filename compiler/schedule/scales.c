@@ -66,7 +66,7 @@ static int *count_readers(Ctx *c, const Graph *g)
 
 /* Whether a factor is written as it is computed, so that a number more is
  * free. */
-static bool is_made(const Graph *g, Ref r)
+static bool is_computed(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
     return is_matrix(g, r) && (is_decayed_contraction(n->op)
@@ -92,8 +92,8 @@ static Ref scaled_within(Graph *g, Ref r, Ref number, const int *readers,
                        op2(g, OP_mul, image[n.a[i]], number));
     if (!is_plain_contraction(n.op))
         return 0;
-    int at = !is_made(g, n.a[0]);
-    if (!is_made(g, n.a[at]))
+    int at = !is_computed(g, n.a[0]);
+    if (!is_computed(g, n.a[at]))
         return 0;
     Node now = n;                       /* dot would take the number out */
     now.a[at] = op2(g, OP_mul, image[n.a[at]], number);
@@ -229,7 +229,7 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
         const Node view = old->n[n->a[i]];
         Ref scores = n->a[!i], rows = view.a[0];
         if (shown_node(old, n->a[i]) == n->a[i] || readers[scores] != 1
-            || !is_made(old, scores)
+            || !is_computed(old, scores)
             || old->n[scores].axes != (AXIS(AX_I) | AXIS(AX_J))
             || old->n[rows].op != OP_mul
             || !is_scaled_always(old, rows, n->a[i]))
@@ -237,7 +237,7 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
         for (int j = 0; j < 2; j++) {
             Ref by = old->n[rows].a[j], x = old->n[rows].a[!j];
             if (old->n[by].axes != AXIS(AX_I) || !is_matrix(old, x)
-                || is_made(old, x))
+                || is_computed(old, x))
                 continue;
             Node now = *n;
             now.a[!i] = op2(g, OP_mul, image[scores],

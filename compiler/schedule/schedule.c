@@ -27,20 +27,20 @@ static bool carries_ahead(const Schedule *s)
 static void deal_rows_registers(Schedule *s, int all)
 {
     enum { MATRIX = 28, AHEAD = 40, EARLY = 24, INVERSE = 16, MOST = 232 };
-    int step = s->target->reg_step, held = registers_held(s, KR_MATRIX);
-    int ahead = registers_held(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
+    int step = s->target->reg_step, live = registers_live(s, KR_MATRIX);
+    int ahead = registers_live(s, KR_AHEAD) + has_op(s, K_INVERSE) * INVERSE;
     int left = registers_left(s, KR_AHEAD);
     left = left < MOST_LEFT ? left : MOST_LEFT;
     int early = registers_early(s) ? ahead + registers_early(s) + EARLY : 0;
     ahead = (ahead > left ? ahead : left) + AHEAD;
     ahead = ahead > early ? ahead : early;
     ahead = (ahead + step - 1) / step * step;
-    int wide = s->turns * (s->ahead ? s->ahead : 1);
+    int wide = s->interleave * (s->ahead ? s->ahead : 1);
     int most = (all - wide * ahead) / s->groups / step * step;
     int beside = ROWS_REGS + s->spare;
-    int least = (held + beside + step - 1) / step * step;
+    int least = (live + beside + step - 1) / step * step;
     beside = beside > MATRIX ? beside : MATRIX;
-    int n = (held + beside + step - 1) / step * step;
+    int n = (live + beside + step - 1) / step * step;
     most = most > least ? most : least;
     n = n < most ? n : most;
     s->regs[1] = n < MOST ? n : MOST;
@@ -53,19 +53,19 @@ static void deal_rows_registers(Schedule *s, int all)
 static void deal_registers(Schedule *s, int all)
 {
     enum { LEAST = 64, MUCH = 96, MOST = 232 };
-    int held[2];
+    int live[2];
     for (int i = 0; i < 2; i++) {
         KRole role = i ? KR_AHEAD : KR_MATRIX;
-        int fragments = registers_held(s, role);
+        int fragments = registers_live(s, role);
         int others = registers_left(s, role);
         others = others < MUCH ? others : MUCH;
-        held[i] = fragments > others ? fragments : others;
-        held[i] = held[i] > LEAST ? held[i] : LEAST;
+        live[i] = fragments > others ? fragments : others;
+        live[i] = live[i] > LEAST ? live[i] : LEAST;
     }
-    int more = (all - s->groups * held[0] - s->ahead * held[1])
+    int more = (all - s->groups * live[0] - s->ahead * live[1])
              / (s->groups + s->ahead);
     for (int i = 0; i < 2; i++) {
-        int n = (held[i] + more) / s->target->reg_step * s->target->reg_step;
+        int n = (live[i] + more) / s->target->reg_step * s->target->reg_step;
         s->regs[1 + i] = n < MOST ? n : MOST;
     }
 }
@@ -85,8 +85,8 @@ static bool has_long_vectors(const Schedule *s)
 static void deal_roles(Schedule *s)
 {
     bool rows = s->row_axis
-             && (s->groups > 1 || s->turns > 1 || s->ahead > 1);
-    int all = 1 + s->groups + s->ahead * s->turns;
+             && (s->groups > 1 || s->interleave > 1 || s->ahead > 1);
+    int all = 1 + s->groups + s->ahead * s->interleave;
     int few = s->ahead > 1 && !has_long_vectors(s) ? 32
             : rows ? 40 : s->resident > 1 ? 48 : 56;
     int threads = all * s->target->group * s->target->warp;
@@ -110,26 +110,26 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
-/* Each turn takes less shared memory, and then fewer registers; where two
+/* Each try takes less shared memory, and then fewer registers; where two
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
  * room is all that is asked, the last alone. */
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
-    enum { TURNS = 6 };
+    enum { TRIES = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
-    int turns = like->resident < 2 ? 2 * TURNS
-              : like->kind == K_TOKEN && like->slices == 1 ? TURNS : 1;
-    int first = w->roughly ? 2 * TURNS - 1 : turns == TURNS ? -1 : 0;
-    for (int i = first; i < turns; i++) {
-        int less = i < 0 ? TURNS - 1 : i % TURNS;
+    int tries = like->resident < 2 ? 2 * TRIES
+              : like->kind == K_TOKEN && like->slices == 1 ? TRIES : 1;
+    int first = w->roughly ? 2 * TRIES - 1 : tries == TRIES ? -1 : 0;
+    for (int i = first; i < tries; i++) {
+        int less = i < 0 ? TRIES - 1 : i % TRIES;
         *s = *like;
         s->share = less > 0;
         s->rings = less > 1;
         s->direct = less > 2;
         s->leave = less > 3;
         s->sink = less > 4;
-        s->narrow = i >= TURNS;
+        s->narrow = i >= TRIES;
         if (!schedule_select(s, w))
             return s;
         s->ahead = 0;
@@ -147,13 +147,14 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        s->turns = s->row_axis && s->groups == 1 && solves
-                && !carries_ahead(s) ? like->turns : 1;
+        s->interleave = s->row_axis && s->groups == 1 && solves
+                && !carries_ahead(s) ? like->interleave : 1;
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
         if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
             || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
-            s->why = "products that wait for what is left to the next turn";
+            s->why = "products that wait for what is left to the next"
+                     " iteration";
             return s;
         }
         if (s->row_axis)
@@ -181,7 +182,7 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->why = schedule_check(s);
         if (!s->why || s->narrow)
             return s;
-        i = TURNS - 1;
+        i = TRIES - 1;
     }
     return s;
 }
@@ -246,7 +247,7 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
 double schedule_strain(const Schedule *s)
 {
     enum { CROWDED = 2 };
-    double most = s->regs[1], held = registers_held(s, KR_MATRIX);
+    double most = s->regs[1], live = registers_live(s, KR_MATRIX);
     double memory = (double)s->shared / s->target->shared;
     if (!s->why || !s->large)
         return s->why ? INFINITY : 0;
@@ -254,7 +255,7 @@ double schedule_strain(const Schedule *s)
         return CROWDED;
     if (memory > 1)
         return memory;
-    return most > 0 && registers_fault(s) ? 1 + held / most : INFINITY;
+    return most > 0 && registers_fault(s) ? 1 + live / most : INFINITY;
 }
 
 /* In as many slices as there may be, of whole pieces of a tile or not. */
@@ -315,7 +316,7 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
     return best;
 }
 
-/* As much is done a turn early, or late, as registers allow. */
+/* As much is done an iteration early, or late, as registers allow. */
 static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 {
     Schedule *s = NULL;
@@ -346,7 +347,7 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
     like->resident = 1;
     like->carries = true;
     like->ahead = 0;
-    like->turns = 2;
+    like->interleave = 2;
     if (size % (like->slices * TILE_ROWS)
         || schedule_slice_fault(like, axis, like->slices))
         return best;
@@ -355,10 +356,10 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         return is_cheaper(s, best) ? s : best;
     }
     for (like->ahead = 1; like->ahead <= MOST_AHEAD; like->ahead++) {
-        like->turns = like->ahead > 1 ? 1 : 2;
+        like->interleave = like->ahead > 1 ? 1 : 2;
         Schedule *s = attempt_rotated(c, w, like);
-        if (s->why && like->turns > 1) {
-            like->turns = 1;
+        if (s->why && like->interleave > 1) {
+            like->interleave = 1;
             s = attempt_rotated(c, w, like);
         }
         best = is_cheaper(s, best) ? s : best;

@@ -18,12 +18,12 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
- *   rotate.c   what a turn of a walk's loop does for the next, or leaves to it
+ *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
- *   lean.c     what of a walk's turn its states alone need
+ *   lean.c     what of a walk's iteration its states alone need
  *   sync.c     waits, posts and K_SYNC from definitions and uses; how far some
  *              loads lag behind others
  *   tensor.c   products' sums -> columns of tensor memory
@@ -32,7 +32,7 @@
  *   price.c    the time it takes
  * A kernel of single tokens has no products of tiles: all its warps do the
  * same, one instruction after another, and matrices that it carries stay in
- * their registers. held.c deals those out, tokens.c makes its instructions.
+ * their registers. regtile.c deals those out, tokens.c makes its instructions.
  * What all of them ask is in queries.c. Before them scales.c and ranks.c change
  * the plan, as softmax.c does for float16; range.c says what that may not
  * hold.
@@ -105,7 +105,7 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
  * in shared memory, in canonical order, an input of its own type; PARTIAL: of
  * sums, what warps have added up, `parts` of them, float32 as FLAT. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
-                      LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, LAY_HELD,
+                      LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, LAY_REGTILE,
                       LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
@@ -117,7 +117,7 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
 
 /* element: its bytes, in a tile. Axes: AX_I is the token, AX_J the column token
  * beside it. parts: a vector
- * or scalar is the sum of so many that lie one behind the other. turn: its
+ * or scalar is the sum of so many that lie one behind the other. iteration: its
  * number among the values that go through its buffer in an item. alias: a
  * fragment in whose registers this one is written, element by element, what
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
@@ -125,7 +125,7 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * program that leaves it makes zeros of it behind the ends of its axes. */
 typedef struct KValue {
     Ref node;
-    uint8_t layout, row, col, parts, turn, element;
+    uint8_t layout, row, col, parts, use, element;
     bool ahead, spilled, masked;
     int32_t nrow, ncol;
     int16_t buffer, alias;
@@ -178,8 +178,9 @@ typedef enum KOp {
                                            what becomes of it */
     K_END,                              /* a state as the walk leaves it <- */
     K_PARTIAL,                          /* partial sums <- over rows or columns
-                                           of what is held: the program `node`,
-                                           of which the sum is the last */
+                                           of what is regtile: the program
+                                           `node`, of which the sum is the last
+                                           */
     NKOPS
 } KOp;
 extern const char *const kop_name[NKOPS];
@@ -193,22 +194,23 @@ extern const char *const krole_name[NKROLES];
 enum { MOST_USES = 96, MOST_BUFFERS = 32, MOST_WARPGROUPS = 4,
        MOST_AHEAD = 2 };
 
-/* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `turned`
+/* PRODUCT: in[0] gives the rows of the result, in[1] its columns; `transposed`
  * says of each that its tile has the contracted axis along its rows. It is
  * added to in[2], if there is one, over which it is written; `minus`: taken
  * from it. DECAYED: in[0] and in[1] are tiles, scores first, in[2] and in[3]
  * the sums of the later and of the earlier token; so for each of its terms. */
 typedef struct KInst {
     uint8_t op, role;
-    bool turned[2], minus;
-    bool lean;                          /* the states need it: lean turns of
-                                           the loop have it, too */
-    bool late;                          /* done in the turn of the loop behind
-                                           its own; of the last, behind it */
+    bool transposed[2], minus;
+    bool lean;                          /* the states need it: lean iterations
+                                           of the loop have it, too */
+    bool deferred;                      /* done in the iteration of the loop
+                                           behind its own; of the last, behind
+                                           it */
     bool early;                         /* MAP: its decays are made while the
                                            products before it are under way */
-    uint8_t lag;                        /* LOAD: by so many turns, behind those
-                                           that lag less */
+    uint8_t lag;                        /* LOAD: by so many iterations, behind
+                                           those that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
     uint8_t parts;                      /* of its columns, one after another;
                                            0: all at once */
@@ -221,12 +223,12 @@ typedef struct KInst {
                                            CARRY, END: the state's */
     /* of buffers: waited for before, told after */
     uint32_t wait_full, wait_empty, post_full, post_empty;
-    uint32_t lean_full;                 /* of a lean turn: waited for */
+    uint32_t lean_full;                 /* of a lean iteration: waited for */
 } KInst;
 
 /* ---- buffers, roles ---- */
 
-/* `uses` values a turn go through it in an item. bytes: of a slot. */
+/* `uses` values an iteration go through it in an item. bytes: of a slot. */
 typedef struct KBuffer {
     int32_t bytes, at, depth, uses;
     int16_t writer;                     /* a role */
@@ -241,17 +243,17 @@ static inline bool is_internal(const KBuffer *b)
     return b->readers == 1u << b->writer;
 }
 
-/* Of single tokens. threads: a block's; 0: tokens come in chunks. held: the
+/* Of single tokens. threads: a block's; 0: tokens come in chunks. regtile: the
  * axes of matrices in registers, or none; of these `col` is the one along which
- * a thread has HELD_PIECE neighbours of some rows. A warp has so many columns.
- * first: of the instructions that each token has. */
-enum { HELD_PIECE = 4 };
+ * a thread has REGTILE_PIECE neighbours of some rows. A warp has so many
+ * columns. first: of the instructions that each token has. */
+enum { REGTILE_PIECE = 4 };
 typedef struct KTokens {
     int threads;
-    AxisSet held;
+    AxisSet regtile;
     uint8_t row, col;
     int32_t warp_cols;
-    int states;                         /* held */
+    int states;                         /* in regtile */
     int first;
 } KTokens;
 
@@ -273,17 +275,18 @@ typedef struct Schedule {
     bool carries;                       /* the one ahead carries vectors over an
                                            axis that no product goes into */
     int rotates;                        /* of a row axis, as registers allow:
-                                           1: states are packed a turn early; 2:
-                                           results are left to the next, too */
+                                           1: states are packed an iteration
+                                           early; 2: results are left to the
+                                           next, too */
     int spare;                          /* as it is wished for */
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
-                                           lean turns */
+                                           lean iterations */
     int resident;                       /* blocks on a multiprocessor */
-    int groups, ahead, turns;           /* warpgroups of the matrix role, 1, 2
+    int groups, ahead, interleave;      /* warpgroups of the matrix role, 1, 2
                                            or MOST_WARPGROUPS; of the one ahead
                                            of it, none, 1 or 2, and how many
-                                           such take chunks in turn */
+                                           such take chunks round-robin */
     bool share, rings, direct, leave, sink;
                                         /* where memory is short: buffers of
                                            the matrix role one after another
@@ -320,20 +323,19 @@ typedef struct Schedule {
 
 /* What the kernel is to be made for. tile: of tiles, and of matrices between
  * kernels; memory: of tensors. stored16: per node, a stored value of 16 bits an
- * element, or as tiles are; lies_turned: per node, a stored value whose first
- * axis is the one along memory's rows. sum_out: heads share the output, each
- * leaves its share in float32. few: blocks of one walk each leave half the
- * machine idle.
- * inverses: scores that solves take lie as their inverses between kernels, all
- * of which come from schedules.
- * Types: NDTYPES where there is no tensor. */
+ * element, or as tiles are; lies_transposed: per node, a stored value whose
+ * first axis is the one along memory's rows. sum_out: heads share the output,
+ * each leaves its share in float32. few: blocks of one walk each leave half the
+ * machine idle. inverses: scores that solves take lie as their inverses between
+ * kernels, all of which come from schedules. Types: NDTYPES where there is no
+ * tensor. */
 typedef struct KernelWish {
     const Plan *p;
     int kernel;
     DType tile, memory;
     const DType *in, *out, *s0, *s1;
     const bool *wants_out, *sum_out;
-    const uint8_t *stored16, *lies_turned;
+    const uint8_t *stored16, *lies_transposed;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
     bool roughly;                       /* what it takes, at the least: whether
@@ -431,14 +433,15 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
-/* Of a row axis: what a turn of the loop does for the next, or leaves to it. */
+/* Of a row axis: what an iteration of the loop does for the next, or leaves to
+ * it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
- * what is left to the next turn goes into products of this one. */
+ * what is left to the next iteration goes into products of this one. */
 bool schedule_order(Schedule *s, KRole role);
 void schedule_overwrite(Schedule *s);
-/* What of the matrix role's factors is read again, not held. */
+/* What of the matrix role's factors is read again, not kept. */
 void schedule_find_again(Schedule *s);
 /* Of a row axis: which programs ahead make their decays early; the registers
  * that the decays take. */
@@ -457,15 +460,15 @@ void schedule_together(Schedule *s);
 /* Whether columns of a program, or of sums, may be made one part after another.
  */
 bool may_be_in_parts(const Schedule *s, const KInst *k);
-/* What lean turns have; sync.c asks. */
+/* What lean iterations have; sync.c asks. */
 void schedule_lean(Schedule *s);
 /* Whether an instruction goes on from what another one of its vector role has
  * in registers: a number that is carried, an operand. */
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
-/* Buffers that are filled in lean turns. */
+/* Buffers that are filled in lean iterations. */
 uint32_t lean_buffers(const Schedule *s);
-/* The time of one, of another turn's, where all multiprocessors are busy; the
- * bytes that it moves, of another's. */
+/* The time of one, of another iteration's, where all multiprocessors are busy;
+ * the bytes that it moves, of another's. */
 double lean_share(const Schedule *s, const Machine *m);
 double lean_moves(const Schedule *s);
 /* Whether the role has something to do in them. */
@@ -489,14 +492,14 @@ int32_t tensor_bytes(const Schedule *s);
 bool adds_in_tensor(const Schedule *s, const KInst *k);
 /* Whether other than such products read what this one leaves. */
 bool leaves_tensor(const Schedule *s, const KInst *k);
-/* NULL: all roles come to the end of a few items (lean: of lean turns); else
- * which one waits for ever. */
+/* NULL: all roles come to the end of a few items (lean: of lean iterations);
+ * else which one waits for ever. */
 const char *schedule_stuck(const Schedule *s, bool lean);
 /* NULL: it holds; else what does not. */
 const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
-int registers_held(const Schedule *s, KRole role);
+int registers_live(const Schedule *s, KRole role);
 /* What a program has in them that is no fragment; of a role's the most. */
 int program_registers(const Schedule *s, const KInst *k);
 int registers_left(const Schedule *s, KRole role);
@@ -508,9 +511,9 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 /* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
  * nodes that another emitter prints for wgmma; of those without it. */
 double schedule_cycles(const Schedule *s);
-/* What a call is priced by: however little it does, a turn of a walk whose
- * states are factors takes what linear's does, 1850 of half the columns (16
- * heads of 2 x 16384 tokens, an H200). */
+/* What a call is priced by: however little it does, an iteration of a walk
+ * whose states are factors takes what linear's does, 1850 of half the columns
+ * (16 heads of 2 x 16384 tokens, an H200). */
 double kernel_cycles(const Schedule *s);
 /* Whether these are of half the columns, and so fewer. */
 bool is_halved(const Schedule *s);
@@ -519,7 +522,7 @@ int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 
-/* ---- tokens.c, held.c: single tokens ---- */
+/* ---- tokens.c, regtile.c: single tokens ---- */
 
 /* False: `why` says what is missing. Leaves values with places, instructions
  * with barriers; nothing else is needed. */
@@ -529,29 +532,30 @@ bool schedule_tokens(Schedule *s, const KernelWish *w);
 const char *schedule_check_tokens(const Schedule *s);
 /* Which matrices stay in registers, the threads and slices that suit them, and
  * how many blocks. Requires a slice axis where there may be one. */
-void schedule_held(Schedule *s, const KernelWish *w);
-/* Of what is held: registers of a thread; its rows; threads below one another;
- * warps side by side, and below one another; whether all have as many rows. */
-int held_count(const Schedule *s);
-int32_t held_rows(const Schedule *s);
-int held_threads_down(const Schedule *s);
-int held_across(const Schedule *s);
-int held_down(const Schedule *s);
-bool held_whole(const Schedule *s);
-static inline bool is_of_held(const Schedule *s, Ref r)
+void schedule_regtile(Schedule *s, const KernelWish *w);
+/* Of register tiles: registers of a thread; its rows; threads below one
+ * another; warps side by side, and below one another; whether all have as many
+ * rows. */
+int regtile_count(const Schedule *s);
+int32_t regtile_rows(const Schedule *s);
+int regtile_threads_down(const Schedule *s);
+int regtile_across(const Schedule *s);
+int regtile_down(const Schedule *s);
+bool regtile_whole(const Schedule *s);
+static inline bool is_regtile(const Schedule *s, Ref r)
 {
-    return s->tokens.held && s->g->n[r].axes == s->tokens.held;
+    return s->tokens.regtile && s->g->n[r].axes == s->tokens.regtile;
 }
 static inline bool token_sums(const Schedule *s, Ref r)
 {
     return op_is(s->g->n[r].op, FOLDS) && !op_is(s->g->n[r].op, MOVES);
 }
-/* Over what is held: warps have parts of it. */
-static inline bool token_sums_held(const Schedule *s, Ref r)
+/* Over register tiles: warps have parts of it. */
+static inline bool token_sums_regtile(const Schedule *s, Ref r)
 {
     const Node *n = &s->g->n[r];
-    return token_sums(s, r) && (is_of_held(s, n->a[0])
-                                || is_of_held(s, n->a[1]));
+    return token_sums(s, r) && (is_regtile(s, n->a[0])
+                                || is_regtile(s, n->a[1]));
 }
 /* A number, looked at through views; false if it is none. What views of axes
  * show. */
@@ -584,7 +588,7 @@ static inline Ref shown_node(const Graph *g, Ref r)
 /* What a tile of node r is loaded from: itself, or what it is delayed of, some
  * tokens before or after; how many; what its first tokens are then, or 0. */
 Ref loaded_node(const Graph *g, Ref r);
-int tokens_late(const Graph *g, Ref r);
+int tokens_delayed(const Graph *g, Ref r);
 Ref first_row(const Graph *g, Ref r, int token);
 /* Whether the kernel computes it; else it finds it. */
 bool schedule_computes(const Schedule *s, Ref node);
@@ -653,7 +657,7 @@ int32_t value_bytes(const KValue *v);
 static inline bool has_buffer(const KValue *v)
 {
     return v->layout != LAY_FRAGMENT && v->layout != LAY_PACKED
-        && v->layout != LAY_GLOBAL && v->layout < LAY_HELD;
+        && v->layout != LAY_GLOBAL && v->layout < LAY_REGTILE;
 }
 /* Whether its rows are tokens. */
 static inline bool has_tokens(const KValue *v) { return v->row < AX_DIM; }

@@ -177,14 +177,14 @@ static bool select_solve(Select *x, KInst *k, const Node *n)
     if (!in_matrix_role(x, n->a[0])
         && !(x->kind[n->a[0]] == LOADED && is_solved(x, n->a[0])))
         return refuse(x, n->a[0], "to be inverted, but not computed here");
-    bool turned = is_turned(x, b);
-    if (x->row[b] != AX_I && !turned)
+    bool transposed = is_transposed(x, b);
+    if (x->row[b] != AX_I && !transposed)
         return refuse(x, b, "a right side whose rows are not tokens");
-    k->in[turned] = (int16_t)value_of(x, n->a[0], LAY_INVERSE);
-    k->in[!turned] = (int16_t)value_of(x, b, factor_layout(x, b));
+    k->in[transposed] = (int16_t)value_of(x, n->a[0], LAY_INVERSE);
+    k->in[!transposed] = (int16_t)value_of(x, b, factor_layout(x, b));
     k->nin = 2;
-    k->turned[turned] = n->flags & TRANS;
-    k->turned[!turned] = !turned;
+    k->transposed[transposed] = n->flags & TRANS;
+    k->transposed[!transposed] = !transposed;
     return true;
 }
 
@@ -204,9 +204,9 @@ static void select_factors(Select *x, KInst *k, Ref r)
     k->in[0] = (int16_t)va;
     k->in[1] = (int16_t)vb;
     k->nin = 2;
-    k->turned[0] = factor_layout(x, left) == LAY_TILE
+    k->transposed[0] = factor_layout(x, left) == LAY_TILE
                 && contracts_rows(x, a, n->over);
-    k->turned[1] = contracts_rows(x, b, n->over);
+    k->transposed[1] = contracts_rows(x, b, n->over);
 }
 
 /* What it is added to becomes the result. */
@@ -419,7 +419,7 @@ static bool map_writes(Select *x, KInst *k, Ref r)
         return true;
     return (x->kind[r] < SCANNED
             && (is_share(x, out) || x->w->out[out] == x->w->memory)
-            && (is_turned(x, r) || (x->row[r] == AX_I
+            && (is_transposed(x, r) || (x->row[r] == AX_I
                                     && x->col[r] >= AX_DIM)))
         || refuse(x, r, "a result that is no matrix, or of another type");
 }
@@ -483,7 +483,7 @@ static void settle(Select *x, int first)
 
 /* Beside a product's factor a tile of what the program finds as a fragment has
  * a program of its own, of a row axis: the product need not wait for it. Tiles
- * take turns in the order in which they are made, so that it is the only one.
+ * alternate in the order in which they are made, so that it is the only one.
  */
 static void leave_tile(Select *x, int at)
 {
@@ -626,12 +626,12 @@ static bool select_group(Select *x, int group, int level)
 
 static void select_store(Select *x, int value)
 {
-    Ref made = x->s->value[value].node;
-    if (is_kept(x, made) && !is_kept_at_once(x, made))
+    Ref computed = x->s->value[value].node;
+    if (is_kept(x, computed) && !is_kept_at_once(x, computed))
         reads(x, inst_new(x, K_STORE, KR_STORE), value);
     for (int i = 0; i < x->g->nout; i++) {
         if (!x->w->wants_out[i] || is_share(x, i)
-            || shown_node(x->g, x->g->out[i].node) != made)
+            || shown_node(x->g, x->g->out[i].node) != computed)
             continue;
         KInst *k = inst_new(x, K_STORE, KR_STORE);
         reads(x, k, value);
@@ -658,11 +658,11 @@ static bool makes_results(Select *x)
 {
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = shown_node(x->g, x->g->out[i].node);
-        bool made = x->kind[r] == PRODUCT || x->kind[r] == ELEMENT
+        bool computed = x->kind[r] == PRODUCT || x->kind[r] == ELEMENT
                  || x->kind[r] == REDUCED || x->kind[r] == SCANNED
                  || (x->kind[r] == VECTOR && x->g->n[r].op != OP_input
                      && schedule_computes(x->s, r));
-        if (x->w->wants_out[i] && !made)
+        if (x->w->wants_out[i] && !computed)
             return refuse(x, r, "a result that nothing computes");
     }
     return true;
@@ -797,7 +797,7 @@ static bool end_states(Select *x)
                 continue;
             }
             bool vector = x->kind[from] == HELD;
-            if (vector && !is_summed(x, to) && !is_made_across(x, to))
+            if (vector && !is_summed(x, to) && !is_computed_across(x, to))
                 return refuse(x, to, "a vector that becomes no sum");
             if (!vector && (x->kind[to] < PRODUCT || x->kind[to] >= SCANNED
                 || x->row[to] != x->row[from] || x->col[to] != x->col[from]))
@@ -857,7 +857,7 @@ static bool select_level(Select *x, int level)
                 && !select_group(x, x->group[r], level))
                 return false;
     for (Ref r = 1; r < x->g->len; r++)
-        if (is_made_across(x, r) && x->level[r] == level
+        if (is_computed_across(x, r) && x->level[r] == level
             && !select_across(x, r))
             return false;
     return true;
@@ -873,7 +873,7 @@ static int find_groups_of_warps(const Select *x)
     if (x->s->row_axis)
         return (int)extent(x, x->s->row_axis) / TILE_ROWS;
     for (Ref r = 1; r < x->g->len; r++) {
-        any |= in_matrix_role(x, r) || is_made_across(x, r);
+        any |= in_matrix_role(x, r) || is_computed_across(x, r);
         multiplies |= x->kind[r] == PRODUCT || x->kind[r] == CARRIED;
         if (in_matrix_role(x, r) && extent(x, x->col[r]) % 32)
             return 1;
@@ -896,7 +896,7 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.row = ctx_alloc(s->c, n);
     x.col = ctx_alloc(s->c, n);
     x.level = ctx_alloc(s->c, n * sizeof *x.level);
-    x.late = ctx_alloc(s->c, n * sizeof *x.late);
+    x.latest = ctx_alloc(s->c, n * sizeof *x.latest);
     x.group = ctx_alloc(s->c, n * sizeof *x.group);
     x.part = ctx_alloc(s->c, n * sizeof *x.part);
     x.term = ctx_alloc(s->c, n * sizeof *x.term);

@@ -26,7 +26,7 @@ typedef struct Select {
                                            made of it */
     bool *again;                        /* computed by each program that reads
                                            it, from what is found in memory */
-    int *level, *late, *group, *part;   /* part: of its group */
+    int *level, *latest, *group, *part; /* part: of its group */
     Ref *term, *base;                   /* of a sum: the product in it, and
                                            what that is added to */
     bool *done;                         /* groups: there are instructions */
@@ -67,10 +67,10 @@ static inline bool is_matrix(const Select *x, Ref r)
 
 /* Whether matrices of these axes, states or not, lie in memory with the first
  * along the rows. */
-static inline bool axes_turned(const Select *x, AxisSet s)
+static inline bool axes_transposed(const Select *x, AxisSet s)
 {
     for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
-        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_turned[r])
+        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_transposed[r])
             return true;
     return false;
 }
@@ -83,13 +83,13 @@ static inline bool has_row_axis(const Select *x, Ref r)
 
 /* A matrix whose rows, where it is computed, are another axis than where it
  * lies in memory: of tokens by these. */
-static inline bool is_turned(const Select *x, Ref r)
+static inline bool is_transposed(const Select *x, Ref r)
 {
     AxisSet s = AXIS(x->row[r]) | AXIS(x->col[r]);
     return has_row_axis(x, r)
         && (x->col[r] == AX_I
             || (x->col[r] >= AX_DIM
-                && (x->row[r] > x->col[r]) != axes_turned(x, s)));
+                && (x->row[r] > x->col[r]) != axes_transposed(x, s)));
 }
 
 static inline bool in_matrix_role(const Select *x, Ref r)
@@ -243,7 +243,7 @@ bool is_base_group(const Select *x, int group, int level);
 
 /* Whether an instruction of its own makes the vector: it is kept, or what a
  * state becomes. */
-bool is_made_across(const Select *x, Ref r);
+bool is_computed_across(const Select *x, Ref r);
 /* Whether that leaves it for programs of matrices. */
 bool is_handed_across(const Select *x, Ref r);
 /* Or r is a vector that goes on from such. */

@@ -84,7 +84,8 @@ int schedule_slice_axis(const Schedule *s, int cols)
     return best;
 }
 
-/* One that each matrix state has beside another: their rows then, turned. */
+/* One that each matrix state has beside another: their rows then, transposed.
+ */
 int schedule_row_axis(const Schedule *s)
 {
     const Graph *g = s->g;

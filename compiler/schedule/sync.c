@@ -1,26 +1,26 @@
 /* sync.c -- who waits for whom. Each buffer that goes from role to role is
  * handed over whole: its writer waits until it is empty before the first
  * instruction that writes it and says full after the last; each reader waits
- * until it is full and says empty likewise. Of a buffer whose values take
- * turns each value is handed over by itself. What the matrix role writes and
- * reads itself, all its warps together, is ordered by K_SYNC.
+ * until it is full and says empty likewise. Of a buffer whose values alternate
+ * each value is handed over by itself. What the matrix role writes and reads
+ * itself, all its warps together, is ordered by K_SYNC.
  */
 #include "schedule.h"
 
 #include <string.h>
 
 static bool takes_turn(const Schedule *s, const int16_t *list, int n,
-                       int buffer, int turn)
+                       int buffer, int use)
 {
     for (int i = 0; i < n; i++)
         if (s->value[list[i]].buffer == buffer
-            && s->value[list[i]].turn == turn)
+            && s->value[list[i]].use == use)
             return true;
     return false;
 }
 
 /* From the first of the role's instructions that use it to the last. */
-static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
+static void hand_over(Schedule *s, int buffer, int role, int use, bool writes)
 {
     int first = NOTHING, last = NOTHING;
     uint32_t bit = 1u << buffer;
@@ -28,7 +28,7 @@ static void hand_over(Schedule *s, int buffer, int role, int turn, bool writes)
         KInst *k = &s->inst[i];
         if (k->role != role
             || !takes_turn(s, writes ? k->out : k->in,
-                           writes ? k->nout : k->nin, buffer, turn))
+                           writes ? k->nout : k->nin, buffer, use))
             continue;
         first = first == NOTHING ? i : first;
         last = i;
@@ -57,10 +57,10 @@ static uint32_t matrix_buffers(const Schedule *s, int role,
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
         int b = s->value[list[i]].buffer;
-        bool made = b != NOTHING && (s->buffer[b].writer == role
+        bool written = b != NOTHING && (s->buffer[b].writer == role
                                      || (role == KR_AHEAD
                                          && lies_over_loaded(s, list[i])));
-        if (made
+        if (written
             && s->buffer[b].readers & 1u << role
             && !is_warps_own(s, role, list[i]))
             set |= 1u << b;
@@ -120,7 +120,7 @@ static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
 static void order_role(Schedule *s, int role)
 {
     Dirty d = { 0, 0 };
-    for (int turn = 0; turn < 2; turn++)
+    for (int round = 0; round < 2; round++)
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
             if (k->role != role)
@@ -146,24 +146,24 @@ static int free_from(const Schedule *s, const KInst *load)
 {
     const KValue *v = &s->value[load->out[0]];
     const KBuffer *b = &s->buffer[v->buffer];
-    int before = v->turn ? v->turn - 1 : b->uses - 1, last = 0;
+    int before = v->use ? v->use - 1 : b->uses - 1, last = 0;
 
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].role != load->role
             && takes_turn(s, s->inst[i].in, s->inst[i].nin, v->buffer, before))
             last = i;
-    return v->turn ? last : last - b->depth * s->ninsts;
+    return v->use ? last : last - b->depth * s->ninsts;
 }
 
 /* Whether what is loaded comes into a place that is free within the item. */
-static bool loads_late(const Schedule *s)
+static bool waits_in_item(const Schedule *s)
 {
-    bool late = false;
+    bool waits = false;
 
     for (int b = 0; b < s->nbuffers; b++)
-        late |= s->buffer[b].copied && s->buffer[b].tile
+        waits |= s->buffer[b].copied && s->buffer[b].tile
              && s->buffer[b].depth == 1;
-    return late;
+    return waits;
 }
 
 /* The role that loads waits for one place after the other: those that are free
@@ -171,7 +171,8 @@ static bool loads_late(const Schedule *s)
  * they are read where there are two places for each, which was not slower. */
 static void order_loads(Schedule *s)
 {
-    bool orders = s->kind == K_TOKEN || (s->kind == K_REVERSE && loads_late(s));
+    bool orders = s->kind == K_TOKEN
+        || (s->kind == K_REVERSE && waits_in_item(s));
 
     for (int i = 0; i < s->ninsts && orders; i++) {
         if (s->inst[i].op != K_LOAD)
@@ -224,20 +225,20 @@ static uint32_t waited_before(const Schedule *s, uint32_t last)
  * that again. */
 static void chain_waits(Schedule *s)
 {
-    uint32_t made = buffers_of(s, KR_AHEAD, true)
+    uint32_t written = buffers_of(s, KR_AHEAD, true)
                   & buffers_of(s, KR_MATRIX, false);
     uint32_t found = 0;
     bool first = true;
     for (int b = 0; b < s->nbuffers; b++)
-        if (made >> b & 1)
+        if (written >> b & 1)
             found |= waited_before(s, 1u << b);
     found &= buffers_of(s, KR_MATRIX, false);
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
-        if (k->role != KR_MATRIX || !(k->wait_full & (made | found)))
+        if (k->role != KR_MATRIX || !(k->wait_full & (written | found)))
             continue;
-        k->wait_full &= ~(made | found);
-        k->wait_full |= first ? made : 0;
+        k->wait_full &= ~(written | found);
+        k->wait_full |= first ? written : 0;
         first = false;
     }
 }
@@ -271,7 +272,7 @@ static void wait_early(Schedule *s)
 
 /* How many chunks before the matrix role wants it a slot may be filled: what
  * the role ahead alone reads that has left when the other begins with it. */
-static int turns_free(const KBuffer *b)
+static int uses_free(const KBuffer *b)
 {
     enum { AHEAD = 2 };
     return b->depth + (b->readers == 1u << KR_AHEAD ? AHEAD : 0);
@@ -290,12 +291,12 @@ static int lag_at_most(Schedule *s, int most)
     int deepest = 0, last = 0;
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op == K_LOAD && s->inst[i].role == KR_LOAD) {
-            int turns = turns_free(filled_by(s, &s->inst[i]));
-            deepest = turns > deepest ? turns : deepest;
+            int free = uses_free(filled_by(s, &s->inst[i]));
+            deepest = free > deepest ? free : deepest;
         }
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op == K_LOAD && s->inst[i].role == KR_LOAD) {
-            int lag = deepest - turns_free(filled_by(s, &s->inst[i]));
+            int lag = deepest - uses_free(filled_by(s, &s->inst[i]));
             lag = lag < most ? lag : most;
             s->inst[i].lag = (uint8_t)lag;
             last = lag > last ? lag : last;
@@ -327,12 +328,12 @@ void schedule_sync(Schedule *s)
     for (int b = 0; b < s->nbuffers; b++) {
         if (is_internal(&s->buffer[b]))
             continue;
-        for (int turn = 0; turn < s->buffer[b].uses; turn++)
+        for (int use = 0; use < s->buffer[b].uses; use++)
             for (int role = 0; role < NKROLES; role++)
                 if (role == s->buffer[b].writer)
-                    hand_over(s, b, role, turn, true);
+                    hand_over(s, b, role, use, true);
                 else if (s->buffer[b].readers & 1u << role)
-                    hand_over(s, b, role, turn, false);
+                    hand_over(s, b, role, use, false);
     }
     wait_early(s);
     schedule_lean(s);

@@ -64,19 +64,19 @@ static int lives_until(const Schedule *s, int product)
 
 /* Whether the later product of the role writes where the sums of the earlier
  * one are needed yet. */
-static bool meets(const Schedule *s, int early, int late)
+static bool meets(const Schedule *s, int early, int later)
 {
-    const KInst *a = &s->inst[early], *b = &s->inst[late];
+    const KInst *a = &s->inst[early], *b = &s->inst[later];
     int x = (int)s->value[a->out[0]].at, y = (int)s->value[b->out[0]].at;
     return a->op == K_PRODUCT && a->role == b->role
         && x < y + columns_of(s, b) && y < x + columns_of(s, a)
-        && late <= lives_until(s, early);
+        && later <= lives_until(s, early);
 }
 
 /* Whether the product goes on, some products later, from the earlier one. */
-static bool goes_on_in(const Schedule *s, int early, int late)
+static bool goes_on_in(const Schedule *s, int early, int later)
 {
-    const KInst *k = &s->inst[late];
+    const KInst *k = &s->inst[later];
     while (k && k != &s->inst[early])
         k = product_before(s, k);
     return k != NULL;
@@ -111,7 +111,7 @@ void schedule_tensor(Schedule *s)
 
 static int warpgroups(const Schedule *s)
 {
-    return s->groups + s->ahead * s->turns;
+    return s->groups + s->ahead * s->interleave;
 }
 
 int tensor_columns(const Schedule *s)

@@ -1,14 +1,14 @@
 /* text.c -- a schedule as text, a line for each of its parts, and back.
  *
  *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
- *            [padded AXIS N ...] groups N [ahead N [turns N]] regs N N [N]
+ *            [padded AXIS N ...] groups N [ahead N [interleave N]] regs N N [N]
  *            shared N [tensor N]
- *            [tokens THREADS from N [held AXIS AXIS warp N states N]]
+ *            [tokens THREADS from N [regtile AXIS AXIS warp N states N]]
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
- *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N turn N
+ *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
  *         at N [ahead] [masked]
- *   OP ROLE [turned N N] [minus] [space ROW COL NROW NCOL] [parts N]
+ *   OP ROLE [transposed N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
  *      [await empty N ...] [tell full N ...] [tell empty N ...]
@@ -55,10 +55,10 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 static void print_value(Buf *b, const KValue *v, int i)
 {
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " turn %d at %d%s%s\n", i, (unsigned)v->node,
+               " use %d at %d%s%s\n", i, (unsigned)v->node,
                layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
-               v->buffer, v->alias, v->turn, (int)v->at,
+               v->buffer, v->alias, v->use, (int)v->at,
                v->ahead ? " ahead" : "", v->masked ? " masked" : "");
 }
 
@@ -66,15 +66,15 @@ static void print_inst(Buf *b, const KInst *k)
 {
     buf_printf(b, "%s %s", kop_name[k->op], krole_name[k->role]);
     if (k->op == K_PRODUCT)
-        buf_printf(b, " turned %d %d%s", k->turned[0], k->turned[1],
+        buf_printf(b, " transposed %d %d%s", k->transposed[0], k->transposed[1],
                    k->minus ? " minus" : "");
     if (k->nrow)
         buf_printf(b, " space %d %d %d %d", k->row, k->col, (int)k->nrow,
                    (int)k->ncol);
     if (k->parts)
         buf_printf(b, " parts %d", k->parts);
-    if (k->late)
-        buf_printf(b, " late");
+    if (k->deferred)
+        buf_printf(b, " deferred");
     if (k->early)
         buf_printf(b, " early");
     if (k->lag)
@@ -103,9 +103,10 @@ static const char *tokens_text(const Schedule *s)
 {
     const KTokens *t = &s->tokens;
     return !t->threads ? ""
-         : !t->held ? ctx_format(s->c, " tokens %d from %d", t->threads,
+         : !t->regtile ? ctx_format(s->c, " tokens %d from %d", t->threads,
                                  t->first)
-         : ctx_format(s->c, " tokens %d from %d held %d %d warp %d states %d",
+         : ctx_format(s->c, " tokens %d from %d regtile %d %d warp %d states"
+                      " %d",
                       t->threads, t->first, t->row, t->col, (int)t->warp_cols,
                       t->states);
 }
@@ -127,8 +128,9 @@ static void print_whole(const Schedule *s, Buf *out)
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
                s->resident, padded_text(s), s->groups,
-               !s->ahead ? "" : s->turns > 1
-               ? ctx_format(s->c, " ahead %d turns %d", s->ahead, s->turns)
+               !s->ahead ? "" : s->interleave > 1
+               ? ctx_format(s->c, " ahead %d interleave %d", s->ahead,
+                            s->interleave)
                : ctx_format(s->c, " ahead %d", s->ahead),
                s->regs[0], s->regs[1],
                s->ahead ? ctx_format(s->c, " %d", s->regs[2]) : "",
@@ -232,13 +234,13 @@ static void read_tokens(Read *x, KTokens *t)
     t->threads = number(x, 32, 1024);
     must(x, "from");
     t->first = number(x, 0, INT16_MAX);
-    if (!next_is(x, "held"))
+    if (!next_is(x, "regtile"))
         return;
     t->row = (uint8_t)number(x, AX_DIM, NAXES - 1);
     t->col = (uint8_t)number(x, AX_DIM, NAXES - 1);
-    t->held = AXIS(t->row) | AXIS(t->col);
+    t->regtile = AXIS(t->row) | AXIS(t->col);
     must(x, "warp");
-    t->warp_cols = number(x, HELD_PIECE, INT32_MAX);
+    t->warp_cols = number(x, REGTILE_PIECE, INT32_MAX);
     must(x, "states");
     t->states = number(x, 1, MAX_STATES);
 }
@@ -265,7 +267,7 @@ static void read_head(Read *x)
     s->groups = number(x, 0, MOST_WARPGROUPS);
     if (next_is(x, "ahead"))
         s->ahead = number(x, 1, 2);
-    s->turns = next_is(x, "turns") ? number(x, 1, 2) : 1;
+    s->interleave = next_is(x, "interleave") ? number(x, 1, 2) : 1;
     must(x, "regs");
     for (int i = 0; i < 2 + (s->ahead > 0); i++)
         s->regs[i] = number(x, 8, 255);
@@ -318,8 +320,8 @@ static void read_value(Read *x)
     v->buffer = (int16_t)number(x, NOTHING, s->nbuffers - 1);
     must(x, "alias");
     v->alias = (int16_t)number(x, NOTHING, INT16_MAX);
-    must(x, "turn");
-    v->turn = (uint8_t)number(x, 0, 255);
+    must(x, "use");
+    v->use = (uint8_t)number(x, 0, 255);
     must(x, "at");
     v->at = number(x, 0, INT32_MAX);
     v->ahead = next_is(x, "ahead");
@@ -350,9 +352,9 @@ static void read_inst(Read *x)
     KInst *k = inst_insert(s, s->ninsts, (KInst){ .index = NOTHING });
     k->op = (uint8_t)named(x, kop_name, NKOPS);
     k->role = (uint8_t)named(x, krole_name, NKROLES);
-    for (int i = 0; next_is(x, "turned"); )
+    for (int i = 0; next_is(x, "transposed"); )
         for (; i < 2; i++)
-            k->turned[i] = number(x, 0, 1);
+            k->transposed[i] = number(x, 0, 1);
     k->minus = next_is(x, "minus");
     if (next_is(x, "space")) {
         k->row = (uint8_t)number(x, 0, NAXES - 1);
@@ -362,7 +364,7 @@ static void read_inst(Read *x)
     }
     if (next_is(x, "parts"))
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
-    k->late = next_is(x, "late");
+    k->deferred = next_is(x, "deferred");
     k->early = next_is(x, "early");
     if (next_is(x, "lag"))
         k->lag = (uint8_t)number(x, 1, MOST_BUFFERS);

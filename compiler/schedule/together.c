@@ -32,7 +32,7 @@ static bool is_next_of_ring(const Schedule *s, int value, int from)
     for (int i = from; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++) {
             const KValue *u = &s->value[s->inst[i].in[j]];
-            if (u->buffer == v->buffer && u->turn < v->turn)
+            if (u->buffer == v->buffer && u->use < v->use)
                 return false;
         }
     return true;

@@ -2,9 +2,9 @@
  *
  * What is computed has a **level**: how many barriers it is behind. Values of
  * the same axes and level are one program; those that others read, or at other
- * coordinates, are left in shared memory. What is held is computed anew by who
- * reads it, but for what states become. What no token differs in is made once,
- * before the first.
+ * coordinates, are left in shared memory. What lies in register tiles is
+ * computed anew by who reads it, but for what states become. What no token
+ * differs in is made once, before the first.
  */
 #include "schedule.h"
 #include "../cost.h"
@@ -70,7 +70,7 @@ static bool is_number(const Tokens *x, Ref r)
 }
 
 /* Computed, and not only looked at. */
-static bool is_made(const Tokens *x, Ref r)
+static bool is_computed(const Tokens *x, Ref r)
 {
     return x->has[r] && !op_is(x->g->n[r].op, MOVES | GIVEN)
         && !is_number(x, r) && !token_found(x->s, r);
@@ -94,7 +94,7 @@ static bool is_of_token(const Tokens *x, Ref r)
 static bool is_before(const Tokens *x, Ref r)
 {
     return !x->g->n[r].timed && !x->g->n[r].states
-        && !is_of_held(x->s, r);
+        && !is_regtile(x->s, r);
 }
 
 static bool is_next(const Tokens *x, Ref r)
@@ -132,7 +132,7 @@ static bool is_beside(const Tokens *x, Ref u, Ref o)
 {
     const Node *n = &x->g->n[u];
     bool sum = token_sums(x->s, u);
-    return (is_elementwise(x, u) || sum) && is_made(x, o)
+    return (is_elementwise(x, u) || sum) && is_computed(x, o)
         && is_before(x, u) == is_before(x, o) && !(sum && !x->inlined[o])
         && is_alike(x, o, u, sum ? n->axes | n->over : n->axes);
 }
@@ -165,19 +165,19 @@ static bool sums_all_of(const Tokens *x, Ref u, Ref r)
 static void find_inlined(Tokens *x)
 {
     for (Ref r = (Ref)x->g->len - 1; r > 0; r--) {
-        bool held = is_of_held(x->s, r);
-        if (!is_made(x, r) || !(is_elementwise(x, r) || held))
+        bool regtile = is_regtile(x->s, r);
+        if (!is_computed(x, r) || !(is_elementwise(x, r) || regtile))
             continue;
-        if (held) {
+        if (regtile) {
             x->inlined[r] = !is_next(x, r);
             continue;
         }
         for (Ref u = r + 1; u < x->g->len && !x->inlined[r]; u++)
             for (int i = 0; i < 3; i++)
-                x->inlined[r] |= is_made(x, u) && x->g->n[u].a[i] == r
-                    && ((token_sums(x->s, u) && !token_sums_held(x->s, u)
+                x->inlined[r] |= is_computed(x, u) && x->g->n[u].a[i] == r
+                    && ((token_sums(x->s, u) && !token_sums_regtile(x->s, u)
                          && sums_all_of(x, u, r))
-                        || (x->inlined[u] && !is_of_held(x->s, u)
+                        || (x->inlined[u] && !is_regtile(x->s, u)
                             && is_alike(x, r, u, x->g->n[u].axes)))
                     && is_before(x, u) == is_before(x, r)
                     && is_only_for(x, r, u);
@@ -188,11 +188,11 @@ static void find_inlined(Tokens *x)
 static int level_behind(const Tokens *x, Ref u, Ref o)
 {
     Ref b = token_shown(x->s, o);
-    if (!is_made(x, b) || is_before(x, b) != is_before(x, u))
+    if (!is_computed(x, b) || is_before(x, b) != is_before(x, u))
         return 0;
-    if (is_of_held(x->s, b))
+    if (is_regtile(x->s, b))
         return x->level[b] + !x->inlined[b];
-    if (x->inlined[b] || (o == b && !is_of_held(x->s, u)
+    if (x->inlined[b] || (o == b && !is_regtile(x->s, u)
                           && is_beside(x, u, b)))
         return x->level[b];
     return x->level[b] + 1;
@@ -201,18 +201,18 @@ static int level_behind(const Tokens *x, Ref u, Ref o)
 static void find_levels(Tokens *x)
 {
     for (Ref u = 1; u < x->g->len; u++) {
-        if (!is_made(x, u))
+        if (!is_computed(x, u))
             continue;
         for (int i = 0; i < 4; i++) {
             int n = x->g->n[u].a[i] ? level_behind(x, u, x->g->n[u].a[i]) : 0;
             x->level[u] = n > x->level[u] ? n : x->level[u];
         }
-        x->level[u] += token_sums_held(x->s, u);
+        x->level[u] += token_sums_regtile(x->s, u);
         x->deepest = x->level[u] > x->deepest ? x->level[u] : x->deepest;
     }
     x->deepest++;
     for (Ref r = 1; r < x->g->len; r++) /* what nobody else waits for */
-        if (is_of_held(x->s, r) && is_made(x, r) && is_next(x, r)) {
+        if (is_regtile(x->s, r) && is_computed(x, r) && is_next(x, r)) {
             bool read = false;
             for (Ref u = r + 1; u < x->g->len; u++)
                 for (int i = 0; i < 4; i++)
@@ -244,8 +244,8 @@ static int value_new(Tokens *x, Ref node, Layout layout)
     else if (token_found(s, node) && x->w->stored16[node])
         v->element = (uint8_t)dtype_size(x->w->memory);
     if (layout == LAY_PARTIAL && n->op != OP_state)
-        v->parts = (uint8_t)(n->over == AXIS(s->tokens.row) ? held_down(s)
-                                                            : held_across(s));
+        v->parts = (uint8_t)(n->over == AXIS(s->tokens.row)
+            ? regtile_down(s) : regtile_across(s));
     return s->nvalues - 1;
 }
 
@@ -266,7 +266,7 @@ static void writes(Tokens *x, KInst *k, int v) { inst_writes(x->s, k, v); }
 
 static Layout layout_of(const Tokens *x, Ref r)
 {
-    return is_of_held(x->s, r) ? LAY_HELD : LAY_FLAT;
+    return is_regtile(x->s, r) ? LAY_REGTILE : LAY_FLAT;
 }
 
 /* The node, and before it what is inlined in it; what others have left is read.
@@ -276,7 +276,7 @@ static void program_add(Tokens *x, KInst *k, Ref r)
     const Node *n = &x->g->n[r];
     if (has_node(k, r))
         return;
-    bool whole = k->op == K_MAP && token_sums_held(x->s, r);
+    bool whole = k->op == K_MAP && token_sums_regtile(x->s, r);
     if (whole)
         reads(x, k, value_of(x, r, LAY_PARTIAL));
     for (int i = 0; i < 4 && !whole; i++) {
@@ -345,7 +345,7 @@ static bool is_kept_elsewhere(const Tokens *x, const KInst *k, Ref b)
 
 static bool is_of_program(const Tokens *x, Ref r, Ref first, bool before)
 {
-    return is_made(x, r) && !x->inlined[r] && is_before(x, r) == before
+    return is_computed(x, r) && !x->inlined[r] && is_before(x, r) == before
         && x->level[r] == x->level[first]
         && is_alike(x, r, first, x->g->n[first].axes);
 }
@@ -369,7 +369,7 @@ static void select_map(Tokens *x, Ref first, bool before)
 static void select_partials(Tokens *x, int level)
 {
     for (Ref r = 1; r < x->g->len; r++)
-        if (is_made(x, r) && token_sums_held(x->s, r)
+        if (is_computed(x, r) && token_sums_regtile(x->s, r)
             && x->level[r] == level + 1) {
             KInst *k = inst_new(x, K_PARTIAL);
             program_add(x, k, r);
@@ -377,12 +377,12 @@ static void select_partials(Tokens *x, int level)
         }
 }
 
-static void select_maps(Tokens *x, int level, bool before, bool held)
+static void select_maps(Tokens *x, int level, bool before, bool regtile)
 {
     for (Ref r = 1; r < x->g->len; r++) {
-        bool first = is_made(x, r) && !x->inlined[r] && x->level[r] == level
+        bool first = is_computed(x, r) && !x->inlined[r] && x->level[r] == level
                   && is_before(x, r) == before
-                  && is_of_held(x->s, r) == held;
+                  && is_regtile(x->s, r) == regtile;
         for (Ref q = 1; q < r && first; q++)
             first = !is_of_program(x, q, r, before);
         if (first)
@@ -501,7 +501,7 @@ static bool write_over(Tokens *x, int state)
     Schedule *s = x->s;
     Ref r = x->g->st[state].node, next = x->g->st[state].next;
     int from = schedule_value(s, r, layout_of(x, r));
-    int to = is_made(x, next) ? schedule_value(s, next, layout_of(x, next))
+    int to = is_computed(x, next) ? schedule_value(s, next, layout_of(x, next))
                               : NOTHING;
     int writer = NOTHING, last = NOTHING;
     if (to == NOTHING || s->value[to].alias != NOTHING
@@ -519,19 +519,19 @@ static bool write_over(Tokens *x, int state)
             && token_shown(x->s, x->g->st[i].next) == r)
             return false;
     bool ok = writer >= s->tokens.first
-           && (writer > last || (writer == last && (is_of_held(s, r)
+           && (writer > last || (writer == last && (is_regtile(s, r)
               || reads_as_is(x, &s->inst[writer], r))));
     if (ok)
         s->value[to].alias = (int16_t)from;
     return ok;
 }
 
-/* Those that are not: all that was held at once; of others, what was a state or
- * lies elsewhere first goes to a place of its own. */
+/* Those that are not: all register tiles at once; of others, what was a state
+ * or lies elsewhere first goes to a place of its own. */
 static void carry_states(Tokens *x)
 {
     Schedule *s = x->s;
-    KInst *held = NULL;
+    KInst *regtile = NULL;
     bool done[MAX_STATES] = { false };
     for (int i = 0; i < x->g->nst; i++) {
         Ref r = x->g->st[i].node, next = x->g->st[i].next;
@@ -539,20 +539,20 @@ static void carry_states(Tokens *x)
                || write_over(x, i);
     }
     for (int i = 0; i < x->g->nst; i++)
-        if (!done[i] && is_of_held(s, x->g->st[i].node)) {
-            held = held ? held : inst_new(x, K_CARRY);
-            reads(x, held, value_of(x, x->g->st[i].next, LAY_HELD));
-            writes(x, held, value_of(x, x->g->st[i].node, LAY_HELD));
+        if (!done[i] && is_regtile(s, x->g->st[i].node)) {
+            regtile = regtile ? regtile : inst_new(x, K_CARRY);
+            reads(x, regtile, value_of(x, x->g->st[i].next, LAY_REGTILE));
+            writes(x, regtile, value_of(x, x->g->st[i].node, LAY_REGTILE));
         }
-    for (int turn = 0; turn < 2; turn++)
+    for (int round = 0; round < 2; round++)
         for (int i = 0; i < x->g->nst; i++) {
             Ref r = x->g->st[i].node, b;
-            if (done[i] || is_of_held(s, r))
+            if (done[i] || is_regtile(s, r))
                 continue;
             b = token_shown(x->s, x->g->st[i].next);
             KInst *k = inst_new(x, K_CARRY);
             k->index = (int16_t)i;
-            if (turn == 0) {
+            if (round == 0) {
                 if (!is_number(x, b))
                     reads(x, k, value_of(x, b, LAY_FLAT));
                 writes(x, k, value_of(x, r, LAY_PARTIAL));
@@ -565,7 +565,7 @@ static void carry_states(Tokens *x)
 
 /* ---- places ---- */
 
-static bool in_shared(const KValue *v) { return v->layout != LAY_HELD; }
+static bool in_shared(const KValue *v) { return v->layout != LAY_REGTILE; }
 
 static int32_t bytes_of(const Schedule *s, const KValue *v)
 {
@@ -808,7 +808,7 @@ static const char *find_fault(Tokens *x)
         return "all tokens at once, one by one";
     for (int i = 0; i < x->s->k->nnodes; i++) {
         Ref r = x->s->k->node[i];
-        if (!is_of_token(x, r) || x->w->lies_turned[r])
+        if (!is_of_token(x, r) || x->w->lies_transposed[r])
             return ctx_format(x->s->c, "%%%u = %s: of a single token",
                               (unsigned)r, op_info[x->g->n[r].op].name);
     }
@@ -837,7 +837,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     s->tokens.threads = THREADS;
     find_slices(&x);
     if (s->p->nkernels == 1)            /* whose threads are the module's */
-        schedule_held(s, w);
+        schedule_regtile(s, w);
     else
         s->resident = 4;
     find_inlined(&x);

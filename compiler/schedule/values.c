@@ -14,10 +14,10 @@ static int value_new(Select *x, Ref node, Layout layout)
         v->nrow = extent(x, v->row);
         v->ncol = extent(x, v->col);
     } else if (layout < LAY_VECTOR && count_axes(x->g->n[node].axes) == 2) {
-        bool turns = is_turned(x, node) && layout != LAY_FRAGMENT
+        bool transposes = is_transposed(x, node) && layout != LAY_FRAGMENT
                   && layout != LAY_PACKED;
-        v->row = turns ? x->col[node] : x->row[node];
-        v->col = turns ? x->row[node] : x->col[node];
+        v->row = transposes ? x->col[node] : x->row[node];
+        v->col = transposes ? x->row[node] : x->col[node];
         v->nrow = extent(x, v->row);
         v->ncol = extent(x, v->col);
     } else if (layout == LAY_VECTOR) {
@@ -77,7 +77,7 @@ void select_load(Select *x, Ref r)
     if (x->row[r] == AX_I || (has_row_axis(x, r) && x->col[r] == AX_I)) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
-        for (int i = 0; i < tokens_late(x->g, r); i++) {
+        for (int i = 0; i < tokens_delayed(x->g, r); i++) {
             Ref first = first_row(x->g, r, i);
             if (first && x->g->n[first].axes)
                 reads(x, k, value_of(x, first, found_layout(x, first)));

@@ -354,7 +354,7 @@ static void test_digest(void)
 {
     /* eight bytes of length, then the text: 3, "abc" */
     static const unsigned char want[8] = {
-        0xce, 0x91, 0xdc, 0x5e, 0xec, 0x01, 0x39, 0xad 
+        0xce, 0x91, 0xdc, 0x5e, 0xec, 0x01, 0x39, 0xad
     };
     const char *const text[] = { "abc" };
     CacheKey k = cache_key(text, 1);

@@ -189,7 +189,7 @@ static CudaModule *emit_saving(Ctx *c, const Trial *y, Error *why)
 }
 
 /* Hopper's kernels say how states are stored, where they go forward. */
-static CudaModule *emit(Ctx *c, void *ud, int room, Error *why)
+static CudaModule *emit(Ctx *c, void *ud, int attempt, Error *why)
 {
     Trial *y = ud;
     const Case *k = y->k;
@@ -199,7 +199,7 @@ static CudaModule *emit(Ctx *c, void *ud, int room, Error *why)
 
     if (joint && !y->o.rows && !find_rows(c, y, why) && k->groups)
         return NULL;
-    y->o.room = room;
+    y->o.attempt = attempt;
     if (y->emitted)
         return cuda_emit_if(c, y->plan, &y->o, why);
     return !k->groups || y->o.scheduled
@@ -209,10 +209,10 @@ static CudaModule *emit(Ctx *c, void *ud, int room, Error *why)
 }
 
 /* Its text; fails where it is not printed. */
-static const char *text_of(Ctx *c, Trial *y, int room)
+static const char *text_of(Ctx *c, Trial *y, int attempt)
 {
     Error why;
-    const CudaModule *m = emit(c, y, room, &why);
+    const CudaModule *m = emit(c, y, attempt, &why);
 
     if (!m)
         ctx_raise(c, &why);
@@ -257,23 +257,23 @@ static Report compile_case(Ctx *c, Test *t, int *others)
 {
     const Case *k = t->k;
     Trial y = { .k = k, .plan = shared_plan(c, t) };
-    Rooms rooms = { .ctx = c, .print = emit, .ud = &y };
+    Attempts attempts = { .ctx = c, .print = emit, .ud = &y };
     Cubin *b;
 
     set_types(y.plan->g, k, &y.o);
     if (k->groups == MANY && k->kind == FORWARD)
         choose_emitter(c, &y);
-    CudaModule *m = rooms_compile_all(c, &rooms, &t->nvrtc, k->arch, &b);
+    CudaModule *m = attempts_compile_all(c, &attempts, &t->nvrtc, k->arch, &b);
     if (t->sources)
         printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],
-               rooms.m[0]->source);
-    for (int i = 0; i < rooms.programs[0].n; i++) {
+               attempts.m[0]->source);
+    for (int i = 0; i < attempts.programs[0].n; i++) {
         *others += b[i].taken > 0;
         if (t->code)
             printf("%s%d %016llx\n", t->line + 5, i,
                    (unsigned long long)code_hash(c, &b[i]));
     }
-    return report_of(m, b, rooms.programs[0].n);
+    return report_of(m, b, attempts.programs[0].n);
 }
 
 /* The hash of what is printed for every room. */
@@ -285,8 +285,9 @@ static void print_hash(Ctx *c, void *ud)
     uint64_t h = 0;
 
     set_types(y.plan->g, k, &y.o);
-    for (int room = 0; room < (y.o.groups ? CUDA_ROOMS : 1); room++) {
-        const char *text = text_of(c, &y, room);
+    for (int attempt = 0; attempt < (y.o.groups ? CUDA_ATTEMPTS
+                                     : 1); attempt++) {
+        const char *text = text_of(c, &y, attempt);
         h = hash_bytes(h, text, strlen(text));
     }
     printf("%s%016llx\n", t->line + 5, (unsigned long long)h);

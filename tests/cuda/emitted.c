@@ -67,7 +67,7 @@ static void run(Test *t)
     } else {
         t->failed++;
         printf("FAIL %s %d %d, groups %d, room %d, float32 gates %d: %s\n",
-               t->name, t->k, t->v, t->o.groups, t->o.room, t->o.wide[0],
+               t->name, t->k, t->v, t->o.groups, t->o.attempt, t->o.wide[0],
                c->err.message);
     }
     ctx_free(c);
@@ -96,13 +96,13 @@ static void variant(void *ud, const char *name, const char *step)
     if (!t->only || !strcmp(t->only, name)) {
         t->name = name;
         t->plan = plan_of(c, step, FORWARD);
-        for (int i = 0; i < 2 * 2 * CUDA_ROOMS; i++) {
+        for (int i = 0; i < 2 * 2 * CUDA_ATTEMPTS; i++) {
             memset(&t->o, 0, sizeof t->o);
             t->o.tile = BF16;
             t->o.groups = 1 + i % 2;
-            t->o.room = i / 2 % CUDA_ROOMS;
+            t->o.attempt = i / 2 % CUDA_ATTEMPTS;
             t->o.split = true;
-            set_types(t, i / 2 >= CUDA_ROOMS);
+            set_types(t, i / 2 >= CUDA_ATTEMPTS);
             run(t);
         }
     }

@@ -4,7 +4,7 @@
 
 #include "../../backend/cuda/cuda.h"
 #include "../../backend/cuda/nvrtc.h"
-#include "../../backend/cuda/rooms.h"
+#include "../../backend/cuda/attempts.h"
 #include "../../compiler/partition.h"
 #include "../../lang/bind.h"
 

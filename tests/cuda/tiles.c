@@ -127,11 +127,11 @@ typedef struct Ready {
 
 typedef struct Printing { Plan *plan; CudaOptions o; } Printing;
 
-static CudaModule *print(Ctx *c, void *ud, int room, Error *why)
+static CudaModule *print(Ctx *c, void *ud, int attempt, Error *why)
 {
     Printing *p = ud;
 
-    p->o.room = room;
+    p->o.attempt = attempt;
     return cuda_tiles_if(c, p->plan, &p->o, why);
 }
 
@@ -139,7 +139,7 @@ static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)
 {
     const Driver *d = &t->driver;
     Printing how = { p, { .tile = t->type, .arch = d->arch } };
-    Rooms rooms = { .ctx = c, .print = print, .ud = &how };
+    Attempts attempts = { .ctx = c, .print = print, .ud = &how };
     Ready r = { .plan = p };
     Cubin *b;
     DeviceSeq *seq = ctx_alloc(c, (size_t)dc->nseq * sizeof *seq);
@@ -148,9 +148,9 @@ static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)
     cuda_call_options(&how.o, p->g, dc);
     double start = now();
     snprintf(arch, sizeof arch, "sm_%d", d->arch);
-    r.m = rooms_compile_all(c, &rooms, &t->nvrtc, arch, &b);
+    r.m = attempts_compile_all(c, &attempts, &t->nvrtc, arch, &b);
     r.seconds = now() - start;
-    r.info = ptxas_most(b, rooms.programs[0].n);
+    r.info = ptxas_most(b, attempts.programs[0].n);
     for (int64_t i = 0; i < dc->nseq; i++)
         seq[i] = (DeviceSeq){ dc->seq[i].b, 0, dc->seq[i].start,
                               dc->seq[i].len };
@@ -160,7 +160,7 @@ static Ready make_ready(Ctx *c, const Test *t, Plan *p, const Call *dc)
     DevicePtr workspace = device_alloc(c, d, bytes);
     device_fill(c, d, workspace, 0xff, bytes);
     for (int k = 0; k < r.m->nkernels; k++) {
-        Function *f = kernel_load(c, d, b[rooms.programs[0].of[k]].bytes,
+        Function *f = kernel_load(c, d, b[attempts.programs[0].of[k]].bytes,
                                   &r.m->kernel[k]);
         r.launch[k] = launch_new(c, d, f, r.m, &r.m->kernel[k], p, dc, table,
                                  workspace);

@@ -25,7 +25,7 @@ typedef struct Test {
     DType in[MAX_INPUTS], out[MAX_OUTPUTS];
     bool wants[MAX_OUTPUTS], sums[MAX_OUTPUTS];
     DType state[MAX_STATES];
-    uint8_t *stored16, *turned, *stores;
+    uint8_t *stored16, *transposed, *stores;
     bool unpacked, few;
     int arch;
 } Test;
@@ -57,7 +57,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
 {
     const Graph *g = t->plan->g;
     t->stored16 = ctx_alloc(c, g->len);
-    t->turned = ctx_alloc(c, g->len);
+    t->transposed = ctx_alloc(c, g->len);
     t->stores = ctx_alloc(c, g->len);
     for (Ref r = 1; r < g->len; r++)
         t->stored16[r] = (g->n[r].axes & (g->n[r].axes - 1)) != 0
@@ -74,7 +74,7 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
                      .memory = BF16, .out = t->out, .wants_out = t->wants,
                      .in = t->in, .sum_out = t->sums, .stored16 = t->stored16,
                      .s0 = t->state, .s1 = t->state, .inverses = inverses,
-                     .lies_turned = t->turned, .stores = t->stores,
+                     .lies_transposed = t->transposed, .stores = t->stores,
                      .few = t->few };
     return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
                                               : target(c, t));
@@ -100,7 +100,7 @@ static const char *const strange[] = {
     "", "schedule 9 sm_90a", "schedule 3 sm_80", "buffer 1 load",
     "schedule 3 sm_90a groups 3", "buffer 0 nobody bytes 8",
     "value 0 %1 heap", "value 0 %9999 tile", "jump matrix",
-    "sync matrix in 4", "load load out 0", "product matrix turned 2 0",
+    "sync matrix in 4", "load load out 0", "product matrix transposed 2 0",
 };
 
 /* A value is needed until the last of those that lie in its place is read. */
@@ -159,11 +159,11 @@ static int count_parts(Ctx *c, Test *t)
 static int read_last(const Schedule *s, const KInst *load)
 {
     const KValue *to = &s->value[load->out[0]];
-    int turn = (to->turn ? to->turn : s->buffer[to->buffer].uses) - 1, last = 0;
+    int use = (to->use ? to->use : s->buffer[to->buffer].uses) - 1, last = 0;
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nin; j++) {
             const KValue *v = &s->value[s->inst[i].in[j]];
-            if (v->buffer == to->buffer && v->turn == turn)
+            if (v->buffer == to->buffer && v->use == use)
                 last = i;
         }
     return last;
@@ -180,9 +180,9 @@ static bool loads_in_order(const Schedule *s)
             continue;
         const KValue *v = &s->value[k->out[0]];
         const KValue *u = before ? &s->value[before->out[0]] : v;
-        bool same = !v->turn == !u->turn
+        bool same = !v->use == !u->use
                  && s->buffer[v->buffer].depth == s->buffer[u->buffer].depth;
-        if (before && ((u->turn && !v->turn)
+        if (before && ((u->use && !v->use)
                        || (same && read_last(s, before) > read_last(s, k))))
             return false;
         before = k;
@@ -242,7 +242,8 @@ static void run(Ctx *c, void *ud)
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
-        expect(s->splits || !k->few, t.plan->kernel[i].name, "no lean turns");
+        expect(s->splits || !k->few, t.plan->kernel[i].name,
+               "no lean iterations");
         if (i == t.plan->nkernels - 1 - k->before)
             check_spoiled(c, &t, a.s, k->spoiled);
     }
@@ -280,7 +281,7 @@ static void tokens(Ctx *c, void *ud)
     Schedule *s = schedule_of(c, &t, 0, false);
     (void)ud;
     expect(!s->why && s->tokens.threads, "single tokens", s->why);
-    expect(s->tokens.held && find(s, K_PARTIAL, 1) && !find(s, K_PARTIAL, 2),
+    expect(s->tokens.regtile && find(s, K_PARTIAL, 1) && !find(s, K_PARTIAL, 2),
            "a state in registers, two sums over it", NULL);
     expect(!find(s, K_CARRY, 0), "what becomes of it lies where it was", NULL);
     schedule_print(s, &a);

@@ -77,7 +77,7 @@ static void all_in_parts(Schedule *s)
                                                   s->inst[i].ncol)
                                          / PART_COLS);
 }
-static void out_of_turn(Schedule *s)
+static void out_of_use_order(Schedule *s)
 {
     swap(find(s, K_STORE, 0), find(s, K_STORE, 1));
 }
@@ -336,24 +336,24 @@ static const Spoiled lanes[] = {
 
 /* Of one that loads through the ring of what is read no more: the first such
  * load, and the one that follows it there. */
-static KInst *through_ring(Schedule *s, int turn)
+static KInst *through_ring(Schedule *s, int use)
 {
     KInst *first = s->inst, *k;
     while (first->op != K_LOAD
            || s->buffer[s->value[first->out[0]].buffer].uses < 2)
         first++;
-    for (k = first; turn; k++)
-        if (k->op == K_LOAD && s->value[k->out[0]].turn == turn
+    for (k = first; use; k++)
+        if (k->op == K_LOAD && s->value[k->out[0]].use == use
             && s->value[k->out[0]].buffer == s->value[first->out[0]].buffer)
             break;
     return k;
 }
-static void turns_swapped(Schedule *s)
+static void uses_swapped(Schedule *s)
 {
     KValue *a = &s->value[through_ring(s, 0)->out[0]];
     KValue *b = &s->value[through_ring(s, 1)->out[0]];
-    a->turn = 1;
-    b->turn = 0;
+    a->use = 1;
+    b->use = 0;
 }
 static void never_given_back(Schedule *s)
 {
@@ -375,9 +375,9 @@ static void slot_too_small(Schedule *s)
 }
 
 static const Spoiled rings[] = {
-    { "turns swapped", turns_swapped, "out of turn" },
+    { "turns swapped", uses_swapped, "out of order" },
     { "never given back", never_given_back, "waits for ever" },
-    { "read too late", read_too_late, "out of turn" },
+    { "read too late", read_too_late, "out of order" },
     { "slot too small", slot_too_small, "no room" },
     { NULL, NULL, NULL },
 };
@@ -454,8 +454,8 @@ static const Spoiled angles[] = {
     { "too few angles", angles_too_few, "other columns" },
     { "read unspread", read_unspread, "other columns" },
     { "made of nothing", made_of_nothing, "not there" },
-    { "no node", made_of_no_node, "made across" },
-    { "too short", made_too_short, "made across" },
+    { "no node", made_of_no_node, "computed across" },
+    { "too short", made_too_short, "computed across" },
     { "made early", made_early, "do not meet" },
     { NULL, NULL, NULL },
 };
@@ -572,7 +572,7 @@ static const Spoiled spoiled[] = {
     { "too deep", too_deep, "behind the end" },
     { "too few registers", too_few_registers, "registers" },
     { "all in parts", all_in_parts, "of memory alone" },
-    { "out of turn", out_of_turn, "out of turn" },
+    { "out of order", out_of_use_order, "out of order" },
     { "sliced", sliced, "extents" },
     { "crowded", crowded, "behind the end" },
     { "foreign", foreign, "another role" },
@@ -674,7 +674,7 @@ static void beside_in_slot(Schedule *s)
 
 static const Spoiled in_registers[] = {
     { "waited for too little", ends_early, "under way" },
-    { "behind its turn", goes_on, "still under way" },
+    { "behind its iteration", goes_on, "still under way" },
     { "a left factor in memory", left_tile, "no tile" },
     { "no such form", no_such_form, "no tile" },
     { "not waited for what is ahead", not_waited_ahead, "used unasked" },
@@ -727,7 +727,7 @@ static const Spoiled over[] = {
 };
 
 /* Of one that blocks share: no lean turn makes the number that it carries. */
-static void not_made_lean(Schedule *s)
+static void not_computed_lean(Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++)
         for (int k = 0; k < s->ninsts; k++)
@@ -735,7 +735,8 @@ static void not_made_lean(Schedule *s)
                             || !goes_on_from(s, &s->inst[k], &s->inst[i]);
 }
 static const Spoiled leans[] = {
-    { "not made in a lean turn", not_made_lean, "what it goes on from" },
+    { "not made in a lean iteration", not_computed_lean,
+     "what it goes on from" },
     { NULL, NULL, NULL },
 };
 

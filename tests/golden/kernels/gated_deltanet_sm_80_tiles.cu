@@ -1463,13 +1463,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         }
         __syncthreads();
         {
-            const SequenceAnew q = { { &known->b }, { &known->start }, { &known->len } };
-            const Anew<i64> slot = { &known->slot };
-            const Anew<int> head = { &known->head };
+            const ReloadedSequence q = { { &known->b }, { &known->start }, { &known->len } };
+            const Reloaded<i64> slot = { &known->slot };
+            const Reloaded<int> head = { &known->head };
             (void)q;
             (void)slot;
             (void)head;
-            const Anew<i64> s = { &known->s }, at = { &known->last };
+            const Reloaded<i64> s = { &known->s }, at = { &known->last };
             (void)s;
             (void)at;
             {

@@ -73,13 +73,13 @@ k0_forward(const __grid_constant__ Args a)
     const u32 loaded = base + BARRIERS, empty = loaded + 8 * STAGES,
         ready = empty + 8 * STAGES, scored = ready + 8 * STAGES,
         filled = scored + 8 * STAGES, drained = filled + 16,
-        made = drained + 16, shared = made + 8 * STAGES;
+        computed = drained + 16, shared = computed + 8 * STAGES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(loaded + 8 * i, 1);
             barrier_init(empty + 8 * i, 256);
             barrier_init(ready + 8 * i, 32);
-            barrier_init(made + 8 * i, 128);
+            barrier_init(computed + 8 * i, 128);
             barrier_init(shared + 8 * i, 1);
             barrier_init(scored + 8 * i, 128);
         }

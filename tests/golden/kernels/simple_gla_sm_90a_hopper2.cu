@@ -69,13 +69,13 @@ k0_forward(const __grid_constant__ Args a)
     const u32 loaded = base + BARRIERS, empty = loaded + 8 * STAGES,
         ready = empty + 8 * STAGES, scored = ready + 8 * STAGES,
         filled = scored + 8 * STAGES, drained = filled + 16,
-        made = drained + 16, shared = made + 8 * STAGES;
+        computed = drained + 16, shared = computed + 8 * STAGES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(loaded + 8 * i, 1);
             barrier_init(empty + 8 * i, 256);
             barrier_init(ready + 8 * i, 32);
-            barrier_init(made + 8 * i, 128);
+            barrier_init(computed + 8 * i, 128);
             barrier_init(shared + 8 * i, 1);
             barrier_init(scored + 8 * i, 129);
         }
@@ -185,7 +185,7 @@ k0_forward(const __grid_constant__ Args a)
             const int rows = rows_of(where, c);
             wait(ready + 8 * pos.stage, pos.phase);
             fence_async();
-            arrive(made + 8 * pos.stage);
+            arrive(computed + 8 * pos.stage);
         }
         NO_UNROLL for (; c < last; c += 1, pos.next()) {
             const u32 stage = base + pos.stage * STAGE_BYTES;
@@ -255,7 +255,7 @@ k0_forward(const __grid_constant__ Args a)
         NO_UNROLL for (int c = 0; c < first; c++, pos.next()) {
             const u32 stage = base + pos.stage * STAGE_BYTES;
             const u32 vectors = base + VECTORS + pos.stage * VECTOR_BYTES;
-            wait(made + 8 * pos.stage, pos.phase);
+            wait(computed + 8 * pos.stage, pos.phase);
             wgmma_wait<0>();
             u32 t3[16];
             read_transposed(t3, stage + TILE_3 + group * 8192, at);

@@ -1,4 +1,4 @@
-/* tile_anew.c -- what a block knows of the item in hand may lie in shared
+/* tile_reload.c -- what a block knows of the item in hand may lie in shared
  * memory. So it does around a walk in parts, which leave no registers: each
  * part reads it once. Where registers are short it is read where it is used: a
  * register less for each number, and for each tensor's address that ptxas
@@ -6,20 +6,20 @@
  */
 #include "tile.h"
 
-bool reads_anew(const Tiles *t)
+bool reloads(const Tiles *t)
 {
-    return t->o->room > 0 && t->m->chunk > 1;
+    return t->o->attempt > 0 && t->m->chunk > 1;
 }
 
 bool puts_item(const Tiles *t)
 {
-    return reads_anew(t) || in_parts(t);
+    return reloads(t) || in_parts(t);
 }
 
 /* A name for what is made of others each time it is read. */
-void put_made(Buf *b, const char *type, const char *name, const char *value)
+void put_lazy(Buf *b, const char *type, const char *name, const char *value)
 {
-    buf_printf(b, "const auto %s = made<%s>([&] { return %s; });\n(void)%s;\n",
+    buf_printf(b, "const auto %s = lazy<%s>([&] { return %s; });\n(void)%s;\n",
                name, type, value, name);
 }
 
@@ -35,26 +35,28 @@ void put_item(const Tiles *t, Buf *b)
                "known->m = 0;\nknown->last = %s;\nknown->b = q.b;\n"
                "known->head = head;\n"
                "known->block = block;\n}\n__syncthreads();\n{\n", last);
-    put_names_anew(t, b);
-    buf_printf(b, "const Anew<i64> s = { &known->s }, %s = { &known->last };\n"
+    put_reloaded_names(t, b);
+    buf_printf(b, "const Reloaded<i64> s = { &known->s }, %s = "
+               "{ &known->last };\n"
                "(void)s;\n(void)%s;\n", last, last);
 }
 
 void put_known(const Tiles *t, Buf *b)
 {
     buf_printf(b, "volatile Item *const known = (Item *)(arena + %d);\n",
-               (int)anew_place(t));
+               (int)reload_place(t));
 }
 
-void put_names_anew(const Tiles *t, Buf *b)
+void put_reloaded_names(const Tiles *t, Buf *b)
 {
-    buf_printf(b, "const SequenceAnew q = { { &known->b }, { &known->start },"
+    buf_printf(b, "const ReloadedSequence q = { { &known->b }, { "
+               "&known->start },"
                " { &known->len } };\n"
-               "const Anew<i64> slot = { &known->slot };\n"
-               "const Anew<int> head = { &known->head };\n"
+               "const Reloaded<i64> slot = { &known->slot };\n"
+               "const Reloaded<int> head = { &known->head };\n"
                "(void)q;\n(void)slot;\n(void)head;\n");
     if (t->out->blocks > 1)
-        buf_printf(b, "const Anew<int> block = { &known->block };\n"
+        buf_printf(b, "const Reloaded<int> block = { &known->block };\n"
                    "(void)block;\n");
 }
 
@@ -66,10 +68,10 @@ void put_names_once(const Tiles *t, Buf *b)
                "const i64 slot = known.slot;\n"
                "const int head = known.head, block = known.block;\n"
                "(void)q;\n(void)slot;\n(void)head;\n(void)block;\n",
-               (int)anew_place(t));
+               (int)reload_place(t));
 }
 
-void put_chunk_anew(const Tiles *t, Buf *b)
+void put_reloaded_chunk(const Tiles *t, Buf *b)
 {
     const int64_t bytes[] = { t->m->kept.bytes, t->m->later };
     Buf token = { .ctx = t->c };
@@ -77,14 +79,14 @@ void put_chunk_anew(const Tiles *t, Buf *b)
     buf_printf(b, "const int n = fresh((int)min(q.len - at * %d, (i64)%d));\n",
                t->m->chunk, t->m->chunk);
     buf_printf(&token, "q.start + at * %d", t->m->chunk);
-    put_made(b, "i64", "token", token.s);
+    put_lazy(b, "i64", "token", token.s);
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "later" : "stored";
         Buf from = { .ctx = t->c };
         buf_printf(&from, "global(a.run.%s) + ((slot + at) * a.run.heads +"
                    " head) * %lldll", name, (long long)bytes[i]);
         if (bytes[i])
-            put_made(b, "char *", name, from.s);
+            put_lazy(b, "char *", name, from.s);
     }
 }
 
@@ -117,12 +119,12 @@ bool put_spilled(const Tiles *t, Buf *b, const Act *a)
 }
 
 /* Behind a float a warp; both before all tiles. */
-int64_t anew_place(const Tiles *t)
+int64_t reload_place(const Tiles *t)
 {
     return t->scratch ? 32 * (int64_t)sizeof(float) : 0;
 }
 
-int64_t anew_bytes(const Tiles *t)
+int64_t reload_bytes(const Tiles *t)
 {
     return puts_item(t) ? 80 : 0;
 }

@@ -1,4 +1,4 @@
-/* held.c -- matrices of single tokens that stay in the threads' registers:
+/* regtile.c -- matrices of single tokens that stay in the threads' registers:
  * states that are loaded, changed and stored once a token would go through
  * shared memory for nothing. A thread has four neighbours of some rows; what is
  * element by element is done there, and sums over the rows are put together.
@@ -20,38 +20,38 @@ static int32_t rows_of(const Schedule *s)
     return block_extent(s, s->tokens.row);
 }
 
-int held_across(const Schedule *s)
+int regtile_across(const Schedule *s)
 {
     return cols_of(s) / s->tokens.warp_cols;
 }
 
-int held_down(const Schedule *s)
+int regtile_down(const Schedule *s)
 {
-    return s->tokens.threads / WARP_SIZE / held_across(s);
+    return s->tokens.threads / WARP_SIZE / regtile_across(s);
 }
 
-int held_threads_down(const Schedule *s)
+int regtile_threads_down(const Schedule *s)
 {
-    return WARP_SIZE / (s->tokens.warp_cols / HELD_PIECE) * held_down(s);
+    return WARP_SIZE / (s->tokens.warp_cols / REGTILE_PIECE) * regtile_down(s);
 }
 
 /* One after the other: a warp's loads are then spread over the matrix, and with
  * them those of all blocks over the memory's channels. */
-int32_t held_rows(const Schedule *s)
+int32_t regtile_rows(const Schedule *s)
 {
-    int down = held_threads_down(s);
+    int down = regtile_threads_down(s);
     return (rows_of(s) + down - 1) / down;
 }
 
-int held_count(const Schedule *s)
+int regtile_count(const Schedule *s)
 {
-    return HELD_PIECE * held_rows(s);
+    return REGTILE_PIECE * regtile_rows(s);
 }
 
-bool held_whole(const Schedule *s)
+bool regtile_whole(const Schedule *s)
 {
-    return rows_of(s) % held_rows(s) == 0
-        && rows_of(s) / held_rows(s) == held_threads_down(s);
+    return rows_of(s) % regtile_rows(s) == 0
+        && rows_of(s) / regtile_rows(s) == regtile_threads_down(s);
 }
 
 /* ---- what goes along ---- */
@@ -60,13 +60,14 @@ bool held_whole(const Schedule *s)
  * one each. */
 static bool sums_along(const Schedule *s, const Node *n)
 {
-    AxisSet held = s->tokens.held, over = n->over, ranks = n->axes & ~held;
+    AxisSet regtile = s->tokens.regtile, over = n->over,
+        ranks = n->axes & ~regtile;
 
     for (int i = 0; i < 2; i++)
-        if (s->g->n[n->a[i]].axes & ~(held | ranks))
+        if (s->g->n[n->a[i]].axes & ~(regtile | ranks))
             return false;
-    return over && !(over & (over - 1)) && over & held
-        && (n->axes & held) == (held & ~over);
+    return over && !(over & (over - 1)) && over & regtile
+        && (n->axes & regtile) == (regtile & ~over);
 }
 
 /* Whether the node, if it has to do with such matrices, does what can be done
@@ -74,13 +75,13 @@ static bool sums_along(const Schedule *s, const Node *n)
 static bool goes_along(const Schedule *s, const int32_t (*ext)[NAXES], Ref r)
 {
     const Node *n = &s->g->n[r];
-    AxisSet held = s->tokens.held;
-    bool reads = false, all = (n->axes & held) == held;
-    bool alike = n->axes == held;
+    AxisSet regtile = s->tokens.regtile;
+    bool reads = false, all = (n->axes & regtile) == regtile;
+    bool alike = n->axes == regtile;
 
     for (int i = 0; i < 4; i++)
-        reads |= (s->g->n[n->a[i]].axes & held) == held;
-    for (AxisSet a = n->axes & held; a && alike; a &= a - 1)
+        reads |= (s->g->n[n->a[i]].axes & regtile) == regtile;
+    for (AxisSet a = n->axes & regtile; a && alike; a &= a - 1)
         alike &= ext[r][lowest(a)] == s->g->axis[lowest(a)].size;
     if (op_is(n->op, FOLDS) && !op_is(n->op, MOVES))
         return all ? !reads && alike : !reads || sums_along(s, n);
@@ -98,18 +99,19 @@ static int can_hold(const Schedule *s, const int32_t (*ext)[NAXES])
 
     for (int i = 0; i < g->nst; i++) {
         const State *st = &g->st[i];
-        if (!(s->k->states & STATE(i)) || st->axes != s->tokens.held)
+        if (!(s->k->states & STATE(i)) || st->axes != s->tokens.regtile)
             continue;
         states++;
         if (st->order[st->rank - 1] != s->tokens.col
-            || g->n[st->next].axes != s->tokens.held)
+            || g->n[st->next].axes != s->tokens.regtile)
             return 0;
     }
     for (int i = 0; i < s->k->nnodes; i++)
         if (!goes_along(s, ext, s->k->node[i]) || s->stores[s->k->node[i]])
             return 0;
     for (int i = 0; i < g->nout; i++)
-        if ((g->n[g->out[i].node].axes & s->tokens.held) == s->tokens.held)
+        if ((g->n[g->out[i].node].axes & s->tokens.regtile)
+            == s->tokens.regtile)
             return 0;
     return states;
 }
@@ -131,19 +133,19 @@ static void take_shape(Schedule *s, int axis, Shape shape)
 /* Whole pieces, and all warps with as many. */
 static bool divides(const Schedule *s)
 {
-    int32_t pieces = s->tokens.warp_cols / HELD_PIECE;
+    int32_t pieces = s->tokens.warp_cols / REGTILE_PIECE;
     int warps = s->tokens.threads / WARP_SIZE;
 
-    return s->tokens.warp_cols % HELD_PIECE == 0 && pieces
+    return s->tokens.warp_cols % REGTILE_PIECE == 0 && pieces
         && WARP_SIZE % pieces == 0 && cols_of(s) % s->tokens.warp_cols == 0
-        && warps % held_across(s) == 0
-        && (held_down(s) == 1 || held_threads_down(s) <= rows_of(s));
+        && warps % regtile_across(s) == 0
+        && (regtile_down(s) == 1 || regtile_threads_down(s) <= rows_of(s));
 }
 
 /* Of a thread: its states', and what all else takes. */
-static int held_registers(const Schedule *s)
+static int regtile_registers(const Schedule *s)
 {
-    return held_count(s) * s->tokens.states;
+    return regtile_count(s) * s->tokens.states;
 }
 
 /* Whether all else may do with as few, of small steps: where it does not spill.
@@ -152,15 +154,16 @@ static bool is_close(const Schedule *s, const KernelWish *w)
 {
     enum { LEAST = 32, MOST = 64, SMALL = 32 };
 
-    return !w->spilled && s->k->nnodes < SMALL && held_registers(s) >= LEAST
-        && held_registers(s) < MOST;
+    return !w->spilled && s->k->nnodes < SMALL && regtile_registers(s) >= LEAST
+        && regtile_registers(s) < MOST;
 }
 
-static int held_together(const Schedule *s, const KernelWish *w)
+static int regtile_together(const Schedule *s, const KernelWish *w)
 {
     enum { REST = 64, MOST = 32 };
-    int rest = is_close(s, w) ? held_registers(s) : REST;
-    int n = UNIT_REGISTERS / ((held_registers(s) + rest) * s->tokens.threads);
+    int rest = is_close(s, w) ? regtile_registers(s) : REST;
+    int n = UNIT_REGISTERS / ((regtile_registers(s) + rest)
+                              * s->tokens.threads);
 
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }
@@ -184,14 +187,14 @@ static double waste(const Schedule *s, const KernelWish *w)
 {
     enum { FEW = 64 << 10, REGISTERS = 64, THREADS = 256 };
     double all = 4.0 * rows_of(s) * cols_of(s) * s->tokens.states;
-    double there = all * held_together(s, w);
+    double there = all * regtile_together(s, w);
     double sum = 24.0 / (4 * s->tokens.warp_cols);
 
-    sum += all / (640 << 10) + 1.0 / held_registers(s);
-    sum += 20.0 / (s->tokens.threads * held_together(s, w));
+    sum += all / (640 << 10) + 1.0 / regtile_registers(s);
+    sum += 20.0 / (s->tokens.threads * regtile_together(s, w));
     sum += s->tokens.threads > THREADS ? 0.05 : 0;
     sum += there < FEW ? FEW / there - 1 : 0;
-    sum += held_registers(s) > REGISTERS ? 0.2 : 0;
+    sum += regtile_registers(s) > REGISTERS ? 0.2 : 0;
     return sum + (shares_states(s) ? 1 : 0);
 }
 
@@ -204,11 +207,11 @@ static bool find_shape(Schedule *s, const KernelWish *w, int axis, int slices)
 
     for (int32_t slice = size; slice > 0; slice /= 2) {
         for (int warps = 1; warps <= WARPS; warps++)
-            for (int cols = HELD_PIECE; cols <= HELD_PIECE * WARP_SIZE;
+            for (int cols = REGTILE_PIECE; cols <= REGTILE_PIECE * WARP_SIZE;
                  cols *= 2) {
                 Shape shape = { size / slice, warps * WARP_SIZE, cols };
                 take_shape(s, axis, shape);
-                if (divides(s) && held_registers(s) <= REGISTERS
+                if (divides(s) && regtile_registers(s) <= REGISTERS
                     && waste(s, w) < least) {
                     least = waste(s, w);
                     best = shape;
@@ -226,9 +229,9 @@ static bool find_shape(Schedule *s, const KernelWish *w, int axis, int slices)
 static int find_resident(const Schedule *s, const KernelWish *w, int spilled)
 {
     enum { SMALL = 32 };
-    int n = s->tokens.held ? held_together(s, w)
+    int n = s->tokens.regtile ? regtile_together(s, w)
           : s->k->nnodes < SMALL ? 8 : 6;
-    int less = s->tokens.held ? n * (4 - spilled) / 4 : n >> spilled;
+    int less = s->tokens.regtile ? n * (4 - spilled) / 4 : n >> spilled;
     return less ? less : 1;
 }
 
@@ -241,14 +244,14 @@ static bool find_shapes(Schedule *s, const KernelWish *w, int axis, int slices)
     first.spilled = 0;
     if (!find_shape(s, &first, axis, slices))
         return false;
-    bool anew = w->spilled && is_close(s, &first);
-    if (anew)
+    bool again = w->spilled && is_close(s, &first);
+    if (again)
         find_shape(s, w, axis, slices);
-    s->resident = find_resident(s, anew ? w : &first, w->spilled - anew);
+    s->resident = find_resident(s, again ? w : &first, w->spilled - again);
     return true;
 }
 
-void schedule_held(Schedule *s, const KernelWish *w)
+void schedule_regtile(Schedule *s, const KernelWish *w)
 {
     const int32_t (*ext)[NAXES] = graph_extents(s->c, s->g);
     Schedule before = *s;
@@ -258,7 +261,7 @@ void schedule_held(Schedule *s, const KernelWish *w)
         if (!(s->k->states & STATE(i)) || st->rank != 2)
             continue;
         *s = before;
-        s->tokens.held = st->axes;
+        s->tokens.regtile = st->axes;
         s->tokens.col = st->order[1];
         s->tokens.row = (uint8_t)lowest(st->axes & ~AXIS(st->order[1]));
         s->tokens.states = can_hold(s, ext);

@@ -1,5 +1,5 @@
-/* emit_late.c -- values a token that come from matrices: dots and sums row by
- * row, and what is worked out of those. The ahead warpgroup makes them, a
+/* emit_deferred.c -- values a token that come from matrices: dots and sums row
+ * by row, and what is worked out of those. The ahead warpgroup makes them, a
  * thread a token, once the running sums are there; the vector warp is past the
  * chunk by then.
  */
@@ -16,26 +16,26 @@ static bool is_row_dot(const Emit *e, Ref r)
     return dot;
 }
 
-bool is_late(const Emit *e, Ref r)
+bool is_deferred(const Emit *e, Ref r)
 {
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];
-    bool late = is_token(e, r) && is_row_dot(e, r);
+    bool deferred = is_token(e, r) && is_row_dot(e, r);
     if (is_token(e, r) && op_info[n->op].traits & ELEMENTWISE)
         for (int i = 0; i < 3; i++)
-            late |= n->a[i] && is_late(e, n->a[i]);
-    return late;
+            deferred |= n->a[i] && is_deferred(e, n->a[i]);
+    return deferred;
 }
 
-bool has_late(const Emit *e, Ref r)
+bool has_deferred(const Emit *e, Ref r)
 {
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];
-    bool late = is_late(e, r);
+    bool deferred = is_deferred(e, r);
     if (!is_vector(e, r) && is_entrywise(n))
         for (int i = 0; i < 3; i++)
-            late |= n->a[i] && has_late(e, n->a[i]);
-    return late || (n->op == OP_rot90 && has_late(e, n->a[0]));
+            deferred |= n->a[i] && has_deferred(e, n->a[i]);
+    return deferred || (n->op == OP_rot90 && has_deferred(e, n->a[0]));
 }
 
 /* What the matrices are made of stays where it is until the dots are done. */
@@ -44,7 +44,7 @@ static void use_row_dot(Emit *e, Ref r)
     const Node *n = &e->g->n[r];
     uint32_t sources = 0;
     for (int i = 0; i < 2 && n->a[i]; i++) {
-        if (has_late(e, n->a[i]))
+        if (has_deferred(e, n->a[i]))
             no_place(e, r, "a sum along a row of what is such a sum itself");
         sources |= sources_of(e, strip(e->g, n->a[i]));
     }
@@ -52,7 +52,7 @@ static void use_row_dot(Emit *e, Ref r)
         e->tile[i].dotted |= sources >> i & 1;
 }
 
-void use_late(Emit *e, Ref r)
+void use_deferred(Emit *e, Ref r)
 {
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];
@@ -72,7 +72,7 @@ static void one_row_dot(Emit *e, Buf *b, const Published *p)
     const Node *n = &e->g->n[p->f[0].v];
     Ref x = strip(e->g, n->a[0]), y = n->a[1] ? strip(e->g, n->a[1]) : 0;
     Buf body = { .ctx = e->c }, none = body;
-    Ahead a = { .e = e, .b = &body, .made = true };
+    Ahead a = { .e = e, .b = &body, .computed = true };
     ahead_visit(&a, x);
     if (y)
         ahead_visit(&a, y);
@@ -94,13 +94,13 @@ static void one_row_dot(Emit *e, Buf *b, const Published *p)
 
 static bool is_sole_dot(const Emit *e, const Published *p)
 {
-    return p->late && p->n == 1 && !p->f[0].inverse && !p->log2
+    return p->deferred && p->n == 1 && !p->f[0].inverse && !p->log2
         && is_row_dot(e, p->f[0].v);
 }
 
 /* ---- what is worked out of them ---- */
 
-static char *late_name(Emit *e, Ref r)
+static char *deferred_name(Emit *e, Ref r)
 {
     Buf t = { .ctx = e->c };
     r = strip(e->g, r);
@@ -111,16 +111,17 @@ static char *late_name(Emit *e, Ref r)
     return t.s;
 }
 
-/* Names r's value, from what is published or, being late, from its operands.
+/* Names r's value, from what is published or, being deferred, from its
+ * operands.
  */
-static void late_value(Emit *e, Buf *b, Ref r, uint8_t *seen)
+static void deferred_value(Emit *e, Buf *b, Ref r, uint8_t *seen)
 {
     r = strip(e->g, r);
     const Node *n = &e->g->n[r];
     if (seen[r] || n->op == OP_num)
         return;
     seen[r] = 1;
-    if (!is_late(e, r) || is_row_dot(e, r)) {
+    if (!is_deferred(e, r) || is_row_dot(e, r)) {
         const Published *p = &e->pub[publish_one(e, r, false)];
         buf_printf(b, "const float v%u = load1(vectors + AT_%s%s);\n",
                    (unsigned)r, p->name, p->token ? " + 4 * i" : "");
@@ -129,34 +130,34 @@ static void late_value(Emit *e, Buf *b, Ref r, uint8_t *seen)
     const char *x[3] = { 0 };
     for (int i = 0; i < 3; i++)
         if (n->a[i]) {
-            late_value(e, b, n->a[i], seen);
-            x[i] = late_name(e, n->a[i]);
+            deferred_value(e, b, n->a[i], seen);
+            x[i] = deferred_name(e, n->a[i]);
         }
     buf_printf(b, "const float v%u = ", (unsigned)r);
     value_text(b, n->op, x);
     buf_printf(b, ";\n");
 }
 
-static void late_product(Emit *e, Buf *b, const Published *p)
+static void deferred_product(Emit *e, Buf *b, const Published *p)
 {
     buf_printf(b, "store1(vectors + AT_%s + 4 * i, 1.f", p->name);
     for (int i = 0; i < p->n; i++)
         buf_printf(b, " %s %s", p->f[i].inverse ? "/" : "*",
-                   late_name(e, p->f[i].v));
+                   deferred_name(e, p->f[i].v));
     buf_printf(b, "%s);\n", p->log2 ? " * LOG2E" : "");
 }
 
 /* Publishing adds to what is published: the list may grow as it is read. */
-void emit_late(Emit *e, Buf *dots, Buf *rest)
+void emit_deferred(Emit *e, Buf *dots, Buf *rest)
 {
     uint8_t *seen = ctx_alloc(e->c, e->g->len);
     Buf values = { .ctx = e->c };
     for (int i = 0; i < e->npub; i++) {
         const Published *p = &e->pub[i];
-        for (int k = 0; k < p->n && p->late && !is_sole_dot(e, p); k++)
-            late_value(e, &values, p->f[k].v, seen);
-        if (p->late && !is_sole_dot(e, p))
-            late_product(e, &values, p);
+        for (int k = 0; k < p->n && p->deferred && !is_sole_dot(e, p); k++)
+            deferred_value(e, &values, p->f[k].v, seen);
+        if (p->deferred && !is_sole_dot(e, p))
+            deferred_product(e, &values, p);
     }
     for (int i = 0; i < e->npub; i++)
         if (is_sole_dot(e, &e->pub[i]))

@@ -1,4 +1,4 @@
-/* emit_spare.c -- shared memory that a delta rule with gates per key spares, so
+/* emit_reuse.c -- shared memory that a delta rule with gates per key spares, so
  * that a chunk is loaded and begun while the last one is in hand.
  *
  * What is made for gdots is read again, rounded, by what is made after them,
@@ -9,11 +9,11 @@
  */
 #include "ahead.h"
 
-int made_before(const Emit *e, Ref r)
+int computed_before(const Emit *e, Ref r)
 {
-    for (int i = 0; i < e->ntiles && e->spares; i++) {
+    for (int i = 0; i < e->ntiles && e->reuses; i++) {
         const Tile *t = &e->tile[i];
-        if (t->r == r && t->made && t->gated && !t->anchor)
+        if (t->r == r && t->computed && t->gated && !t->anchor)
             return i;
     }
     return -1;
@@ -28,12 +28,12 @@ static bool inverts_gdots(const Emit *e)
     return inverts && e->nscores <= 2;
 }
 
-void find_spares(Emit *e)
+void find_reuse(Emit *e)
 {
-    e->spares = e->groups == 1 && !e->out->split && inverts_gdots(e);
-    for (int i = 0; i < e->ntiles && e->spares; i++) {
+    e->reuses = e->groups == 1 && !e->out->split && inverts_gdots(e);
+    for (int i = 0; i < e->ntiles && e->reuses; i++) {
         Tile *t = &e->tile[i];
-        if (t->made && !t->gated)
+        if (t->computed && !t->gated)
             t->sources = sources_of(e, t->r);
     }
 }
@@ -53,16 +53,16 @@ bool reads_sum(const Emit *e, Ref r, bool chain)
     const Node *n = &e->g->n[r];
     bool reads = is_sum(e, r, chain);
     for (int i = 0; i < 3 && (is_entrywise(n) || n->op == OP_rot90); i++)
-        if (n->a[i] && made_before(e, strip(e->g, n->a[i])) < 0)
+        if (n->a[i] && computed_before(e, strip(e->g, n->a[i])) < 0)
             reads |= reads_sum(e, n->a[i], chain);
     return reads;
 }
 
 void find_overlay(Emit *e)
 {
-    bool can = e->spares && e->ngates && e->nchains;
+    bool can = e->reuses && e->ngates && e->nchains;
     for (int i = 0; i < e->ntiles && can; i++)
-        if (e->tile[i].made && !e->tile[i].anchor)
+        if (e->tile[i].computed && !e->tile[i].anchor)
             can = !reads_sum(e, e->tile[i].r, !e->tile[i].gated);
     for (int i = 0; i < e->nkeys && can; i++)
         can = e->g->n[e->key[i]].op != OP_input
@@ -70,6 +70,6 @@ void find_overlay(Emit *e)
     for (int i = 0; i < e->ngates && can; i++)
         can = !reads_sum(e, e->gate[i].of, true);
     for (int i = 0; i < e->npub && can; i++)
-        can = !e->pub[i].late;
+        can = !e->pub[i].deferred;
     e->overlays = can;
 }

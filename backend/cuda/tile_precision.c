@@ -1,4 +1,4 @@
-/* tile_sharp.c -- which products must not round what they multiply to bf16.
+/* tile_precision.c -- which products must not round what they multiply to bf16.
  *
  * The gradient of a gate or an angle is a sum over the tokens behind it, of
  * terms that cancel: what is left is small beside the errors that its terms
@@ -46,18 +46,18 @@ bool is_matrix_product(const Tiles *t, const Node *n)
 }
 
 /* What r adds up or is computed from, element by element. */
-static void trace(const Tiles *t, uint8_t *sharp, Ref r)
+static void trace(const Tiles *t, uint8_t *precision, Ref r)
 {
     const Node *n = &t->g->n[r];
 
-    if (!r || sharp[r])
+    if (!r || precision[r])
         return;
-    sharp[r] = 1;
+    precision[r] = 1;
     bool sums = n->op == OP_sum || n->op == OP_dot;
     if ((sums && !is_matrix_product(t, n)) || is_pointwise(t, r)
         || is_view(n->op))
         for (int i = 0; i < 4; i++)
-            trace(t, sharp, n->a[i]);
+            trace(t, precision, n->a[i]);
 }
 
 /* A constant's gradient: a sum that nobody else looks at. */
@@ -70,7 +70,7 @@ static bool sums_up(const Graph *g, const State *s)
     return s->reverse;
 }
 
-void find_sharp(const Tiles *t, uint8_t *sharp)
+void find_precision(const Tiles *t, uint8_t *precision)
 {
     const Graph *g = t->g;
     bool ratio = false;
@@ -81,13 +81,13 @@ void find_sharp(const Tiles *t, uint8_t *sharp)
         const Node *n = &g->n[r];
         bool runs = n->op == OP_cumsum || n->op == OP_scan;
         if (runs && n->flags & REVERSE && n->axes & DIM_AXES)
-            trace(t, sharp, n->a[n->op == OP_scan]);
-        sharp[r] |= is_score(n) && roundings(t, r) == 2;
+            trace(t, precision, n->a[n->op == OP_scan]);
+        precision[r] |= is_score(n) && roundings(t, r) == 2;
     }
     for (int s = 0; s < g->nst; s++)
         if (sums_up(g, &g->st[s]))
-            trace(t, sharp, g->st[s].next);
+            trace(t, precision, g->st[s].next);
     for (Ref r = 1; r < g->len; r++)
-        sharp[r] = ratio ? 2 : sharp[r] && (g->n[r].op != OP_dot
+        precision[r] = ratio ? 2 : precision[r] && (g->n[r].op != OP_dot
                                             || roundings(t, r));
 }

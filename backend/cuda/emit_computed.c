@@ -1,4 +1,4 @@
-/* emit_made.c -- matrices of tokens and one axis that are computed, tile by
+/* emit_computed.c -- matrices of tokens and one axis that are computed, tile by
  * tile from loaded ones; and who computes them.
  *
  * Two blocks of one head, each with half of the values, need the same matrices
@@ -206,7 +206,7 @@ static bool is_half(const Emit *e, Ref r)
 
 static Ahead visit_all(Emit *e, Buf *body, const Ref *r, int n, bool again)
 {
-    Ahead a = { .e = e, .b = body, .made = true, .again = again };
+    Ahead a = { .e = e, .b = body, .computed = true, .again = again };
     for (int i = 0; i < n; i++)
         ahead_visit(&a, r[i]);
     return a;
@@ -263,7 +263,7 @@ static void some_matrices(Emit *e, Buf *b, const Ref *r, int n, bool again)
 
 static bool is_asked(const Tile *t, int which)
 {
-    return t->made && !t->anchor
+    return t->computed && !t->anchor
         && (which == SCANNED ? t->scanned : t->gated == (which == EARLY));
 }
 
@@ -300,14 +300,14 @@ void make_matrices(Emit *e, Buf *b, int which)
 /* Made of columns one by one, and two tiles. */
 static bool is_shared(const Emit *e, const Tile *t)
 {
-    return t->made && tile_axis(e, t->r) != e->row_axis;
+    return t->computed && tile_axis(e, t->r) != e->row_axis;
 }
 
 /* Nothing needs whole rows of a matrix, or another chunk's. */
 static bool is_plain(const Emit *e)
 {
     bool plain = !e->ngates && !e->nchains && !e->nkeys && e->ranks == 1
-              && (!e->out->split || e->made_scan);
+              && (!e->out->split || e->computed_scan);
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
         plain &= !t->gated && !t->dotted && !is_delayed(e, t->r);
@@ -329,27 +329,27 @@ void find_pair(Emit *e)
 
 bool find_team(const Emit *e)
 {
-    bool plain = is_plain(e) && !e->inverse, made = false;
+    bool plain = is_plain(e) && !e->inverse, computed = false;
     for (int i = 0; i < e->ntiles; i++) {
         const Tile *t = &e->tile[i];
-        plain &= !t->made || tile_count(e, t->r) == 2;
-        made |= t->made;
+        plain &= !t->computed || tile_count(e, t->r) == 2;
+        computed |= t->computed;
     }
-    return plain && made && e->groups == 2 && !e->o->room;
+    return plain && computed && e->groups == 2 && !e->o->attempt;
 }
 
 bool is_half_loaded(const Emit *e, const Tile *t)
 {
-    return e->paired && !t->made && !t->direct
+    return e->paired && !t->computed && !t->direct
         && tile_axis(e, t->r) != e->row_axis;
 }
 
-const char *gifts_wait(void)
+const char *remote_wait(void)
 {
     return "wait(shared + 8 * pos.stage, pos.phase);\n";
 }
 
-void emit_gifts(Emit *e, Buf *b, bool scan)
+void emit_remote(Emit *e, Buf *b, bool scan)
 {
     int n = 0;
     if (!e->paired)

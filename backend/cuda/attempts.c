@@ -1,5 +1,6 @@
-/* rooms.c -- a source cut into programs, and each in the room it needs. */
-#include "rooms.h"
+/* attempts.c -- a source cut into programs, and each as the attempt that it
+ * needs. */
+#include "attempts.h"
 
 #include <string.h>
 
@@ -42,24 +43,25 @@ static CudaPrograms cut(Ctx *c, const CudaModule *m, const CudaPrograms *like)
     return p;
 }
 
-typedef struct Printing { Rooms *r; int room; } Printing;
+typedef struct Printing { Attempts *r; int attempt; } Printing;
 
 static void print(Ctx *own, void *ud)
 {
     Printing *p = ud;
-    Rooms *r = p->r;
-    CudaModule *m = r->print(own, r->ud, p->room, &r->why);
-    const CudaModule *first = p->room ? r->m[0] : m;
-    r->refused[p->room] = !m || m->nkernels != first->nkernels
+    Attempts *r = p->r;
+    CudaModule *m = r->print(own, r->ud, p->attempt, &r->why);
+    const CudaModule *first = p->attempt ? r->m[0] : m;
+    r->refused[p->attempt] = !m || m->nkernels != first->nkernels
         || memcmp(&m->kept, &first->kept, sizeof m->kept);
-    if (r->refused[p->room])
+    if (r->refused[p->attempt])
         return;
-    r->programs[p->room] = cut(own, m, p->room ? &r->programs[0] : NULL);
-    r->m[p->room] = m;
+    r->programs[p->attempt] = cut(own, m, p->attempt ? &r->programs[0] : NULL);
+    r->m[p->attempt] = m;
 }
 
-/* What has a schedule was found its registers there: the same in every room. */
-static bool has_rooms(const CudaModule *m)
+/* What has a schedule was found its registers there: the same in every attempt.
+ */
+static bool has_attempts(const CudaModule *m)
 {
     bool any = false;
     for (int i = 0; i < m->nkernels; i++) {
@@ -70,42 +72,43 @@ static bool has_rooms(const CudaModule *m)
     return any;
 }
 
-const char *rooms_text(Ctx *c, Rooms *r, int room, int program)
+const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program)
 {
-    Printing p = { r, room };
-    if (room && !has_rooms(r->m[0]))
+    Printing p = { r, attempt };
+    if (attempt && !has_attempts(r->m[0]))
         return NULL;
-    if (!r->m[room] && !r->refused[room])
+    if (!r->m[attempt] && !r->refused[attempt])
         ctx_within(c, r->ctx, print, &p);
-    return r->m[room] ? r->programs[room].source[program] : NULL;
+    return r->m[attempt] ? r->programs[attempt].source[program] : NULL;
 }
 
-/* NULL, too, where it is the same in a room before. */
-static const char *new_text(Ctx *c, Rooms *r, int room, int program)
+/* NULL, too, where it is the same of an attempt before. */
+static const char *new_text(Ctx *c, Attempts *r, int attempt, int program)
 {
-    const char *s = rooms_text(c, r, room, program);
-    for (int i = 0; i < room && s; i++) {
-        const char *before = rooms_text(c, r, i, program);
+    const char *s = attempt_text(c, r, attempt, program);
+    for (int i = 0; i < attempt && s; i++) {
+        const char *before = attempt_text(c, r, i, program);
         if (before && !strcmp(before, s))
             return NULL;
     }
     return s;
 }
 
-bool rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
+bool attempts_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
                    const char *arch, Error *why)
 {
     int all = 0, at = 0;
     for (int k = 0; k < plans; k++)
         all += w[k].n;
-    const char **text = ctx_alloc(c, (size_t)(all * CUDA_ROOMS)
+    const char **text = ctx_alloc(c, (size_t)(all * CUDA_ATTEMPTS)
                                      * sizeof *text);
     for (int k = 0; k < plans; at += w[k++].n)
-        for (int room = 0; room < CUDA_ROOMS; room++)
+        for (int attempt = 0; attempt < CUDA_ATTEMPTS; attempt++)
             for (int i = 0; i < w[k].n; i++)
-                text[room * all + at + i] = new_text(c, w[k].rooms, room,
+                text[attempt * all + at + i] = new_text(c, w[k].attempts,
+                                                        attempt,
                                                      w[k].program[i]);
-    Cubin *b = nvrtc_compile_if(c, nvrtc, &(Sources){ all, CUDA_ROOMS,
+    Cubin *b = nvrtc_compile_if(c, nvrtc, &(Sources){ all, CUDA_ATTEMPTS,
                                 w[0].n, text }, arch, why);
     if (!b)
         return false;
@@ -114,7 +117,7 @@ bool rooms_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
     return true;
 }
 
-CudaModule *rooms_join(const Rooms *r, const int *room)
+CudaModule *attempts_join(const Attempts *r, const int *attempt)
 {
     CudaModule *m = ctx_alloc(r->ctx, sizeof *m);
     size_t n = (size_t)r->m[0]->nkernels;
@@ -122,27 +125,27 @@ CudaModule *rooms_join(const Rooms *r, const int *room)
     m->kernel = ctx_alloc(r->ctx, n * sizeof *m->kernel);
     for (int i = 0; i < m->nkernels; i++) {
         CudaKernel *k = &m->kernel[i];
-        *k = r->m[room[r->programs[0].of[i]]]->kernel[i];
+        *k = r->m[attempt[r->programs[0].of[i]]]->kernel[i];
         k->text = r->m[0]->kernel[i].text;      /* where m->source has it */
         k->end = r->m[0]->kernel[i].end;
     }
     return m;
 }
 
-CudaModule *rooms_compile_all(Ctx *c, Rooms *r, const Nvrtc *nvrtc,
+CudaModule *attempts_compile_all(Ctx *c, Attempts *r, const Nvrtc *nvrtc,
                               const char *arch, Cubin **cubin)
 {
-    if (!rooms_text(c, r, 0, 0))
+    if (!attempt_text(c, r, 0, 0))
         ctx_raise(c, &r->why);
     int n = r->programs[0].n;
     int *program = ctx_alloc(c, (size_t)n * sizeof *program);
     for (int i = 0; i < n; i++)
         program[i] = i;
     Wanted w = { r, program, n, NULL };
-    if (!rooms_compile(c, &w, 1, nvrtc, arch, &r->why))
+    if (!attempts_compile(c, &w, 1, nvrtc, arch, &r->why))
         ctx_raise(c, &r->why);
     *cubin = w.cubin;
     for (int i = 0; i < n; i++)
         program[i] = (*cubin)[i].taken;
-    return rooms_join(r, program);
+    return attempts_join(r, program);
 }

@@ -1,25 +1,27 @@
-/* print_turns.c -- what one turn of a walk's loop leaves to the next, and turns
- * for the states alone, in which a role does less.
+/* print_iterations.c -- what one iteration of a walk's loop leaves to the next,
+ * and iterations for the states alone, in which a role does less.
  */
 #include "print_parts.h"
 
 #include <string.h>
 
-/* ---- what is left to the next turn ---- */
+/* ---- what is left to the next iteration ---- */
 
-/* What is left to the next turn is a function of the number of its chunk. */
-static unsigned late_name(const Print *p, const KInst *k)
+/* What is left to the next iteration is a function of the number of its chunk.
+ */
+static unsigned deferred_name(const Print *p, const KInst *k)
 {
     return (unsigned)value_at(p, k->out[0])->node;
 }
 
-void put_late(Print *p, KRole role, PutInst put)
+void put_deferred(Print *p, KRole role, PutInst put)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->role != role || !k->late)
+        if (k->role != role || !k->deferred)
             continue;
-        buf_printf(p->b, "auto late%u = [&](u32 %s) {\n", late_name(p, k),
+        buf_printf(p->b, "auto deferred%u = [&](u32 %s) {\n",
+                   deferred_name(p, k),
                    count_name(p, value_at(p, k->out[0])->buffer));
         put(p, k);
         buf_printf(p->b, "};\n");
@@ -27,29 +29,29 @@ void put_late(Print *p, KRole role, PutInst put)
 }
 
 /* Behind the loop over chunks, of its last. */
-void put_last_late(Print *p, KRole role)
+void put_last_deferred(Print *p, KRole role)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->role == role && k->late)
-            buf_printf(p->b, "if (%s)\nlate%u(%s - 1);\n", p->s->splits
-                       ? "x.last > x.first" : "chunks > 0", late_name(p, k),
+        if (k->role == role && k->deferred)
+            buf_printf(p->b, "if (%s)\ndeferred%u(%s - 1);\n", p->s->splits
+                       ? "x.last > x.first" : "chunks > 0", deferred_name(p, k),
                        count_name(p, value_at(p, k->out[0])->buffer));
     }
 }
 
-/* Of the turn before. */
-void put_late_before(Print *p, const KInst *k)
+/* Of the iteration before. */
+void put_deferred_before(Print *p, const KInst *k)
 {
-    buf_printf(p->b, "if (m > %s)\nlate%u(%s - 1);\n",
-               p->s->splits ? "x.first" : "0", late_name(p, k),
+    buf_printf(p->b, "if (m > %s)\ndeferred%u(%s - 1);\n",
+               p->s->splits ? "x.first" : "0", deferred_name(p, k),
                count_name(p, value_at(p, k->out[0])->buffer));
 }
 
-/* ---- lean turns ---- */
+/* ---- lean iterations ---- */
 
-/* Whether lean turns make the value. */
-bool is_made_lean(const Print *p, int value)
+/* Whether lean iterations make the value. */
+bool is_computed_lean(const Print *p, int value)
 {
     for (int i = 0; i < p->s->ninsts; i++)
         if (p->s->inst[i].lean && has_value(p->s->inst[i].out,
@@ -58,8 +60,8 @@ bool is_made_lean(const Print *p, int value)
     return false;
 }
 
-/* The instructions as lean turns have them: they wait for less, and hand on
- * what others fill alone. */
+/* The instructions as lean iterations have them: they wait for less, and hand
+ * on what others fill alone. */
 static const Schedule *lean_schedule(const Print *p)
 {
     Schedule *s = ctx_alloc(p->c, sizeof *s);
@@ -80,8 +82,8 @@ static const Schedule *lean_schedule(const Print *p)
     return s;
 }
 
-/* What the instruction does not do in a lean turn may be the first or the last
- * to fill, or to read, a buffer that others fill. */
+/* What the instruction does not do in a lean iteration may be the first or the
+ * last to fill, or to read, a buffer that others fill. */
 static void put_lean(Print *p, const KInst *k, PutInst put)
 {
     if (k->lean || k->op == K_SYNC) {
@@ -112,7 +114,7 @@ void put_lean_loads(Print *p, int lag, PutInst put)
     p->s = whole;
 }
 
-/* Holds what products of lean turns leave. */
+/* Holds what products of lean iterations leave. */
 static void put_lean_settled(Print *p, int settle)
 {
     for (int i = settle - 1; i >= 0; i--) {
@@ -134,7 +136,7 @@ void put_lean_insts(Print *p, KRole role, PutInst put)
     p->lean = true;
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->late
+        if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->deferred
             || packs_carried(p->s, k))
             continue;
         if (has_matrices(role))

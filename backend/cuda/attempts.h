@@ -1,0 +1,53 @@
+/* attempts.h -- a plan's source in programs that compile side by side; those
+ * that spill registers are printed again, with other room for them. No GPU. */
+#ifndef FLIN_CUDA_ATTEMPTS_H
+#define FLIN_CUDA_ATTEMPTS_H
+
+#include "cuda.h"
+#include "nvrtc.h"
+
+/* A plan's source by that attempt (CudaOptions); NULL, and *why: the emitter
+ * has nothing for it. Kernels differ from one attempt to another in their text
+ * and what a launch needs, not in what they do. */
+typedef CudaModule *PrintFn(Ctx *c, void *ud, int attempt, Error *why);
+
+typedef struct Attempts {
+    Ctx *ctx;                           /* what is printed lives there */
+    PrintFn *print;
+    void *ud;
+    CudaModule *m[CUDA_ATTEMPTS];       /* as far as they were wanted */
+    CudaPrograms programs[CUDA_ATTEMPTS]; /* all cut as the first is */
+    bool refused[CUDA_ATTEMPTS];
+    Error why;                          /* of the attempt that was refused last
+                                           */
+} Attempts;
+
+/* The program's text of that attempt, printed when it is first wanted; NULL:
+ * the emitter has nothing for such an attempt, or the same as for the first, as
+ * where all kernels have schedules. Where it has none for the first, r->why
+ * says why.
+ */
+const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program);
+
+/* n of the programs, and their cubins. */
+typedef struct Wanted {
+    Attempts *attempts;
+    const int *program;
+    int n;
+    Cubin *cubin;
+} Wanted;
+
+/* Compiles them, of so many plans side by side; those that do not compile have
+ * no bytes then, but where it is one of the first plan's: false, and *why. */
+bool attempts_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
+                   const char *arch, Error *why);
+
+/* The module whose programs are those of these attempts, in r->ctx. */
+CudaModule *attempts_join(const Attempts *r, const int *attempt);
+
+/* All of it, compiled: its module, and a cubin for each program. Fails where
+ * it is not printed, or does not compile. */
+CudaModule *attempts_compile_all(Ctx *c, Attempts *r, const Nvrtc *nvrtc,
+                              const char *arch, Cubin **cubin);
+
+#endif

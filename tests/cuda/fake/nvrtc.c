@@ -8,7 +8,7 @@
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
  * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
  * to have serialised, or the first FAKE_SERIALISED; those that could read anew
- * (backend/cuda/tile_anew.c) and do not do so with FAKE_CROWDED, and the
+ * (backend/cuda/tile_reload.c) and do not do so with FAKE_CROWDED, and the
  * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
  * files where they are; in the folder FAKE_HEADS what sources begin with is
  * compiled once for all that begin so; with FAKE_HOPPER=1 only what is

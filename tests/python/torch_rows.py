@@ -1,6 +1,7 @@
 """Programs over rows through PyTorch: cross-entropy, labels, in place."""
 import importlib.util
 import sys
+from statistics import median
 
 from harness import check, close, end, flin, refused, same
 
@@ -58,13 +59,13 @@ def allocated(f):
 # One product's halves, as models have them: gradients over them, or beside.
 h = torch.randn(2, 30, 12)
 w = torch.randn(12, 2 * 700, requires_grad=True)
-found, made = {}, {}
-for inplace in False, True:
-    w.grad, both = None, h @ w
+found, made = {}, {False: [], True: []}
+for inplace in [False, True] * 9:       # PyTorch's threads count now and then
+    w.grad, both = None, h @ w          # what another one makes
     gate, up = both.chunk(2, -1)
     dy = torch.cos(gate.detach())
     y = flin.nn.SwiGLU(inplace)(gate, up)
-    made[inplace] = allocated(lambda: y.backward(dy))
+    made[inplace].append(allocated(lambda: y.backward(dy)))
     found[inplace] = w.grad, both.detach()
 a, b = (t.detach().requires_grad_() for t in (h @ w).chunk(2, -1))
 true = F.silu(a) * b
@@ -80,7 +81,7 @@ same("SwiGLU in place: the weight's gradient", found[True][0],
 same("SwiGLU in place: d_gate and d_up lie where these did", found[True][1],
      torch.cat([c.grad, d.grad], -1))
 check("SwiGLU in place: two tensors are not made",
-      made[False] - made[True] >= 2 * gate.numel() * 4, made)
+      median(made[False]) - median(made[True]) >= 2 * gate.numel() * 4, made)
 u = torch.randn(3, 40, requires_grad=True)
 gate = u * 1
 late = gate.square()        # reads gate on its way back

@@ -7,10 +7,13 @@ the one that won is kept in a folder, from one process to the next.
 FLIN_TUNED names the folder (else beside Triton's cache), FLIN_TUNERS the
 threads (else 8). A choice is for the kernel's text, its configurations and
 what it is tuned by; a GPU of another name has its own."""
+import fcntl
 import functools
 import hashlib
 import json
 import os
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 WARM, TIMED = 5, 20             # milliseconds of each configuration
@@ -81,14 +84,20 @@ def begin():
         if key in self.cache:
             return run(self, *args, **kwargs)
         path = path_of(self, key)
-        config = chosen(self, path)
-        if config is not None:
-            self.cache[key] = config
-            return run(self, *args, **kwargs)
-        compile_all(self, pool, args, kwargs)
-        result = run(self, *args, **kwargs)
-        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as f:
-            json.dump(str(self.best_config), f)
-        os.replace(f.name, path)
-        return result
+        with open(path + ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)    # ranks of one machine wait
+            config = chosen(self, path)
+            if config is None:
+                from_ = time.monotonic()
+                compile_all(self, pool, args, kwargs)
+                result = run(self, *args, **kwargs)
+                with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as f:
+                    json.dump(str(self.best_config), f)
+                os.replace(f.name, path)
+                print(f"# {self.fn.__name__}: {len(self.configs)} configurations"
+                      f" in {time.monotonic() - from_:.0f} s", file=sys.stderr,
+                      flush=True)
+                return result
+        self.cache[key] = config
+        return run(self, *args, **kwargs)
     Autotuner.run = tuned

@@ -1,25 +1,9 @@
-/* scores_mask.c -- a mask that ends at a distance, as one sum over the pairs of
- * tokens within it.
+/* scores_mask.c -- a mask that ends at a distance, but for a sequence's first
+ * tokens, as one sum over the pairs of tokens that it weighs.
  */
 #include "scores.h"
 
 #include <string.h>
-
-/* How far i - j goes, and one more, where L is not 0; REGION_INF: anywhere. */
-static int64_t width_of(const Mask *m)
-{
-    int64_t width = 0;
-
-    for (int p = 0; p < m->npieces; p++) {
-        int64_t far = m->piece[p].at.hi[VAR_DISTANCE];
-        if (pair_masked(m, m->piece[p].value))
-            continue;
-        if (far >= REGION_INF / 2)
-            return REGION_INF;
-        width = far + 1 > width ? far + 1 : width;
-    }
-    return width;
-}
 
 /* Does it read anything of each key or value alone? Pairs' kernels take a
  * number of a token. */
@@ -58,16 +42,17 @@ static Graph *inputs_of_pairs(Scores *s, Ctx *c, const Graph *step)
 
 Scores *scores_window(Mask *m, const Graph *step)
 {
-    int64_t width = width_of(m);
+    Reach reach;
 
-    if (!width || width >= REGION_INF || reads_entries(m, step))
+    if (!mask_ends(m, &reach) || !reach.width || reads_entries(m, step))
         return NULL;
     Scores *s = ctx_alloc(m->ctx, sizeof *s);
     s->pairs[0] = inputs_of_pairs(s, m->ctx, step);
     mask_own_weights(mask_copy(m->ctx, m), s->pairs[0]);
     s->nsums = 1;
     s->degree = 1;
-    s->width = width;
+    s->width = reach.width;
+    s->first = reach.first;
     s->axis[0][0] = lowest(s->pairs[0]->in[1].axes);
     s->axis[0][1] = lowest(s->pairs[0]->in[2].axes);
     if (mask_keeps_tokens(m, step)) {
@@ -77,4 +62,12 @@ Scores *scores_window(Mask *m, const Graph *step)
     for (int i = 0; i < step->nst; i++)
         s->sums |= STATE(i);
     return s;
+}
+
+const char *scores_extent(Ctx *c, const Scores *s)
+{
+    const char *within = ctx_format(c, "within %lld", (long long)s->width);
+
+    return !s->first ? within : ctx_format(c, "%s and with the first %lld",
+                                           within, (long long)s->first);
 }

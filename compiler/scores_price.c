@@ -32,11 +32,16 @@ void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
                          double times)
 {
     double row = s->width && s->width < tokens ? (double)s->width : tokens;
+    double behind = tokens - row;       /* rows that do not reach the first */
+    double first = fmin((double)s->first, behind);
+    int edges = s->width ? s->first ? 3 : 2 : 1;
 
-    k->pairs += times * (row * (row + 1) / 2 + (tokens - row) * row);
-    k->edge += times * (s->width ? 2 * tokens : tokens);
+    k->pairs += times * (row * (row + 1) / 2 + behind * row
+                         + first * (first + 1) / 2 + (behind - first) * first);
+    k->edge += times * edges * tokens;
     k->tokens += times * tokens;
-    k->longest = row > k->longest ? row : k->longest;
+    k->longest = fmax(k->longest, row + first);
+    k->column = fmax(k->column, s->first ? tokens : row);
     k->sequences += times;
 }
 
@@ -65,7 +70,8 @@ const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
 }
 
 /* A block of OWN rows is alone with its products: few of them leave processors
- * idle, and the longest row is the least that there is to wait for. */
+ * idle, and the longest row is the least that there is to wait for; of the
+ * gradients of keys and values, four products a pair, the longest column. */
 double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
                      bool backward)
 {
@@ -82,7 +88,9 @@ double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
     double rate = m->matrix * (backward ? TILES_BACK : TILES_FORWARD);
     double computed = k->pairs + k->edge * OWN / 2;
     double each = 2 * (backward ? 5 * key + 4 * value : key + value);
-    double longest = k->longest * OWN * each / (rate / m->units);
+    double of_keys = backward ? 2 * (2 * key + 2 * value) : 0;
+    double longest = (k->longest * (each - of_keys) + k->column * of_keys)
+                   * OWN / (rate / m->units);
     double all = computed * k->heads * each / rate;
     return fmax(all, longest) + (backward ? 3 : 1) * m->launch;
 }
@@ -102,21 +110,34 @@ double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
                   * k->heads * bytes / m->bandwidth);
 }
 
+/* Of a window what is kept of tokens, and a sum beside it, of keys and values.
+ */
+static bool keeps_sum(const Scores *s, const State *st)
+{
+    AxisSet both = AXIS(s->axis[0][0]) | AXIS(s->axis[0][1]);
+
+    return (st->axes & both) == both;
+}
+
 double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
                       const Machine *m, bool backward)
 {
-    double entries = 0;
+    double entries = 0, sums = 0;
 
-    for (int i = 0; i < step->nst; i++)
+    for (int i = 0; i < step->nst; i++) {
+        double n = (double)entry_count(k->size, step->st[i].axes);
+        bool sum = s->width && keeps_sum(s, &step->st[i]);
         if (s->sums & STATE(i))
-            entries += (double)entry_count(k->size, step->st[i].axes);
+            *(sum ? &sums : &entries) += n;
+    }
     double walks = k->heads * k->sequences;
     double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
     if (s->width) {
         double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
         double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
         return m->launch + k->tokens * k->heads * 4 * (backward ? 3 : 1)
-             * entries * (1 + chunk) * idle / rate;
+             * (entries * (1 + chunk) / rate
+                + sums / (STATES_HELD * m->matrix)) * idle;
     }
     bool held = entries * sizeof(float) <= (double)m->shared;
     double rate = m->matrix * (held ? STATES_HELD : STATES_IN_MEMORY);

@@ -209,9 +209,9 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
     k.kernels = table + 1;
     const char *both = ask->view.backward ? "forward and backward" : "forward";
     if (s->width)
-        lua_pushfstring(L, "%s on %s: %s, over the pairs of tokens within "
-                        "%d\n", v->step->name, ask->view.m->name, both,
-                        (int)s->width);
+        lua_pushfstring(L, "%s on %s: %s, over the pairs of tokens %s\n",
+                        v->step->name, ask->view.m->name, both,
+                        scores_extent(v->ctx, s));
     else
         lua_pushfstring(L, "%s on %s: %s, over pairs of tokens: the state's "
                         "%d keys of degree %d are none\n", v->step->name,

@@ -79,6 +79,17 @@ local definitions <const> = {
     if i < j or i - j >= T // 3 or (i - j) % 3 > 1 then return 0 end
     return p.b[j] / (i - j + 1)
   end },
+  sinks = { mask = function (i, j)              -- the first tokens, beside it
+    if i < j then return 0 end
+    if i - j < T // 3 or j < 3 then return 1 end
+    return 0
+  end },
+  sinks_decay = { mode = "quadratic", mask = function (i, j, p)
+    if i < j then return 0 end
+    if j < 5 then return p.a[j] * p.a[i] end
+    if i - j < T // 4 then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+    return 0
+  end },
   strided = { mask = function (i, j, p)
     if i < j or (i - j) % 3 > 0 then return 0 end
     return exp(p.g_cumsum[i] - p.g_cumsum[j])
@@ -95,6 +106,11 @@ local definitions <const> = {
   pairs_near = { normalise = "softmax", mask = function (i, j)
     if i < j or i - j >= T - 20 then return 0 end
     return 1
+  end },
+  pairs_sinks = { normalise = "softmax", mask = function (i, j, p)
+    if i < j then return 0 end
+    if i - j < T // 4 or j < 3 then return p.b[j] ^ 2 end
+    return 0
   end },
   pairs_scored = { normalise = "softmax", tokens = T,
                    score = function (s, i, j, p)
@@ -170,11 +186,14 @@ for _, name in ipairs(names) do
 end
 local ends <const> = { 0, 1, 1, T // 2, T }
 for _, name in ipairs { "gated", "keyed", "strided", "window_behind",
-                        "window_coupled" } do
+                        "window_coupled", "sinks", "sinks_decay",
+                        "pairs_sinks" } do
   check(name, "float32", 16, 2, ends)
 end
 check("gated", "bfloat16", 64, 2, ends)
-for _, name in ipairs { "behind", "pairs", "pairs_near", "pairs_scored" } do
+check("sinks", "bfloat16", 64, 2, ends)
+for _, name in ipairs { "behind", "pairs", "pairs_near", "pairs_scored",
+                        "pairs_sinks" } do
   check(name, "float32", 16, 1)
 end
 

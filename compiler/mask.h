@@ -244,6 +244,20 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * each block as on a sequence; `across` on two blocks, of one the keys, of the
  * next the queries, from their last tokens to their first.
  */
+/* The same where tokens cannot be counted backwards: a block is a sequence, and
+ * what goes from its last token to its first is the transpose of a step that
+ * goes on (compiler/transpose.c). `within` has results lead and gain, by which
+ * a token adds to the exponent; tail is the sum of what the tokens behind gain,
+ * and `before`, its transpose, of those before; `across` has the queries of a
+ * block, the keys and values of the one before it, and of both these sums. */
+typedef struct WindowBlocks {
+    Graph *within, *tail, *across, *before;     /* within NULL: there is no such
+                                                   form */
+    int from[MAX_INPUTS];               /* per input of across: which of the
+                                           step's, or of these */
+    bool query[MAX_INPUTS];             /* it is of the tokens that read */
+} WindowBlocks;
+enum { FROM_LEAD = -1, FROM_TAIL = -2 };
 typedef struct Window {
     int64_t width;                      /* W */
     int position;                       /* the step's state that counts tokens;
@@ -259,8 +273,9 @@ typedef struct Window {
     Graph *across;
     bool leads;
     int from[MAX_INPUTS];               /* per input of across: which of the
-                                           step's; -1: within's lead */
+                                           step's; FROM_LEAD: within's lead */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */
+    WindowBlocks blocks;
 } Window;
 /* Of a mask whose step is g; NULL: it is no window, or none whose two scans
  * are sure to be right. */

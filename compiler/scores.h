@@ -53,6 +53,8 @@ typedef struct Scores {
                                            them; 0: they do not */
     StateSet sums;                      /* the step's states that it is without
                                            */
+    const WindowBlocks *blocks;         /* no pairs, but scans in blocks of
+                                           `width` tokens; or NULL */
 } Scores;
 
 /* In c; NULL: the step has no such form, and *why says which term is in the
@@ -63,6 +65,8 @@ Scores *scores_copy(Ctx *c, const Scores *s);
  * window, and those with a sequence's first tokens; NULL: it has no window, or
  * weighs others, or reads what pairs' kernels do not (scores_mask.c). */
 Scores *scores_window(Mask *m, const Graph *step);
+/* The same of a window that has such scans. */
+Scores *scores_blocks(Mask *m, const Graph *step, const Window *w);
 /* Which pairs, in words: "within 256", "within 256 and with the first 4". */
 const char *scores_extent(Ctx *c, const Scores *s);
 

@@ -40,27 +40,45 @@ static Graph *inputs_of_pairs(Scores *s, Ctx *c, const Graph *step)
     return g;
 }
 
-Scores *scores_window(Mask *m, const Graph *step)
+/* Of a mask that is not 0 so far; which of the step's states it is without. */
+static Scores *new_scores(const Mask *m, const Graph *step, int64_t width)
 {
-    Reach reach;
-
-    if (!mask_ends(m, &reach) || !reach.width || reads_entries(m, step))
-        return NULL;
     Scores *s = ctx_alloc(m->ctx, sizeof *s);
-    s->pairs[0] = inputs_of_pairs(s, m->ctx, step);
-    mask_own_weights(mask_copy(m->ctx, m), s->pairs[0]);
-    s->nsums = 1;
-    s->degree = 1;
-    s->width = reach.width;
-    s->first = reach.first;
-    s->axis[0][0] = lowest(s->pairs[0]->in[1].axes);
-    s->axis[0][1] = lowest(s->pairs[0]->in[2].axes);
+    const Input *in = step->in;
+
+    s->width = width;
+    s->axis[0][0] = lowest(in[graph_find_input(step, "k")].axes);
+    s->axis[0][1] = lowest(in[graph_find_input(step, "v")].axes);
     if (mask_keeps_tokens(m, step)) {
         s->ring_axis = m->ring_axis;
         s->position = graph_find_state(step, "position");
     }
     for (int i = 0; i < step->nst; i++)
         s->sums |= STATE(i);
+    return s;
+}
+
+Scores *scores_window(Mask *m, const Graph *step)
+{
+    Reach reach;
+
+    if (!mask_ends(m, &reach) || !reach.width || reads_entries(m, step))
+        return NULL;
+    Scores *s = new_scores(m, step, reach.width);
+    s->pairs[0] = inputs_of_pairs(s, m->ctx, step);
+    mask_own_weights(mask_copy(m->ctx, m), s->pairs[0]);
+    s->nsums = 1;
+    s->degree = 1;
+    s->first = reach.first;
+    return s;
+}
+
+Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
+{
+    if (!w->blocks.within)
+        return NULL;
+    Scores *s = new_scores(m, step, w->width);
+    s->blocks = &w->blocks;
     return s;
 }
 

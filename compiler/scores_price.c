@@ -95,10 +95,49 @@ double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
     return fmax(all, longest) + (backward ? 3 : 1) * m->launch;
 }
 
+/* What a token and head of the graph reads and writes: what the call has not is
+ * float32. */
+static double bytes_of(const Graph *g, const ScoreCall *k)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < g->nin; i++)
+        if (g->in[i].timed)
+            bytes += (double)entry_count(k->size, g->in[i].axes)
+                   * (k->narrow && g->in[i].rank ? 2 : 4);
+    for (int o = 0; o < g->nout; o++)
+        bytes += 4. * (double)entry_count(k->size, g->n[g->out[o].node].axes);
+    return bytes;
+}
+
+/* Scans with states that a block of threads holds: each of a window's blocks is
+ * a sequence. */
+static double blocks_seconds(const Scores *s, const ScoreCall *k,
+                             const Machine *m, bool backward)
+{
+    const WindowBlocks *b = s->blocks;
+    const Graph *scan[] = { b->within, b->tail, b->across };
+    double walks = k->heads * fmax(k->sequences, k->tokens / (double)s->width);
+    double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
+    double entries = 0, bytes = 0;
+
+    for (int n = 0; n < 3; n++) {
+        bytes += bytes_of(scan[n], k);
+        for (int i = 0; i < scan[n]->nst; i++)
+            entries += (double)entry_count(k->size, scan[n]->st[i].axes);
+    }
+    return (backward ? 3 : 1) * (3 * k->sequences * m->launch
+        + k->tokens * k->heads * (4 * entries * idle / (STATES_HELD * m->matrix)
+                                  + bytes / m->bandwidth));
+}
+
 double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
                       bool backward)
 {
     double all = 0, bytes = 0;
+
+    if (s->blocks)
+        return blocks_seconds(s, k, m, backward);
 
     for (int n = 0; n < s->nsums; n++)
         all += pairs_seconds(s->pairs[n], k, m, backward);
@@ -119,6 +158,8 @@ static bool keeps_sum(const Scores *s, const State *st)
     return (st->axes & both) == both;
 }
 
+/* A window that has blocks goes token by token else: what it reads of its rings
+ * differs by key and place. */
 double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
                       const Machine *m, bool backward)
 {
@@ -135,7 +176,8 @@ double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
     if (s->width) {
         double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
         double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
-        return m->launch + k->tokens * k->heads * 4 * (backward ? 3 : 1)
+        double turns = s->blocks ? k->tokens / fmax(k->sequences, 1) : 0;
+        return m->launch + turns * m->chain + k->tokens * k->heads * 4 * (backward ? 3 : 1)
              * (entries * (1 + chunk) / rate
                 + sums / (STATES_HELD * m->matrix)) * idle;
     }

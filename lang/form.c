@@ -295,7 +295,11 @@ static void put_scores(Form *f)
         "on a GPU, where that is predicted to take less", "", "as asked for" };
     const Scores *s = f->v->step->scores;
 
-    if (s && s->width)
+    if (s && s->blocks)
+        buf_printf(&f->text, "  or as scans in blocks of %lld tokens: %s\n",
+                   (long long)s->width, f->v->way == WAY_STATES
+                   ? "not, as asked for" : when[f->v->way]);
+    else if (s && s->width)
         buf_printf(&f->text, "  or over the pairs of tokens %s, without "
                    "states: %s\n", scores_extent(f->text.ctx, s),
                    f->v->way == WAY_STATES ? "not, as asked for"

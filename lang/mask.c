@@ -468,6 +468,9 @@ static void run_step(Ctx *c, void *ud)
         mask_step(t->mask, t->args);
         t->args->scores = scores_window(t->mask, t->args);
         t->args->window = mask_window(t->mask, t->args);
+        if (!t->args->scores && t->args->window)
+            t->args->scores = scores_blocks(t->mask, t->args,
+                                            t->args->window);
     }
 }
 

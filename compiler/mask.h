@@ -251,8 +251,8 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * and `before`, its transpose, of those before; `across` has the queries of a
  * block, the keys and values of the one before it, and of both these sums. */
 typedef struct WindowBlocks {
-    Graph *within, *tail, *across, *before;     /* within NULL: there is no such
-                                                   form */
+    Graph *within, *across;             /* NULL: there is no such form */
+    Graph *tail, *before;               /* NULL: there is no exponent */
     int from[MAX_INPUTS];               /* per input of across: which of the
                                            step's, or of these */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */

@@ -305,8 +305,7 @@ static Ref exponential(Scan *s, const char *name, AxisSet axes, int from)
 
 /* Keys read what queries have written before they do, so that the transpose
  * gives to queries what is of the keys behind. */
-static Graph *across_turned(Mask *m, const Graph *step, AxisSet axes,
-                            WindowBlocks *b)
+static Graph *across_turned(Mask *m, const Graph *step, WindowBlocks *b)
 {
     Scan s = { .m = m, .step = step, .from = b->from, .query = b->query,
                .g = new_scan(m, step) };
@@ -315,9 +314,13 @@ static Graph *across_turned(Mask *m, const Graph *step, AxisSet axes,
     const Input *values = &step->in[graph_find_input(step, "v")];
     Ref v = add_input(&s, "v", mask_declared(step, values),
                       (int)(values - step->in), false);
-    Ref lead = exponential(&s, "lead", axes, FROM_LEAD);
-    Ref tail = exponential(&s, "tail", axes, FROM_TAIL), y = num(g, 0);
+    Ref lead = num(g, 1), tail = lead, y = num(g, 0);
     AxisSet over = g->n[k].axes;
+    if (b->tail) {
+        AxisSet axes = b->tail->n[b->tail->out[0].node].axes;
+        lead = exponential(&s, "lead", axes, FROM_LEAD);
+        tail = exponential(&s, "tail", axes, FROM_TAIL);
+    }
 
     for (int n = 0; n < m->nproducts; n++) {
         const Product *p = &m->product[n];
@@ -338,17 +341,20 @@ static Graph *across_turned(Mask *m, const Graph *step, AxisSet axes,
 }
 
 /* None where a token gains what is no token's own. */
-static void find_blocks(Mask *m, const Graph *step, WindowBlocks *b)
+static void find_blocks(Mask *m, const Graph *step, bool leads,
+                        WindowBlocks *b)
 {
-    Graph *within = within_block(m, step, true, true);
-    const Node *e = &within->n[within->out[2].node];
+    Graph *within = within_block(m, step, leads, leads);
+    const Node *e = leads ? &within->n[within->out[2].node] : NULL;
 
-    if (!e->timed)
+    if (leads && !e->timed)
         return;
-    b->before = sum_before(m, step, e->axes);
-    b->tail = sum_before(m, step, e->axes);
-    b->tail->transposed = TRANSPOSED;
-    b->across = across_turned(m, step, e->axes, b);
+    if (leads) {
+        b->before = sum_before(m, step, e->axes);
+        b->tail = sum_before(m, step, e->axes);
+        b->tail->transposed = TRANSPOSED;
+    }
+    b->across = across_turned(m, step, b);
     b->within = within;
 }
 
@@ -397,8 +403,7 @@ static Window *new_window(Mask *m, const Graph *step)
     w->leads = m->product[0].ndecays;
     w->within = within_block(m, step, w->leads, false);
     w->across = across_blocks(m, step, w);
-    if (w->leads)
-        find_blocks(m, step, &w->blocks);
+    find_blocks(m, step, w->leads, &w->blocks);
     return w;
 }
 
@@ -423,8 +428,9 @@ Window *mask_window(Mask *m, const Graph *g)
     if (w)
         w->within->no = w->across->no = NULL;
     if (w && w->blocks.within)
-        w->blocks.within->no = w->blocks.tail->no = w->blocks.across->no
-            = w->blocks.before->no = NULL;
+        w->blocks.within->no = w->blocks.across->no = NULL;
+    if (w && w->blocks.tail)
+        w->blocks.tail->no = w->blocks.before->no = NULL;
     memcpy(m->product, was, sizeof m->product);
     m->nproducts = n;
     return w;

@@ -40,7 +40,7 @@ static Graph *inputs_of_pairs(Scores *s, Ctx *c, const Graph *step)
     return g;
 }
 
-/* Of a mask that is not 0 so far; which of the step's states it is without. */
+/* Of so wide a window: it is without any of the step's states. */
 static Scores *new_scores(const Mask *m, const Graph *step, int64_t width)
 {
     Scores *s = ctx_alloc(m->ctx, sizeof *s);
@@ -49,10 +49,6 @@ static Scores *new_scores(const Mask *m, const Graph *step, int64_t width)
     s->width = width;
     s->axis[0][0] = lowest(in[graph_find_input(step, "k")].axes);
     s->axis[0][1] = lowest(in[graph_find_input(step, "v")].axes);
-    if (mask_keeps_tokens(m, step)) {
-        s->ring_axis = m->ring_axis;
-        s->position = graph_find_state(step, "position");
-    }
     for (int i = 0; i < step->nst; i++)
         s->sums |= STATE(i);
     return s;
@@ -70,6 +66,10 @@ Scores *scores_window(Mask *m, const Graph *step)
     s->nsums = 1;
     s->degree = 1;
     s->first = reach.first;
+    if (mask_keeps_tokens(m, step)) {
+        s->ring_axis = m->ring_axis;
+        s->position = graph_find_state(step, "position");
+    }
     return s;
 }
 
@@ -79,6 +79,8 @@ Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
         return NULL;
     Scores *s = new_scores(m, step, w->width);
     s->blocks = &w->blocks;
+    s->ring_axis = w->ring_axis;
+    s->position = w->position;
     return s;
 }
 

@@ -122,6 +122,8 @@ static double blocks_seconds(const Scores *s, const ScoreCall *k,
     double entries = 0, bytes = 0;
 
     for (int n = 0; n < 3; n++) {
+        if (!scan[n])
+            continue;
         bytes += bytes_of(scan[n], k);
         for (int i = 0; i < scan[n]->nst; i++)
             entries += (double)entry_count(k->size, scan[n]->st[i].axes);
@@ -158,8 +160,8 @@ static bool keeps_sum(const Scores *s, const State *st)
     return (st->axes & both) == both;
 }
 
-/* A window that has blocks goes token by token else: what it reads of its rings
- * differs by key and place. */
+/* A window that has blocks, and no pairs, reads of each place of its rings what
+ * differs by key or value, and goes token by token. */
 double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
                       const Machine *m, bool backward)
 {
@@ -177,7 +179,8 @@ double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
         double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
         double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
         double turns = s->blocks ? k->tokens / fmax(k->sequences, 1) : 0;
-        return m->launch + turns * m->chain + k->tokens * k->heads * 4 * (backward ? 3 : 1)
+        return m->launch + turns * m->chain
+             + k->tokens * k->heads * 4 * (backward ? 3 : 1)
              * (entries * (1 + chunk) / rate
                 + sums / (STATES_HELD * m->matrix)) * idle;
     }

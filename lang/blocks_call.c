@@ -96,18 +96,20 @@ static void zero_given(Lay *k, const Given *g)
     k->realm->zero(k, &a);
 }
 
-/* float32 for result o of the step, for so many whole blocks. */
-static Given sums_room(Blocks *x, const Graph *step, int o, int64_t blocks,
-                       int n)
+/* float32 for result o of `within`, for so many whole blocks. */
+static Given sums_room(Blocks *x, int o, int64_t blocks, Array *own)
 {
-    const Output *out = &step->out[o];
+    const Output *out = &x->w->within->out[o];
     Lay *k = x->k;
     Given like = { .rank = 3 + out->rank };
+
+    if (!x->w->tail)
+        return (Given){ 0 };
 
     like.shape[2] = k->b->call.heads;
     for (int d = 0; d < out->rank; d++)
         like.shape[3 + d] = k->b->call.size[out->order[d]];
-    return room_for(k, &like, 1, blocks * x->W, F32, &x->own[n]);
+    return room_for(k, &like, 1, blocks * x->W, F32, own);
 }
 
 /* ---- a part's call ---- */
@@ -143,8 +145,10 @@ static void run_within(Blocks *x, int64_t from, int64_t n, int64_t len,
         s->args.in[i] = argument(x, i, from, n, len);
     parts_bind(x->k, s);
     s->bound.call.out[0] = result_view(step, 0, y);
-    s->bound.call.out[1] = result_view(step, 1, &lead);
-    s->bound.call.out[2] = result_view(step, 2, &gain);
+    if (x->w->tail) {
+        s->bound.call.out[1] = result_view(step, 1, &lead);
+        s->bound.call.out[2] = result_view(step, 2, &gain);
+    }
     x->k->realm->forward(x->k, s);
 }
 
@@ -246,13 +250,14 @@ static void run_blocks(Blocks *x, const Given *y)
 
     if (x->rest) {
         Given last = part_of(&x->lead, x->whole * x->W, 1, x->W);
-        zero_given(x->k, &last);
+        if (x->w->tail)
+            zero_given(x->k, &last);
         run_within(x, x->whole * x->W, 1, x->rest, &rest);
     }
     if (!x->whole)
         return;
     run_within(x, 0, x->whole, x->W, &whole);
-    if (x->reading || x->rest)
+    if (x->w->tail && (x->reading || x->rest))
         run_sum(x, PART_TAIL, &x->gain, &x->tail, x->whole);
     if (!y)
         return;
@@ -363,8 +368,10 @@ static void back_within(Blocks *x, int64_t from, int64_t n, int64_t len,
         s->args.in[i] = argument(x, i, from, n, len);
     parts_bind(x->k, s);
     s->d.dy[0] = own_part(x, &all, from, n, len);
-    s->d.dy[1] = part_of(dlead, from, n, len);
-    s->d.dy[2] = part_of(dgain, from, n, len);
+    if (x->w->tail) {
+        s->d.dy[1] = part_of(dlead, from, n, len);
+        s->d.dy[2] = part_of(dgain, from, n, len);
+    }
     for (int i = 0; i < s->p->step->nin; i++) {
         take_gradient(x, i, n, len, &dx[i], &own[i]);
         s->d.dx[i] = dx[i];
@@ -376,26 +383,28 @@ static void back_within(Blocks *x, int64_t from, int64_t n, int64_t len,
 
 static void back_blocks(Blocks *x)
 {
-    Lay *k = x->k;
     int64_t blocks = x->whole + (x->rest > 0), last = x->whole * x->W;
-    Array own[3];
-    Given dlead = room_for(k, &x->lead, 1, blocks * x->W, F32, &own[0]);
-    Given dgain = room_for(k, &x->gain, 1, blocks * x->W, F32, &own[1]);
-    Given dtail = room_for(k, &x->tail, 1, blocks * x->W, F32, &own[2]);
+    Array own[3] = { { 0 } };
+    Given dlead = sums_room(x, 1, blocks, &own[0]);
+    Given dgain = sums_room(x, 2, blocks, &own[1]);
+    Given dtail = sums_room(x, 2, blocks, &own[2]);
 
-    zero_given(k, &dlead);
-    zero_given(k, &dgain);
-    zero_given(k, &dtail);
+    if (x->w->tail) {
+        zero_given(x->k, &dlead);
+        zero_given(x->k, &dgain);
+        zero_given(x->k, &dtail);
+    }
     if (x->whole) {
         back_across(x, x->W, x->reading, x->W, &dlead, &dtail);
         back_across(x, last, x->rest > 0, x->rest, &dlead, &dtail);
-        run_sum(x, PART_BEFORE, &dtail, &dgain, x->whole);
+        if (x->w->tail)
+            run_sum(x, PART_BEFORE, &dtail, &dgain, x->whole);
         back_within(x, 0, x->whole, x->W, &dlead, &dgain);
     }
     if (x->rest)
         back_within(x, last, 1, x->rest, &dlead, &dgain);
     for (int n = 0; n < 3; n++)
-        drop_array(k, &own[n]);
+        drop_array(x->k, &own[n]);
 }
 
 /* ---- all of it ---- */
@@ -415,9 +424,9 @@ void blocks_run(Lay *k)
         int64_t blocks = (call->seq[n].len + x.W - 1) / x.W;
         most = blocks > most ? blocks : most;
     }
-    x.lead = sums_room(&x, x.w->within, 1, most, 0);
-    x.gain = sums_room(&x, x.w->within, 2, most, 1);
-    x.tail = sums_room(&x, x.w->within, 2, most, 2);
+    x.lead = sums_room(&x, 1, most, &x.own[0]);
+    x.gain = sums_room(&x, 2, most, &x.own[1]);
+    x.tail = sums_room(&x, 2, most, &x.own[2]);
     for (int i = 0; k->d && i < k->step->nin; i++)
         if (is_wanted(&x, i))
             zero_given(k, &k->d->dx[i]);

@@ -213,6 +213,9 @@ local keyed <const> = {
               mask = function (i, j, p)
     return p.a[i] * p.b[j] * p.c * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
+  columns = { input = { a = "t k", b = "t v" }, mask = function (i, j, p)
+    return p.a[i] * p.b[j]                      -- no decay at all
+  end },
   two = { input = { g = "t v : log_decay", b = "t", x = "t" },
           mask = function (i, j, p)
     return (p.b[j] + flin.cos(p.x[i] - p.x[j]))
@@ -246,10 +249,15 @@ local function blocks(name, W, T, dtype, cu, walls)
              "%s: d_%s changes", what, n)
     end
   end
-  there.dy, want.dy, there.states = nil, nil, false
-  local y = v:forward(there)
-  local e = relative(y, (v:reference(want)))
+  there.dy, want.dy = nil, nil
+  local y, ends = v:reference(want)
+  local own, state = v:forward(there)
+  local e = relative(own, y)
   expect(e <= limits[dtype], "%s: y is off by %.1e", what, e)
+  for n, s in pairs(ends) do
+    e = relative(state[n], s)
+    expect(e <= limits[dtype], "%s: state %s is off by %.1e", what, n, e)
+  end
   expect(not v.note, "%s: %s", what, v.note)
 end
 blocks("decays", 30, 150, "float32")
@@ -259,6 +267,7 @@ blocks("decays", 40, 170, "float32", nil,
          [160] = -1e9 })
 blocks("decays", 200, 150, "float32")
 blocks("weighed", 50, 300, "float32", { 0, 130, 130, 300 })
+blocks("columns", 60, 150, "float32")
 blocks("two", 70, 151, "bfloat16")
 
 suite.finish()

@@ -88,6 +88,14 @@ Window *window_copy(Ctx *c, const Window *w)
     to->within = graph_copy(c, w->within);
     to->across = graph_copy(c, w->across);
     to->kept = graph_copy(c, w->kept);
+    if (!w->blocks.within)
+        return to;
+    to->blocks.within = graph_copy(c, w->blocks.within);
+    to->blocks.across = graph_copy(c, w->blocks.across);
+    if (!w->blocks.tail)
+        return to;
+    to->blocks.tail = graph_copy(c, w->blocks.tail);
+    to->blocks.before = graph_copy(c, w->blocks.before);
     return to;
 }
 

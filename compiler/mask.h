@@ -70,7 +70,8 @@ enum { MAX_TRACED = 64, MAX_PATHS = 256, MAX_PRODUCTS = 32,
        MAX_WORK = 200000, MAX_MASK_NODES = 4000 };
 
 /* A state that keeps x of each token, in the place that its number in the
- * sequence has modulo the places; or the sum of x over the tokens since. */
+ * sequence has modulo the places (behind those of the first tokens, where these
+ * are kept); or the sum of x over the tokens since. */
 typedef struct Ring { int state; Ref x; bool sum; } Ring;
 
 typedef struct Mask {
@@ -105,9 +106,10 @@ typedef struct Mask {
                                            there is none, */
     const char *uncached;               /* and why, and what would help */
     const char *uncached_help;
-    int64_t kept, limit;                /* tokens that it keeps; of which no
+    int64_t kept, limit, first;         /* tokens that it keeps; of which no
                                            sequence may have more, or 0: the
-                                           oldest make room */
+                                           oldest make room, but so many, the
+                                           first of the sequence */
     int ring_axis, nrings;              /* of the step's; 0: none */
     Ring ring[MAX_STATES];
     const double *drawn;                /* numbers that inputs take: so many
@@ -242,6 +244,20 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * each block as on a sequence; `across` on two blocks, of one the keys, of the
  * next the queries, from their last tokens to their first.
  */
+/* The same where tokens cannot be counted backwards: a block is a sequence, and
+ * what goes from its last token to its first is the transpose of a step that
+ * goes on (compiler/transpose.c). `within` has results lead and gain, by which
+ * a token adds to the exponent; tail is the sum of what the tokens behind gain,
+ * and `before`, its transpose, of those before; `across` has the queries of a
+ * block, the keys and values of the one before it, and of both these sums. */
+typedef struct WindowBlocks {
+    Graph *within, *across;             /* NULL: there is no such form */
+    Graph *tail, *before;               /* NULL: there is no exponent */
+    int from[MAX_INPUTS];               /* per input of across: which of the
+                                           step's, or of these */
+    bool query[MAX_INPUTS];             /* it is of the tokens that read */
+} WindowBlocks;
+enum { FROM_LEAD = -1, FROM_TAIL = -2 };
 typedef struct Window {
     int64_t width;                      /* W */
     int position;                       /* the step's state that counts tokens;
@@ -257,8 +273,9 @@ typedef struct Window {
     Graph *across;
     bool leads;
     int from[MAX_INPUTS];               /* per input of across: which of the
-                                           step's; -1: within's lead */
+                                           step's; FROM_LEAD: within's lead */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */
+    WindowBlocks blocks;
 } Window;
 /* Of a mask whose step is g; NULL: it is no window, or none whose two scans
  * are sure to be right. */
@@ -282,8 +299,11 @@ void mask_own_weights(Mask *m, Graph *g);
 void mask_weights(Mask *m, Graph *g);
 /* Is a pair of this value left out? */
 bool pair_masked(const Mask *m, Ref value);
-/* Whether its pieces are 0 from some distance on, as a window's are. */
-bool mask_ends(const Mask *m);
+/* How far its pieces reach: a row's last `width` tokens, itself included, and
+ * the `first` of its sequence that all rows weigh, wherever they are; each 0:
+ * none. False: neither is all that a row weighs. */
+typedef struct Reach { int64_t width, first; } Reach;
+bool mask_ends(const Mask *m, Reach *reach);
 /* What scores are multiplied by before a piece sees them, for keys of so many
  * numbers. */
 double pair_scale(const Mask *m, int64_t key);

@@ -77,14 +77,22 @@ bool pair_masked(const Mask *m, Ref value)
         && (pair_masked(m, n->a[0]) || pair_masked(m, n->a[1]));
 }
 
-bool mask_ends(const Mask *m)
+bool mask_ends(const Mask *m, Reach *reach)
 {
-    bool ends = m->npieces > 0;
-
-    for (int p = 0; p < m->npieces; p++)
-        ends = ends && (pair_masked(m, m->piece[p].value)
-                        || m->piece[p].at.hi[VAR_DISTANCE] < REGION_INF / 2);
-    return ends;
+    *reach = (Reach){ 0 };
+    for (int p = 0; p < m->npieces; p++) {
+        Region r = region_closed(&m->piece[p].at);
+        int64_t far = r.hi[VAR_DISTANCE], last = r.hi[VAR_J];
+        if (pair_masked(m, m->piece[p].value) || far < 0 || last < 0)
+            continue;
+        if (far >= REGION_INF / 2 && last >= REGION_INF / 2)
+            return false;
+        if (far <= last)
+            reach->width = far < reach->width ? reach->width : far + 1;
+        else
+            reach->first = last < reach->first ? reach->first : last + 1;
+    }
+    return m->npieces > 0;
 }
 
 double pair_scale(const Mask *m, int64_t key)

@@ -579,6 +579,41 @@ static void join_pieces(Mask *m)
             }
 }
 
+/* Where piece a has no end, and begins at the distance behind that at which b
+ * ends, what b has of its columns is its own from now on, if that is the same
+ * value: a state that is read from there on has no need of the tokens between.
+ * False: b has none, or not all of these columns. */
+static bool grow(Mask *m, int a, int b)
+{
+    enum { I = VAR_I, J = VAR_J, D = VAR_DISTANCE };
+    const MaskPath q = m->piece[b];
+    Region *p = &m->piece[a].at, left = q.at, right = q.at;
+
+    left.hi[J] = p->lo[J] - 1;
+    right.lo[J] = p->hi[J] + 1;
+    if (m->piece[a].value != q.value || is_num(m->g, q.value, 0)
+        || p->hi[D] < REGION_INF / 2 || q.at.hi[D] + 1 != p->lo[D]
+        || p->lo[I] != q.at.lo[I] || p->hi[I] != q.at.hi[I]
+        || p->lo[J] < q.at.lo[J] || p->hi[J] > q.at.hi[J]
+        || !(feasible(&left) || feasible(&right)))
+        return false;
+    p->lo[D] = q.at.lo[D];
+    m->piece[b].at = feasible(&left) ? left : right;
+    if (feasible(&left) && feasible(&right))
+        add_piece(m, &right, q.value);
+    return true;
+}
+
+/* Of a window, or j < S: the first tokens from the diagonal on, and the window
+ * of the others. */
+static void grow_pieces(Mask *m)
+{
+    for (int a = 0; a < m->npieces; a++)
+        for (int b = 0; b < m->npieces; b++)
+            if (a != b && grow(m, a, b))
+                b = -1;
+}
+
 static void must_be_zero(Mask *m, const MaskPath *p)
 {
     Region at = closed(p->at);
@@ -632,4 +667,5 @@ void mask_pieces(Mask *m)
     m->npieces = 0;
     cut_half(m, false);
     join_pieces(m);
+    grow_pieces(m);
 }

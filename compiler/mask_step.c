@@ -15,7 +15,8 @@
  *
  * so that a band is one read, with a weight for each place by its token's age.
  * What is computed over all pairs of tokens keeps them in such rings, too, to
- * go on token by token.
+ * go on token by token; behind places of their own for the first tokens of the
+ * sequence, where all rows weigh these.
  */
 #include "mask.h"
 
@@ -43,6 +44,8 @@ typedef struct Step {
     int nprevs, nsums, nrings;
     int64_t near;                       /* tokens back, without a ring */
     int places, axis;                   /* of the rings; places 0: none */
+    int first;                          /* places of the first tokens, which
+                                           stay */
     bool once;                          /* a place is written once: there are
                                            no more tokens than places */
     Ref score;                          /* of all pairs: each place's */
@@ -133,8 +136,11 @@ static Ref own_place(Step *s)
     Graph *g = s->g;
     if (s->once)
         return op2(g, OP_eq, position(s), count_along(g, s->axis));
-    Ref n = num(g, s->places);
-    Ref turns = op1(g, OP_floor, op2(g, OP_div, position(s), n));
+    Ref n = num(g, s->places - s->first);
+    Ref behind = op2(g, OP_sub, position(s), num(g, s->first));
+    Ref turns = op1(g, OP_floor, op2(g, OP_div, behind, n));
+    if (s->first)
+        turns = op2(g, OP_max, turns, num(g, 0));
     Ref place = op2(g, OP_sub, position(s), mul(s, n, turns));
 
     return op2(g, OP_eq, place, count_along(g, s->axis));
@@ -720,31 +726,34 @@ void mask_result(Graph *g, const MaskState *of, Ref next)
 
 /* ---- all pairs, token by token ---- */
 
-/* The furthest token that weighs, or is looked back at; beyond MAX_CACHED where
- * no bound is known. */
-static int64_t reach_of(const Mask *m)
+/* Places for the first tokens, as many as all rows weigh; returns those of the
+ * ring behind them, for the furthest token that weighs or is looked back at. 0:
+ * no bound is known, or it is too far. */
+static int64_t ring_places(const Mask *m, int64_t *first)
 {
-    int64_t most = 0;
+    int64_t ring = 1, most;
+    Reach reach;
 
-    for (int p = 0; p < m->npieces; p++) {
-        Region r = region_closed(&m->piece[p].at);
-        if (!pair_masked(m, m->piece[p].value) && r.hi[VAR_DISTANCE] > most)
-            most = r.hi[VAR_DISTANCE];
-    }
+    *first = 0;
+    if (!mask_ends(m, &reach))
+        return 0;
+    most = reach.width - 1;
     for (int i = 0; i < m->g->nin; i++)
         most = m->leaf[i].back > most ? m->leaf[i].back : most;
-    return most;
+    while (ring <= most && ring <= MAX_CACHED)
+        ring *= 2;
+    *first = reach.first;
+    return most < MAX_CACHED && ring + reach.first <= MAX_CACHED ? ring : 0;
 }
 
 /* Of a window a ring; else, or where that is shorter, `tokens` places. */
 static void cache_places(Step *s, int64_t tokens)
 {
-    int64_t most = reach_of(s->m), ring = 1;
+    int64_t first, ring = ring_places(s->m, &first);
 
-    while (ring <= most && ring <= MAX_CACHED)
-        ring *= 2;
-    s->once = tokens > 0 && tokens < ring;
-    s->places = (int)(s->once ? tokens : ring);
+    s->once = tokens > 0 && (!ring || tokens < first + ring);
+    s->first = s->once ? 0 : (int)first;
+    s->places = (int)(s->once ? tokens : first + ring);
     s->near = chained(s->m, 0);
     make_axis(s);
 }
@@ -842,6 +851,7 @@ static void fill_cache(Mask *m, Graph *g, int64_t tokens)
     graph_output(s.g, "y", within_places(&s, s.y));
     m->kept = s.places;
     m->limit = s.once ? s.places : 0;
+    m->first = s.first;
     m->cache = s.g;
 }
 
@@ -859,12 +869,13 @@ void mask_cache(Mask *m, Graph *g, int64_t tokens)
 {
     Ctx *c = m->ctx;
     Refusal *no = ctx_alloc(c, sizeof *no);
+    int64_t first;
 
     if (m->whole) {
         m->uncached = ctx_format(c, "%s weighs tokens that are still to come: "
                                  "there is no state to step from", g->name);
         m->uncached_help = "v:forward and v:reference take whole sequences";
-    } else if (!tokens && reach_of(m) >= MAX_CACHED) {
+    } else if (!tokens && !ring_places(m, &first)) {
         m->uncached = ctx_format(c, "%s weighs all tokens before, and nothing "
                                  "says how many are to be kept", g->name);
         m->uncached_help = "flin.variant { tokens = 4096, ... } keeps that many"

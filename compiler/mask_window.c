@@ -29,7 +29,9 @@ typedef struct Scan {
     Mask *m;
     const Graph *step;
     Graph *g;
-    Window *w;                          /* of across; NULL: of within */
+    int *from;                          /* of across: as its Window says; NULL:
+                                           of within */
+    bool *query;
     MaskImage own;
 } Scan;
 
@@ -141,8 +143,8 @@ static Ref add_input(Scan *s, const char *name, const char *axes, int from,
 {
     int at = graph_input(s->g, name, axes);
 
-    s->w->from[at] = from;
-    s->w->query[at] = query;
+    s->from[at] = from;
+    s->query[at] = query;
     return s->g->in[at].node;
 }
 
@@ -153,11 +155,11 @@ static Ref input_of(Scan *s, const char *name, bool query)
     int from = graph_find_input(s->step, name);
     const Input *in = &s->step->in[from];
 
-    if (!s->w)
+    if (!s->from)
         return s->g->in[from].node;
     query = query && in->timed;
     for (int i = 0; i < s->g->nin; i++)
-        if (s->w->from[i] == from && s->w->query[i] == query)
+        if (s->from[i] == from && s->query[i] == query)
             return s->g->in[i].node;
     return add_input(s, new_name(s, name), mask_declared(s->step, in), from,
                      query);
@@ -200,7 +202,7 @@ static void set_next(Scan *s, Ref state, Ref next)
 
 /* ---- the scans ---- */
 
-static Graph *within_block(Mask *m, const Graph *step, bool leads)
+static Graph *within_block(Mask *m, const Graph *step, bool leads, bool gains)
 {
     Scan s = { .m = m, .step = step, .g = mask_inputs(step) };
 
@@ -213,7 +215,21 @@ static Graph *within_block(Mask *m, const Graph *step, bool leads)
     Ref next = op2(s.g, OP_add, lead, e);
     set_next(&s, lead, next);
     graph_output(s.g, "lead", next);
+    if (gains)
+        graph_output(s.g, "gain", e);
     return s.g;
+}
+
+/* A graph of the step's axes. */
+static Graph *new_scan(Mask *m, const Graph *step)
+{
+    Graph *g = graph_new(m->ctx, step->name, 0);
+
+    g->no = m->g->no;
+    memcpy(g->axis, step->axis, sizeof g->axis);
+    g->naxes = step->naxes;
+    g->lines = step->lines;
+    return g;
 }
 
 static Ref mul(Scan *s, Ref a, Ref b) { return op2(s->g, OP_mul, a, b); }
@@ -225,7 +241,8 @@ static void exponents(Scan *s, Ref *lead, Ref *tail)
     AxisSet axes = s->g->n[e].axes;
     const char *of = axes_text(s->g, axes);
     Ref in = add_input(s, new_name(s, "lead"), ctx_format(s->m->ctx, "t %s",
-                                                          of), -1, true);
+                                                          of), FROM_LEAD,
+                       true);
     Ref sum = new_state(s, "tail", axes);
 
     set_next(s, sum, op2(s->g, OP_add, sum, e));
@@ -235,15 +252,11 @@ static void exponents(Scan *s, Ref *lead, Ref *tail)
 
 static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
 {
-    Scan s = { .m = m, .step = step, .w = w,
-               .g = graph_new(m->ctx, step->name, 0) };
+    Scan s = { .m = m, .step = step, .from = w->from, .query = w->query,
+               .g = new_scan(m, step) };
     Graph *g = s.g;
     Ref lead = num(g, 1), tail = lead, y = num(g, 0);
 
-    g->no = m->g->no;
-    memcpy(g->axis, step->axis, sizeof g->axis);
-    g->naxes = step->naxes;
-    g->lines = step->lines;
     Ref q = input_of(&s, "q", true), k = input_of(&s, "k", false);
     Ref v = input_of(&s, "v", false);
     AxisSet over = g->n[k].axes;
@@ -264,6 +277,85 @@ static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
     }
     graph_output(g, "y", y);
     return g;
+}
+
+/* ---- the scans, all of which go on ---- */
+
+/* The sum of v over the tokens before. */
+static Graph *sum_before(Mask *m, const Graph *step, AxisSet axes)
+{
+    Graph *g = new_scan(m, step);
+    const char *of = axes_text(g, axes);
+    Ref v = g->in[graph_input(g, "v", ctx_format(m->ctx, "t %s", of))].node;
+    State *sum = &g->st[graph_state(g, "sum", of)];
+
+    sum->next = op2(g, OP_add, sum->node, v);
+    graph_output(g, "y", op1(g, OP_factor, sum->node));
+    return g;
+}
+
+/* exp of an input of that name. */
+static Ref exponential(Scan *s, const char *name, AxisSet axes, int from)
+{
+    const char *of = ctx_format(s->m->ctx, "t %s", axes_text(s->g, axes));
+
+    return op1(s->g, OP_exp, add_input(s, new_name(s, name), of, from,
+                                       from == FROM_LEAD));
+}
+
+/* Keys read what queries have written before they do, so that the transpose
+ * gives to queries what is of the keys behind. */
+static Graph *across_turned(Mask *m, const Graph *step, WindowBlocks *b)
+{
+    Scan s = { .m = m, .step = step, .from = b->from, .query = b->query,
+               .g = new_scan(m, step) };
+    Graph *g = s.g;
+    Ref q = input_of(&s, "q", true), k = input_of(&s, "k", false);
+    const Input *values = &step->in[graph_find_input(step, "v")];
+    Ref v = add_input(&s, "v", mask_declared(step, values),
+                      (int)(values - step->in), false);
+    Ref lead = num(g, 1), tail = lead, y = num(g, 0);
+    AxisSet over = g->n[k].axes;
+    if (b->tail) {
+        AxisSet axes = b->tail->n[b->tail->out[0].node].axes;
+        lead = exponential(&s, "lead", axes, FROM_LEAD);
+        tail = exponential(&s, "tail", axes, FROM_TAIL);
+    }
+
+    for (int n = 0; n < m->nproducts; n++) {
+        const Product *p = &m->product[n];
+        Ref state = new_state(&s, ctx_format(m->ctx, "S_%d", n + 1),
+                              over | g->n[v].axes);
+        Ref col = mul(&s, value_of(&s, p->col), tail);
+        Ref row = mul(&s, mul(&s, value_of(&s, p->row), lead),
+                      op1(g, OP_exp, value_of(&s, p->extra)));
+        Ref write = mul(&s, mul(&s, row, q), v);
+        set_next(&s, state, op2(g, OP_add, state, write));
+        y = op2(g, OP_add, y, g->n[col].axes & over
+                ? dot(g, mul(&s, col, k), state, over)
+                : mul(&s, col, dot(g, k, state, over)));
+    }
+    graph_output(g, "y", y);
+    g->transposed = TRANSPOSED_ADDED;
+    return g;
+}
+
+/* None where a token gains what is no token's own. */
+static void find_blocks(Mask *m, const Graph *step, bool leads,
+                        WindowBlocks *b)
+{
+    Graph *within = within_block(m, step, leads, leads);
+    const Node *e = leads ? &within->n[within->out[2].node] : NULL;
+
+    if (leads && !e->timed)
+        return;
+    if (leads) {
+        b->before = sum_before(m, step, e->axes);
+        b->tail = sum_before(m, step, e->axes);
+        b->tail->transposed = TRANSPOSED;
+    }
+    b->across = across_turned(m, step, b);
+    b->within = within;
 }
 
 /* ---- what the step keeps ---- */
@@ -309,8 +401,9 @@ static Window *new_window(Mask *m, const Graph *step)
     w->width = piece->at.hi[VAR_DISTANCE] + 1;
     w->position = graph_find_state(step, "position");
     w->leads = m->product[0].ndecays;
-    w->within = within_block(m, step, w->leads);
+    w->within = within_block(m, step, w->leads, false);
     w->across = across_blocks(m, step, w);
+    find_blocks(m, step, w->leads, &w->blocks);
     return w;
 }
 
@@ -334,6 +427,10 @@ Window *mask_window(Mask *m, const Graph *g)
     m->g->no = NULL;
     if (w)
         w->within->no = w->across->no = NULL;
+    if (w && w->blocks.within)
+        w->blocks.within->no = w->blocks.across->no = NULL;
+    if (w && w->blocks.tail)
+        w->blocks.tail->no = w->blocks.before->no = NULL;
     memcpy(m->product, was, sizeof m->product);
     m->nproducts = n;
     return w;

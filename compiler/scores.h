@@ -43,14 +43,18 @@ typedef struct Scores {
         of_result[MAX_INPUTS];
     int degree;                         /* the largest m */
     int axis[MAX_SUMS][2];              /* of keys, of values */
-    int64_t width;                      /* of a mask's window: how many tokens
-                                           one has pairs with; 0: with all */
+    int64_t width, first;               /* of a mask's window: how many tokens
+                                           one has pairs with; 0: with all.
+                                           Beside it, so many of the sequence's
+                                           first */
     int ring_axis, position;            /* of a window: the last tokens, as many
                                            as this axis has places, make all
                                            states but this one, which counts
                                            them; 0: they do not */
     StateSet sums;                      /* the step's states that it is without
                                            */
+    const WindowBlocks *blocks;         /* no pairs, but scans in blocks of
+                                           `width` tokens; or NULL */
 } Scores;
 
 /* In c; NULL: the step has no such form, and *why says which term is in the
@@ -58,19 +62,23 @@ typedef struct Scores {
 Scores *scores_find(Ctx *c, const Graph *step, const char **why);
 Scores *scores_copy(Ctx *c, const Scores *s);
 /* Of a mask that has been factored, whose step is given: the pairs within its
- * window; NULL: it has no end, or reads what pairs' kernels do not
- * (scores_mask.c). */
+ * window, and those with a sequence's first tokens; NULL: it has no window, or
+ * weighs others, or reads what pairs' kernels do not (scores_mask.c). */
 Scores *scores_window(Mask *m, const Graph *step);
+/* The same of a window that has such scans. */
+Scores *scores_blocks(Mask *m, const Graph *step, const Window *w);
+/* Which pairs, in words: "within 256", "within 256 and with the first 4". */
+const char *scores_extent(Ctx *c, const Scores *s);
 
 /* ---- what it takes (scores_price.c) ---- */
 
 /* A call: its sizes, and over all sequences of a head the tokens, the pairs,
  * the rows' ends where a tile has other pairs, too; how many pairs the longest
- * row has. narrow: tensors are of 16 bits. */
+ * row has, and the longest column. narrow: tensors are of 16 bits. */
 typedef struct ScoreCall {
     const int32_t *size;
     int heads;
-    double tokens, pairs, edge, longest, sequences;
+    double tokens, pairs, edge, longest, column, sequences;
     bool narrow;
 } ScoreCall;
 

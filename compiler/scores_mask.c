@@ -1,25 +1,9 @@
-/* scores_mask.c -- a mask that ends at a distance, as one sum over the pairs of
- * tokens within it.
+/* scores_mask.c -- a mask that ends at a distance, but for a sequence's first
+ * tokens, as one sum over the pairs of tokens that it weighs.
  */
 #include "scores.h"
 
 #include <string.h>
-
-/* How far i - j goes, and one more, where L is not 0; REGION_INF: anywhere. */
-static int64_t width_of(const Mask *m)
-{
-    int64_t width = 0;
-
-    for (int p = 0; p < m->npieces; p++) {
-        int64_t far = m->piece[p].at.hi[VAR_DISTANCE];
-        if (pair_masked(m, m->piece[p].value))
-            continue;
-        if (far >= REGION_INF / 2)
-            return REGION_INF;
-        width = far + 1 > width ? far + 1 : width;
-    }
-    return width;
-}
 
 /* Does it read anything of each key or value alone? Pairs' kernels take a
  * number of a token. */
@@ -56,25 +40,54 @@ static Graph *inputs_of_pairs(Scores *s, Ctx *c, const Graph *step)
     return g;
 }
 
+/* Of so wide a window: it is without any of the step's states. */
+static Scores *new_scores(const Mask *m, const Graph *step, int64_t width)
+{
+    Scores *s = ctx_alloc(m->ctx, sizeof *s);
+    const Input *in = step->in;
+
+    s->width = width;
+    s->axis[0][0] = lowest(in[graph_find_input(step, "k")].axes);
+    s->axis[0][1] = lowest(in[graph_find_input(step, "v")].axes);
+    for (int i = 0; i < step->nst; i++)
+        s->sums |= STATE(i);
+    return s;
+}
+
 Scores *scores_window(Mask *m, const Graph *step)
 {
-    int64_t width = width_of(m);
+    Reach reach;
 
-    if (!width || width >= REGION_INF || reads_entries(m, step))
+    if (!mask_ends(m, &reach) || !reach.width || reads_entries(m, step))
         return NULL;
-    Scores *s = ctx_alloc(m->ctx, sizeof *s);
+    Scores *s = new_scores(m, step, reach.width);
     s->pairs[0] = inputs_of_pairs(s, m->ctx, step);
     mask_own_weights(mask_copy(m->ctx, m), s->pairs[0]);
     s->nsums = 1;
     s->degree = 1;
-    s->width = width;
-    s->axis[0][0] = lowest(s->pairs[0]->in[1].axes);
-    s->axis[0][1] = lowest(s->pairs[0]->in[2].axes);
+    s->first = reach.first;
     if (mask_keeps_tokens(m, step)) {
         s->ring_axis = m->ring_axis;
         s->position = graph_find_state(step, "position");
     }
-    for (int i = 0; i < step->nst; i++)
-        s->sums |= STATE(i);
     return s;
+}
+
+Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
+{
+    if (!w->blocks.within)
+        return NULL;
+    Scores *s = new_scores(m, step, w->width);
+    s->blocks = &w->blocks;
+    s->ring_axis = w->ring_axis;
+    s->position = w->position;
+    return s;
+}
+
+const char *scores_extent(Ctx *c, const Scores *s)
+{
+    const char *within = ctx_format(c, "within %lld", (long long)s->width);
+
+    return !s->first ? within : ctx_format(c, "%s and with the first %lld",
+                                           within, (long long)s->first);
 }

@@ -32,11 +32,16 @@ void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
                          double times)
 {
     double row = s->width && s->width < tokens ? (double)s->width : tokens;
+    double behind = tokens - row;       /* rows that do not reach the first */
+    double first = fmin((double)s->first, behind);
+    int edges = s->width ? s->first ? 3 : 2 : 1;
 
-    k->pairs += times * (row * (row + 1) / 2 + (tokens - row) * row);
-    k->edge += times * (s->width ? 2 * tokens : tokens);
+    k->pairs += times * (row * (row + 1) / 2 + behind * row
+                         + first * (first + 1) / 2 + (behind - first) * first);
+    k->edge += times * edges * tokens;
     k->tokens += times * tokens;
-    k->longest = row > k->longest ? row : k->longest;
+    k->longest = fmax(k->longest, row + first);
+    k->column = fmax(k->column, s->first ? tokens : row);
     k->sequences += times;
 }
 
@@ -65,7 +70,8 @@ const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
 }
 
 /* A block of OWN rows is alone with its products: few of them leave processors
- * idle, and the longest row is the least that there is to wait for. */
+ * idle, and the longest row is the least that there is to wait for; of the
+ * gradients of keys and values, four products a pair, the longest column. */
 double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
                      bool backward)
 {
@@ -82,15 +88,58 @@ double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
     double rate = m->matrix * (backward ? TILES_BACK : TILES_FORWARD);
     double computed = k->pairs + k->edge * OWN / 2;
     double each = 2 * (backward ? 5 * key + 4 * value : key + value);
-    double longest = k->longest * OWN * each / (rate / m->units);
+    double of_keys = backward ? 2 * (2 * key + 2 * value) : 0;
+    double longest = (k->longest * (each - of_keys) + k->column * of_keys)
+                   * OWN / (rate / m->units);
     double all = computed * k->heads * each / rate;
     return fmax(all, longest) + (backward ? 3 : 1) * m->launch;
+}
+
+/* What a token and head of the graph reads and writes: what the call has not is
+ * float32. */
+static double bytes_of(const Graph *g, const ScoreCall *k)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < g->nin; i++)
+        if (g->in[i].timed)
+            bytes += (double)entry_count(k->size, g->in[i].axes)
+                   * (k->narrow && g->in[i].rank ? 2 : 4);
+    for (int o = 0; o < g->nout; o++)
+        bytes += 4. * (double)entry_count(k->size, g->n[g->out[o].node].axes);
+    return bytes;
+}
+
+/* Scans with states that a block of threads holds: each of a window's blocks is
+ * a sequence. */
+static double blocks_seconds(const Scores *s, const ScoreCall *k,
+                             const Machine *m, bool backward)
+{
+    const WindowBlocks *b = s->blocks;
+    const Graph *scan[] = { b->within, b->tail, b->across };
+    double walks = k->heads * fmax(k->sequences, k->tokens / (double)s->width);
+    double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
+    double entries = 0, bytes = 0;
+
+    for (int n = 0; n < 3; n++) {
+        if (!scan[n])
+            continue;
+        bytes += bytes_of(scan[n], k);
+        for (int i = 0; i < scan[n]->nst; i++)
+            entries += (double)entry_count(k->size, scan[n]->st[i].axes);
+    }
+    return (backward ? 3 : 1) * (3 * k->sequences * m->launch
+        + k->tokens * k->heads * (4 * entries * idle / (STATES_HELD * m->matrix)
+                                  + bytes / m->bandwidth));
 }
 
 double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
                       bool backward)
 {
     double all = 0, bytes = 0;
+
+    if (s->blocks)
+        return blocks_seconds(s, k, m, backward);
 
     for (int n = 0; n < s->nsums; n++)
         all += pairs_seconds(s->pairs[n], k, m, backward);
@@ -102,21 +151,38 @@ double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
                   * k->heads * bytes / m->bandwidth);
 }
 
+/* Of a window what is kept of tokens, and a sum beside it, of keys and values.
+ */
+static bool keeps_sum(const Scores *s, const State *st)
+{
+    AxisSet both = AXIS(s->axis[0][0]) | AXIS(s->axis[0][1]);
+
+    return (st->axes & both) == both;
+}
+
+/* A window that has blocks, and no pairs, reads of each place of its rings what
+ * differs by key or value, and goes token by token. */
 double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
                       const Machine *m, bool backward)
 {
-    double entries = 0;
+    double entries = 0, sums = 0;
 
-    for (int i = 0; i < step->nst; i++)
+    for (int i = 0; i < step->nst; i++) {
+        double n = (double)entry_count(k->size, step->st[i].axes);
+        bool sum = s->width && keeps_sum(s, &step->st[i]);
         if (s->sums & STATE(i))
-            entries += (double)entry_count(k->size, step->st[i].axes);
+            *(sum ? &sums : &entries) += n;
+    }
     double walks = k->heads * k->sequences;
     double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
     if (s->width) {
         double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
         double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
-        return m->launch + k->tokens * k->heads * 4 * (backward ? 3 : 1)
-             * entries * (1 + chunk) * idle / rate;
+        double turns = s->blocks ? k->tokens / fmax(k->sequences, 1) : 0;
+        return m->launch + turns * m->chain
+             + k->tokens * k->heads * 4 * (backward ? 3 : 1)
+             * (entries * (1 + chunk) / rate
+                + sums / (STATES_HELD * m->matrix)) * idle;
     }
     bool held = entries * sizeof(float) <= (double)m->shared;
     double rate = m->matrix * (held ? STATES_HELD : STATES_IN_MEMORY);

@@ -295,9 +295,13 @@ static void put_scores(Form *f)
         "on a GPU, where that is predicted to take less", "", "as asked for" };
     const Scores *s = f->v->step->scores;
 
-    if (s && s->width)
-        buf_printf(&f->text, "  or over the pairs of tokens within %lld, "
-                   "without states: %s\n", (long long)s->width,
+    if (s && s->blocks)
+        buf_printf(&f->text, "  or as scans in blocks of %lld tokens: %s\n",
+                   (long long)s->width, f->v->way == WAY_STATES
+                   ? "not, as asked for" : when[f->v->way]);
+    else if (s && s->width)
+        buf_printf(&f->text, "  or over the pairs of tokens %s, without "
+                   "states: %s\n", scores_extent(f->text.ctx, s),
                    f->v->way == WAY_STATES ? "not, as asked for"
                                            : when[f->v->way]);
     else if (s)
@@ -320,6 +324,15 @@ static void put_ways(Form *f, const Mask *m)
     }
 }
 
+static void put_kept(Form *f, const Mask *m)
+{
+    buf_printf(&f->text, "  token by token: keeps ");
+    if (m->first)
+        buf_printf(&f->text, "the first %lld and ", (long long)m->first);
+    buf_printf(&f->text, "%s%lld tokens\n", m->limit ? "up to " : "the last ",
+               (long long)(m->kept - m->first));
+}
+
 static void find_form(Ctx *c, void *ud)
 {
     Form *f = ud;
@@ -338,9 +351,7 @@ static void find_form(Ctx *c, void *ud)
         buf_printf(&f->text, "  over all pairs of tokens: %s\n",
                    step->mask->softmax ? "softmax" : "mode \"quadratic\"");
         if (step->mask->cache)
-            buf_printf(&f->text, "  token by token: keeps %s%lld tokens\n",
-                       step->mask->limit ? "up to " : "the last ",
-                       (long long)step->mask->kept);
+            put_kept(f, step->mask);
         return;
     }
     put_road_of(f, step);

@@ -296,9 +296,10 @@ static void run_factor(Ctx *c, void *ud)
     MaskTrace *t = ud;
     Mask *m = t->mask;
     Error why;
+    Reach reach;
     bool factors = !m->softmax && mask_factor(m, &t->above, &why);
 
-    if (factors && !(t->quadratic && mask_ends(m)))
+    if (factors && !(t->quadratic && mask_ends(m, &reach) && reach.width))
         return;
     if (!t->quadratic && !m->softmax)
         ctx_raise(c, &why);
@@ -467,6 +468,9 @@ static void run_step(Ctx *c, void *ud)
         mask_step(t->mask, t->args);
         t->args->scores = scores_window(t->mask, t->args);
         t->args->window = mask_window(t->mask, t->args);
+        if (!t->args->scores && t->args->window)
+            t->args->scores = scores_blocks(t->mask, t->args,
+                                            t->args->window);
     }
 }
 

@@ -213,6 +213,24 @@ static _Noreturn void unknown(lua_State *L, const MaskTrace *t,
               "such input", name);
 }
 
+/* mask(i, j) exp(s), of which a row has one sum, is a number a pair; that of
+ * each key's own mask would be another function of s, which with the same mask
+ * for all keys is not this one. */
+_Noreturn static void refuse_entries(lua_State *L, const Input *in,
+                                     bool of_keys)
+{
+    lang_fail(L, of_keys
+              ? "declare it \"t\", a number for each token; leave normalise "
+                "out, as a plain sum takes a mask for each key; or multiply q "
+                "or k by what weighs i or j alone before the call"
+              : "declare it \"t\", a number for each token; leave normalise "
+                "out, as a plain sum takes a mask for each value; or give each "
+                "value a head of its own",
+              "p.%s has more axes than t, but a softmax weighs whole tokens: "
+              "exp(s) of a pair's one score, times the mask, over the sum of "
+              "these in the row", in->name);
+}
+
 /* What differs from entry to entry of a token makes a mask for each of them. */
 static void check_entries(lua_State *L, const MaskTrace *t, const Input *in)
 {
@@ -222,8 +240,7 @@ static void check_entries(lua_State *L, const MaskTrace *t, const Input *in)
         lang_fail(L, "a mask is what a pair's product of q and k is multiplied "
                   "by", "p.%s: the mask reads what it weighs", in->name);
     if (t->mask->softmax)
-        lang_fail(L, "declare it \"t\": a number for each token", "p.%s has "
-                  "more axes than t: a softmax weighs whole tokens", in->name);
+        refuse_entries(L, in, in->axes == k->axes);
     if (in->axes != k->axes && in->axes != v->axes)
         lang_fail(L, "what a mask reads is of whole tokens, of each of their "
                   "keys, \"t k\", or of each value, \"t v\"", "p.%s has axes "

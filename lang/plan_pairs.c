@@ -208,10 +208,13 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
     lua_newtable(L);
     k.kernels = table + 1;
     const char *both = ask->view.backward ? "forward and backward" : "forward";
-    if (s->width)
-        lua_pushfstring(L, "%s on %s: %s, over the pairs of tokens within "
-                        "%d\n", v->step->name, ask->view.m->name, both,
-                        (int)s->width);
+    if (s->blocks)
+        lua_pushfstring(L, "%s on %s: %s, as scans in blocks of %d tokens\n",
+                        v->step->name, ask->view.m->name, both, (int)s->width);
+    else if (s->width)
+        lua_pushfstring(L, "%s on %s: %s, over the pairs of tokens %s\n",
+                        v->step->name, ask->view.m->name, both,
+                        scores_extent(v->ctx, s));
     else
         lua_pushfstring(L, "%s on %s: %s, over pairs of tokens: the state's "
                         "%d keys of degree %d are none\n", v->step->name,
@@ -219,10 +222,15 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
                         (int)entry_count(ask->view.size,
                                          s->pairs[0]->in[0].axes), s->degree);
     k.text = table + 2;
-    add_part(&k, 0, "tokens");
+    add_part(&k, 0, s->blocks ? "within" : "tokens");
+    if (s->blocks) {
+        add_part(&k, 1, "tail");
+        add_part(&k, 2, "across");
+    }
     for (int n = 0; n < s->nsums; n++)
         add_pairs(&k, n);
-    add_part(&k, s->nsums + 1, "result");
+    if (!s->blocks)
+        add_part(&k, s->nsums + 1, "result");
     lua_pushvalue(L, k.kernels);
     lua_setfield(L, table, "kernels");
     lua_pushvalue(L, k.text);

@@ -82,7 +82,12 @@ static int plan_of_layer(lua_State *L, Variant *v)
     return 1;
 }
 
-/* ---- sums by states, or over pairs of tokens ---- */
+/* ---- sums by states, or over pairs of tokens, or in blocks ---- */
+
+static const char *way_beside(const Scores *s)
+{
+    return s->blocks ? "blocks" : "quadratic";
+}
 
 /* What the option `mode` asks for, or the definition. */
 static Way way_of_plan(lua_State *L, const Variant *v)
@@ -91,33 +96,36 @@ static Way way_of_plan(lua_State *L, const Variant *v)
 
     if (!mode)
         return v->way;
-    if (strcmp(mode, "linear") && strcmp(mode, "quadratic"))
+    const char *beside = way_beside(v->step->scores);
+    if (strcmp(mode, "linear") && strcmp(mode, beside))
         lang_fail(L, "leave it out for the cheaper", "plan: mode is \"linear\""
-                  " or \"quadratic\", not %s", mode);
-    return *mode == 'q' ? WAY_PAIRS : WAY_STATES;
+                  " or \"%s\", not %s", beside, mode);
+    return *mode == 'l' ? WAY_STATES : WAY_PAIRS;
 }
 
-/* Says on the table on top what both ways take, and why this one is shown.
- * window: pairs give final states, too. */
-static void say_ways(lua_State *L, const PairsAsk *ask, Way asked, bool pairs,
-                     bool window, double by_states, double by_pairs)
+/* Says on the table on top what both ways take, and why this one is shown. Of
+ * a window pairs and blocks give final states, too. */
+static void say_ways(lua_State *L, const Scores *s, const PairsAsk *ask,
+                     Way asked, bool pairs, double by_states, double by_pairs)
 {
-    lua_pushstring(L, pairs ? "quadratic" : "linear");
+    const char *how = s->blocks ? "in blocks" : "over pairs";
+
+    lua_pushstring(L, pairs ? way_beside(s) : "linear");
     lua_setfield(L, -2, "mode");
     lua_newtable(L);
     lua_pushnumber(L, by_states);
     lua_setfield(L, -2, "linear");
     lua_pushnumber(L, by_pairs);
-    lua_setfield(L, -2, "quadratic");
+    lua_setfield(L, -2, way_beside(s));
     lua_setfield(L, -2, "ways");
     lua_getfield(L, -1, "text");
     char text[200];
     snprintf(text, sizeof text, "\nof B %d, T %d, H %d: by states %.3g ns a "
-             "token and head, over pairs %.3g: %s, %s\n", (int)ask->batch,
-             (int)ask->tokens, (int)ask->heads, 1e9 * by_states,
-             1e9 * by_pairs, pairs ? "over pairs" : "by states",
+             "token and head, %s %.3g: %s, %s\n", (int)ask->batch,
+             (int)ask->tokens, (int)ask->heads, 1e9 * by_states, how,
+             1e9 * by_pairs, pairs ? how : "by states",
              asked != WAY_CHEAPER ? "as asked for" : !pairs ? "which is less"
-             : window ? "which is less; with states given: by states"
+             : s->ring_axis ? "which is less; with states given: by states"
              : "which is less; with states given or asked for: by states");
     lua_pushstring(L, text);
     lua_concat(L, 2);
@@ -137,8 +145,8 @@ static int plan_of_sums(lua_State *L, Variant *v, const PlanView *view,
     plan_weigh(v, &ask, &states, &pairs);
     bool over = asked == WAY_PAIRS || (asked == WAY_CHEAPER && pairs < states);
     if (*format != 't' && over)
-        lang_fail(L, "mode = \"linear\"", "plan: one over pairs of tokens is "
-                  "not drawn");
+        lang_fail(L, "mode = \"linear\"", "plan: one over pairs of tokens, or "
+                  "in blocks, is not drawn");
     if (over) {
         plan_push_pairs(L, v, &ask);
     } else {
@@ -152,8 +160,7 @@ static int plan_of_sums(lua_State *L, Variant *v, const PlanView *view,
         }
         plan_push(L, s->w);
     }
-    say_ways(L, &ask, asked, over, v->step->scores->ring_axis, states,
-             pairs);
+    say_ways(L, v->step->scores, &ask, asked, over, states, pairs);
     return 1;
 }
 

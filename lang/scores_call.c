@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "parts_call.h"
+#include "blocks_call.h"
 
 /* ---- which calls ---- */
 
@@ -67,7 +67,8 @@ static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
         return false;
     if (v->way == WAY_PAIRS)
         return true;
-    if (!device || (wants_ends(v, b) && !knows_last_tokens(v, b)))
+    if (!device || (wants_ends(v, b) && !knows_last_tokens(v, b))
+        || (v->step->scores->blocks && !blocks_take(v, b)))
         return false;
     ScoreCall k = score_call(v->step->scores, b);
     const Machine *m = backend_named("cuda")->machine(c, &v->shared);
@@ -85,6 +86,14 @@ static LayerProgram *scores_program(Ctx *c, Variant *v)
     const Scores *s = v->step->scores;
     Graph *step[MAX_SUMS + 2] = { s->tokens };
     int n = FIRST_SUM;
+
+    if (s->blocks) {
+        Graph *scan[BLOCK_PARTS] = {
+            [PART_WITHIN] = s->blocks->within, [PART_TAIL] = s->blocks->tail,
+            [PART_ACROSS] = s->blocks->across,
+            [PART_BEFORE] = s->blocks->before };
+        return parts_program(c, v, scan, BLOCK_PARTS);
+    }
 
     for (int i = 0; i < s->nsums; i++)
         step[n++] = s->pairs[i];
@@ -305,6 +314,10 @@ static void run_all(Lay *k)
 {
     Values *x = ctx_alloc(k->c, sizeof *x);
 
+    if (k->step->scores->blocks) {
+        blocks_run(k);
+        return;
+    }
     *x = (Values){ .k = k, .s = k->step->scores };
     for (int i = 0; i < k->step->nin; i++)
         x->value[i] = given_input(k, i);

@@ -59,6 +59,19 @@ template<int P> INLINE void rows_of_columns(int j0, int j1, int &lo, int &hi)
         rows_of_columns<P + 1>(j0, j1, lo, hi);
     }
 }
+/* Does a piece have any of rows i0 .. i1, columns j0 .. j1? */
+template<int P> INLINE bool meets(int i0, int i1, int j0, int j1)
+{
+    if constexpr (P == PIECES) {
+        return false;
+    } else {
+        using R = Region<P>;
+        return (i1 >= R::I0 && i0 <= R::I1 && j1 >= R::J0 && j0 <= R::J1
+                && i1 - j0 >= R::D0 && i0 - j1 <= R::D1)
+            || meets<P + 1>(i0, i1, j0, j1);
+    }
+}
+
 /* ---- what a pair is worth ---- */
 
 /* Of an element: its query and key, and the leaves of both. */

@@ -132,6 +132,8 @@ INLINE void plain_forward(const Pairs &a)
     last = min(last, x.t);
     NO_UNROLL for (int from = max(first, 0); from <= last; from += 32) {
         PairHere p;
+        if (!meets<0>(x.t, x.t, from, from + 31))
+            continue;
         find_pair(p, a, x, x.t, from + lane);
         const bool in = from + lane <= last;
         const float s = scaled(dot_of(a.q, row_place(a.q, x, x.t), a.k,
@@ -224,6 +226,9 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
         PairHere p;
         float s;
         const int t = from + lane;
+        if (TURNED ? !meets<0>(from, from + 31, x.t, x.t)
+                   : !meets<0>(x.t, x.t, from, from + 31))
+            continue;
         find_pair(p, a, x, TURNED ? t : x.t, TURNED ? x.t : t);
         const PairBack y = back_pair(a, x, p, s);
         if (SLOPES && p.in)

@@ -37,7 +37,7 @@ mode = "quadratic" takes a mask that does not factor, and a step whose sums are
 polynomials of scores over pairs of tokens, without its states ("linear": with
 them, of a mask's window its band; else by price); normalise = "softmax"
 makes attention of it (score = function (s, i, j, p), scale): over all pairs,
-of which v:step keeps the last of a window, or up to tokens = 4096.
+of which v:step keeps the first and last of a window, or up to tokens = 4096.
 initial = { D = 1, A_log = flin.initial.log_rates() } says how constants begin:
 numbers, or functions of the place that give one; see flin.initial.uniform. Of
 an input with tokens it is what flin.nn.LinearAttention gives at first at each.
@@ -217,8 +217,9 @@ Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 "l40s", "rtx4090" or "rtx5090", backward, chunk, format = "table", "dot"
 (Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token,
 of a mask of both directions; of sums that pairs of tokens can make, too, on a
-GPU: B, T, H, by which the cheaper is taken (plan.mode, plan.ways), and mode =
-"linear" or "quadratic". Of a layer: B, T,
+GPU, or scans in blocks of a window: B, T, H, by which the cheaper is taken
+(plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
+layer: B, T,
 beside = true, where weights of the same values lie beside one another, and
 plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",

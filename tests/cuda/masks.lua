@@ -69,6 +69,11 @@ local definitions <const> = {
     if i < j or i - j >= T - 20 then return 0 end
     return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
+  window_keyed = { input = { g = "t k : log_decay", b = "t" },
+                   mask = function (i, j, p)    -- scans in blocks
+    if i < j or i - j >= 20 then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
   window_behind = { input = { s = ": log_decay", a = "t" },
                     mask = function (i, j, p)
     local d = i - j                            -- a stretch that is further back
@@ -78,6 +83,17 @@ local definitions <const> = {
   window_coupled = { mask = function (i, j, p)
     if i < j or i - j >= T // 3 or (i - j) % 3 > 1 then return 0 end
     return p.b[j] / (i - j + 1)
+  end },
+  sinks = { mask = function (i, j)              -- the first tokens, beside it
+    if i < j then return 0 end
+    if i - j < T // 3 or j < 3 then return 1 end
+    return 0
+  end },
+  sinks_decay = { mode = "quadratic", mask = function (i, j, p)
+    if i < j then return 0 end
+    if j < 5 then return p.a[j] * p.a[i] end
+    if i - j < T // 4 then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+    return 0
   end },
   strided = { mask = function (i, j, p)
     if i < j or (i - j) % 3 > 0 then return 0 end
@@ -95,6 +111,11 @@ local definitions <const> = {
   pairs_near = { normalise = "softmax", mask = function (i, j)
     if i < j or i - j >= T - 20 then return 0 end
     return 1
+  end },
+  pairs_sinks = { normalise = "softmax", mask = function (i, j, p)
+    if i < j then return 0 end
+    if i - j < T // 4 or j < 3 then return p.b[j] ^ 2 end
+    return 0
   end },
   pairs_scored = { normalise = "softmax", tokens = T,
                    score = function (s, i, j, p)
@@ -170,12 +191,83 @@ for _, name in ipairs(names) do
 end
 local ends <const> = { 0, 1, 1, T // 2, T }
 for _, name in ipairs { "gated", "keyed", "strided", "window_behind",
-                        "window_coupled" } do
+                        "window_coupled", "sinks", "sinks_decay",
+                        "pairs_sinks" } do
   check(name, "float32", 16, 2, ends)
 end
 check("gated", "bfloat16", 64, 2, ends)
-for _, name in ipairs { "behind", "pairs", "pairs_near", "pairs_scored" } do
+check("sinks", "bfloat16", 64, 2, ends)
+for _, name in ipairs { "behind", "pairs", "pairs_near", "pairs_scored",
+                        "pairs_sinks" } do
   check(name, "float32", 16, 1)
 end
+
+-- Windows of each key's decays, as scans in blocks: where these are shorter
+-- than what runs at once, end within a sequence or with it, are its whole; with
+-- gates that leave nothing.
+local keyed <const> = {
+  decays = { input = { g = "t k : log_decay" }, mask = function (i, j, p)
+    return exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  weighed = { input = { g = "t k : log_decay", a = "t k", b = "t v", c = "" },
+              mask = function (i, j, p)
+    return p.a[i] * p.b[j] * p.c * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+  columns = { input = { a = "t k", b = "t v" }, mask = function (i, j, p)
+    return p.a[i] * p.b[j]                      -- no decay at all
+  end },
+  two = { input = { g = "t v : log_decay", b = "t", x = "t" },
+          mask = function (i, j, p)
+    return (p.b[j] + flin.cos(p.x[i] - p.x[j]))
+      * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
+}
+local function blocks(name, W, T, dtype, cu, walls)
+  if only and not only["blocks_" .. name] then return end
+  local mask <const> = keyed[name].mask
+  local v = flin.variant { name = "blocks_" .. name, input = keyed[name].input,
+                           mask = function (i, j, p)
+    if i < j or i - j >= W then return 0 end
+    return mask(i, j, p)
+  end }
+  local what = ("%s within %d of %d, %s"):format(v.name, W, T, dtype)
+  local x = suite.typed(v, v:random { T = T, B = cu and 1 or 2, H = 2, K = 16,
+                                      V = 16, seed = W }, dtype)
+  for at, g in pairs(walls or {}) do x.g:narrow(2, at, 1):fill(g) end
+  x.dy = flin.randn(x.v.shape, { seed = 3 }):to(dtype)
+  local want = {}
+  for n, t in pairs(x) do want[n] = t:to "float64" end
+  local there = on_gpu(x)
+  want.cu_seqlens, there.cu_seqlens = cu, cu
+  local grad, again = v:backward(there), v:backward(there)
+  for n, g in pairs(v:reference_backward(want)) do
+    if n ~= "initial_state" then
+      local e = relative(grad[n], g)
+      expect(e <= (dtype == "bfloat16" and 2e-2 or 1e-4),
+             "%s: d_%s is off by %.1e", what, n, e)
+      expect((grad[n]:to "cpu" - again[n]:to "cpu"):maxabs() == 0,
+             "%s: d_%s changes", what, n)
+    end
+  end
+  there.dy, want.dy = nil, nil
+  local y, ends = v:reference(want)
+  local own, state = v:forward(there)
+  local e = relative(own, y)
+  expect(e <= limits[dtype], "%s: y is off by %.1e", what, e)
+  for n, s in pairs(ends) do
+    e = relative(state[n], s)
+    expect(e <= limits[dtype], "%s: state %s is off by %.1e", what, n, e)
+  end
+  expect(not v.note, "%s: %s", what, v.note)
+end
+blocks("decays", 30, 150, "float32")
+blocks("decays", 64, 150, "bfloat16")
+blocks("decays", 40, 170, "float32", nil,
+       { [20] = -math.huge, [41] = -1e9, [80] = -math.huge, [81] = -1e6,
+         [160] = -1e9 })
+blocks("decays", 200, 150, "float32")
+blocks("weighed", 50, 300, "float32", { 0, 130, 130, 300 })
+blocks("columns", 60, 150, "float32")
+blocks("two", 70, 151, "bfloat16")
 
 suite.finish()

@@ -115,6 +115,58 @@ if all then
   print(("%d masks, forward %d, backward %d"):format(asked, forward, backward))
 end
 
+-- ---- from states ----
+
+-- What a call begins with, its gradients included: after more tokens than the
+-- mask looks back, whose states are what v:check draws, and after fewer. 5e-5:
+-- exponents of some tens, the sums over a late start's gates, are rounded.
+local function from_states(name, v, seed)
+  local e = v:check { B = 1, H = 1, T = 40, K = K, V = V, seed = seed }
+  check(name .. " from states", e.worst <= 5e-5, e)
+end
+
+for seed = 1, all and 20 or 2 do
+  for w = 1, all and #windows or 4 do
+    local W = windows[all and w or (seed * 5 + w * 3) % #windows + 1]
+    for _, form in ipairs(forms) do
+      from_states(("%s of %d"):format(form[1], W),
+                  flin.variant { mask = form[2](W, 1) }, seed)
+    end
+    from_states(("nothing before %d"):format(W),
+                flin.variant { mask = function (i, j, p)
+      if i - j < W then return 0 end
+      return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+    end }, seed)
+  end
+end
+
+-- Of S nothing is there yet, and gates of tokens before the call have next to
+-- no gradient: what float32 leaves of the sum over the call's own.
+for n = 1, 40, 13 do
+  local v = flin.variant { mask = function (i, j, p)
+    if i - j < 15 then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end }
+  local before = v:random { B = 1, H = 1, T = n, K = K, V = V, seed = n }
+  local x = v:random { B = 1, H = 1, T = 40, K = K, V = V, seed = n + 1 }
+  local _, state = v:forward(before)
+  local want = to_double(x)
+  x.dy = flin.randn({ 1, 40, 1, V }, { seed = n })
+  x.initial_state, x.dstate, want.initial_state = state, {}, to_double(state)
+  for s, t in pairs(state) do
+    x.dstate[s] = flin.randn(t.shape, { seed = n + #s })
+  end
+  want.dy, want.dstate = x.dy:to("float64"), to_double(x.dstate)
+  local grad, true_grad = v:backward(x), v:reference_backward(want)
+  local size = true_grad.g:maxabs()
+  for s, t in pairs(true_grad.initial_state) do
+    local off = (grad.initial_state[s]:to("float64") - t):maxabs()
+    local of = s == "band_g" and math.max(size, t:maxabs()) or t:maxabs()
+    check(("after %d tokens, d_%s of the first"):format(n, s),
+          off <= 1e-5 * of, off / of)
+  end
+end
+
 -- ---- the furthest ----
 
 local function refused(name, mask, ...)

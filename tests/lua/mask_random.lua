@@ -2,7 +2,8 @@
 -- comparisons of positions, distances and remainders cut out, each a product of
 -- rows, columns, decays, distances and tokens before. What is accepted is the
 -- plain sum over pairs, in float64, in chunks, with its gradients; what is
--- refused couples i and j, is no number far out, or has too many products.
+-- refused couples i and j, is no number far out, has too many products or looks
+-- back at too many values, or is 0.
 --   flin mask_random.lua [FIRST [LAST [cuda]]]      seeds
 local flin = require "flin"
 local count = require "support.count"
@@ -75,9 +76,11 @@ local function nothing() return 0 end
 local function pieces(depth, far)
   local kind = depth > 0 and pick(9) or 7
   if kind == 7 then return pick(6) == 1 and nothing or product(far) end
-  local n, inside = pick(12), nil
-  if kind <= 2 then                     -- a band, and what is beyond
-    inside = pieces(depth - 1, false)
+  -- Of up to 12 tokens, which chains keep, or more, which rings do.
+  local n, inside = pick(pick(3) == 1 and 40 or 12), nil
+  if kind <= 2 then                     -- a band, or nothing, and what is
+                                        -- beyond
+    inside = pick(4) == 1 and nothing or pieces(depth - 1, false)
     local outside = pick(2) == 1 and nothing or pieces(depth - 1, far)
     return function (i, j, p)
       if abs(i - j) < n then return inside(i, j, p) end
@@ -109,7 +112,8 @@ end
 
 local REFUSALS <const> = { "mask does not factor: ",
   "the mask is not what its trace says: on numbers, .*nan",
-  "the mask is a sum of more than %d+ products" }
+  "the mask is a sum of more than %d+ products",
+  "the mask is zero everywhere", "more than %d+ states" }
 
 local function is_refusal(why)
   for _, pattern in ipairs(REFUSALS) do

@@ -18,6 +18,12 @@ return {
     if i < j or (i - j) % 3 > 0 then return 0 end
     return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
   end },
+  masked_sinks = flin.variant { name = "masked_sinks",
+                                mask = function (i, j, p)
+    if i < j then return 0 end
+    if i - j >= 40 and j >= 4 then return 0 end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j])
+  end },
   masked_window = flin.variant { name = "masked_window",
                                  mask = function (i, j, p)
     if i < j or i - j >= 150 then return 0 end

@@ -1,5 +1,5 @@
 /* affine.h -- how a value of the step depends on one state, and the universal
- * form that follows:
+ * form that follows (universal.c):
  *
  *     S_t = D_t S_{t-1} + sum_r b_r (a_r . S_{t-1} + v_r)^T
  *
@@ -66,6 +66,9 @@ void factors(Graph *g, Ref x, Factors *out);
 Ref factors_product(Graph *g, const Factors *f, AxisSet with,
                     AxisSet without);
 
+/* x without its factor e^g, if it has it: then the gate is inclusive. */
+bool strip_decay(Graph *g, Ref *x, Ref decay);
+
 typedef struct Write { Ref b, a, v; AxisSet rank; } Write;
 
 typedef enum StateForm {
@@ -84,6 +87,10 @@ typedef struct Universal {
                                            zero and has a slope there; or 0 */
     Write write[MAX_TERMS];
     int nwrites;
+    int sequence;                       /* of writes, the first so many: each
+                                           finds the state as the decay and all
+                                           before it have left it, and a has no
+                                           decay */
 } Universal;
 
 /* x, or 1, the same at each entry of those of the axes that it has not. */

@@ -205,6 +205,11 @@ Ref dmask(Graph *g, Ref ga, Ref gb, int strict)
                                .flags = strict ? STRICT : 0 });
 }
 
+Ref later(Graph *g, AxisSet rank)
+{
+    return node_new(g, (Node){ .op = OP_later, .over = rank });
+}
+
 Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict)
 {
     AxisSet gates = g->n[ga].axes | g->n[gb].axes;

@@ -12,7 +12,10 @@
  *     S_C = e^{G_C} S_0 + (b e^{G_C - G})^T W
  *
  * All exponents are differences that are <= 0 for a decay. A factor e^g in a
- * (or p) turns its E into G instead of being multiplied in.
+ * (or p) turns its E into G instead of being multiplied in. Where a token
+ * writes several times, and each write reads what those before it have left,
+ * its rows are one behind another as tokens are: A_ij has those of the token
+ * that come before, too, with a decay of 1 between them.
  */
 #include "lift.h"
 #include "plan.h"
@@ -209,7 +212,7 @@ static int merge_delayed(Lift *l, int s, Written *w, int n)
 /* ---- the rows of a matrix state ---- */
 
 /* The writes that read, joined; false if there are none. a, b, v are lifted;
- * *incl: a's gate is inclusive. */
+ * *incl: a's gate is inclusive. Of a sequence that is all of its writes. */
 static bool collect_reading(Lift *l, int s, Ref *a, Ref *b, Ref *v, bool *incl)
 {
     Universal *u = &l->form[s];
@@ -217,17 +220,19 @@ static bool collect_reading(Lift *l, int s, Ref *a, Ref *b, Ref *v, bool *incl)
     int n = 0, rows = 0;
 
     *incl = true;
-    for (int i = 0; i < u->nwrites; i++) {
+    for (int i = 0; i < u->nwrites && !u->sequence; i++) {
         Ref x = u->write[i].a;
         if (x)
             *incl &= strip_decay(l->s, &x, u->decay);
     }
-    for (int i = 0; i < u->nwrites; i++) {
+    for (int i = 0; i < (u->sequence ? u->sequence : u->nwrites); i++) {
         Write w = u->write[i];
-        if (!w.a)
+        if (!w.a && !u->sequence)
             continue;
-        if (*incl)
+        if (*incl && !u->sequence)
             strip_decay(l->s, &w.a, u->decay);
+        if (!w.a)
+            w.a = op2(l->s, OP_mul, w.b, num(l->s, 0));
         pa[n] = lift_ranked(l, w.a, w.rank);
         pb[n] = lift_ranked(l, w.b, w.rank);
         pv[n] = w.v ? lift_ranked(l, w.v, w.rank) : 0;
@@ -262,7 +267,7 @@ static void collect_plain(Lift *l, int s)
     Ref b[MAX_TERMS], v[MAX_TERMS], own[MAX_TERMS], weight[MAX_TERMS];
     int n = 0, rows = 0;
 
-    for (int i = 0; i < u->nwrites; i++)
+    for (int i = u->sequence; i < u->nwrites; i++)
         if (!u->write[i].a)
             w[n++] = lift_write(l, s, u->write[i]);
     n = merge_delayed(l, s, w, n);
@@ -311,8 +316,10 @@ static void lift_matrix(Lift *l, int s)
         x = op2(g, OP_add, x, v);
     if (l->mat[s].nrows)
         x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
-    Ref A = scores(l, a, b, gate, s, true);
-    Ref w = solve(g, A, x, 0);
+    Ref A = scores(l, a, b, gate, s, !u->sequence);
+    if (u->sequence)
+        A = op2(g, OP_mul, A, later(g, g->n[A].axes & ROW_AXES & ~AXIS(AX_I)));
+    Ref w = solve(g, A, x, u->sequence ? LATER : 0);
     l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
 }
 

@@ -268,12 +268,16 @@ static void eval_dot(const Eval *e, Ref r)
     } while (walk_next(&w));
 }
 
-/* Whether the mask lets the pair of tokens at hand through. */
+/* Whether the mask lets the pair of tokens at hand, or of rows, through. */
 static bool on_mask(const Node *n, const Walk *w)
 {
     int32_t i = w->at[AX_I], j = w->at[AX_J];
 
-    return n->flags & STRICT ? i > j : i >= j;
+    if (i == j && n->op == OP_later && n->over) {
+        int rank = lowest(n->over);
+        return w->at[rank] > w->at[rank + AX_J];
+    }
+    return n->flags & STRICT || n->op == OP_later ? i > j : i >= j;
 }
 
 static void eval_dmask(const Eval *e, Ref r)
@@ -289,7 +293,7 @@ static void eval_dmask(const Eval *e, Ref r)
             x = exp(e->val[n->a[0]][w.off[0]] - e->val[n->a[1]][w.off[1]]);
         else if (on_mask(n, &w))
             x = 1;
-        e->val[r][w.off[2]] = x;
+        e->val[r][w.off[op_info[n->op].arity]] = x;
     } while (walk_next(&w));
 }
 
@@ -323,8 +327,10 @@ static void eval_gdot(const Eval *e, Ref r)
 }
 
 /* x_t += sum_s m_ts x_s, for one pair of tokens t, s; m is a's block, or its
- * transpose. A rank axis whose twin a has is contracted, another is not. */
-static void solve_pair(const Eval *e, Ref r, int t, int s)
+ * transpose. A rank axis whose twin a has is contracted, another is not; or of
+ * that axis (rank, not 0) p alone takes what q gives. */
+static void solve_pair(const Eval *e, Ref r, int t, int s, int rank, int p,
+                       int q)
 {
     const Node *n = &e->g->n[r];
     AxisSet twins = axes_of(e, n->a[0]) & COL_AXES & ~AXIS(AX_J);
@@ -340,14 +346,36 @@ static void solve_pair(const Eval *e, Ref r, int t, int s)
     w.off[1] = t * w.step[1][trans ? AX_J : AX_I]
              + s * w.step[1][trans ? AX_I : AX_J];
     w.off[2] = t * w.step[2][AX_I];
-    for (AxisSet q = twins; q; q &= q - 1) {
-        int col = lowest(q), row = col - AX_J;
+    for (AxisSet c = twins; c; c &= c - 1) {
+        int col = lowest(c), row = col - AX_J;
         walk_rename(&w, trans ? 2 : 0, row, col);
     }
-    walk_over(&w, w.axes & ~AXIS(AX_I) & ~AXIS(AX_J));
+    AxisSet fixed = AXIS(AX_I) | AXIS(AX_J);
+    if (rank) {
+        int to = trans ? rank + AX_J : rank, from = trans ? rank : rank + AX_J;
+        for (int k = 0; k < 3; k++)
+            w.off[k] += p * w.step[k][to] + q * w.step[k][from];
+        fixed |= AXIS(to) | AXIS(from);
+    }
+    walk_over(&w, w.axes & ~fixed);
     do {
         x[w.off[2]] += e->val[n->a[0]][w.off[1]] * x[w.off[0]];
     } while (walk_next(&w));
+}
+
+/* A token's ranks, one after another. */
+static void solve_ranks(const Eval *e, Ref r, int t)
+{
+    const Node *n = &e->g->n[r];
+    int rank = lowest(axes_of(e, n->a[0]) & ROW_AXES & ~AXIS(AX_I));
+    int ranks = eval_extent(e, r, rank);
+
+    for (int i = 0; i < ranks; i++)
+        for (int j = 0; j < i; j++) {
+            int p = n->flags & TRANS ? ranks - 1 - i : i;
+            int q = n->flags & TRANS ? ranks - 1 - j : j;
+            solve_pair(e, r, t, t, rank, p, q);
+        }
 }
 
 static void eval_solve(const Eval *e, Ref r)
@@ -362,12 +390,15 @@ static void eval_solve(const Eval *e, Ref r)
     do {
         e->val[r][w.off[1]] = e->val[n->a[1]][w.off[0]];
     } while (walk_next(&w));
-    for (int i = 0; i < e->rows; i++)
+    for (int i = 0; i < e->rows; i++) {
+        int t = n->flags & TRANS ? e->rows - 1 - i : i;
         for (int j = 0; j < i; j++) {
-            int t = n->flags & TRANS ? e->rows - 1 - i : i;
             int s = n->flags & TRANS ? e->rows - 1 - j : j;
-            solve_pair(e, r, t, s);
+            solve_pair(e, r, t, s, 0, 0, 0);
         }
+        if (n->flags & LATER)
+            solve_ranks(e, r, t);
+    }
 }
 
 /* ---- along the tokens ---- */

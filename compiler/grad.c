@@ -268,6 +268,16 @@ static void back_dmask(Back *w, Ref r, Ref d)
                                           axes_of(w, n.a[1]))));
 }
 
+/* Whether r is something times the mask, so that its own gradient has it. */
+static bool is_masked(const Graph *g, Ref r, Ref mask)
+{
+    const Node *n = &g->n[r];
+
+    return r == mask || (n->op == OP_neg && is_masked(g, n->a[0], mask))
+        || (n->op == OP_mul && (is_masked(g, n->a[0], mask)
+                                || is_masked(g, n->a[1], mask)));
+}
+
 /* x = (1 - a)^{-1} b: db = (1 - a)^{-T} dx, da = db x^T below the diagonal. */
 static void back_solve(Back *w, Ref r, Ref d)
 {
@@ -278,12 +288,16 @@ static void back_solve(Back *w, Ref r, Ref d)
     if (n.flags & TRANS)
         fail(g->ctx, n.line, "the gradient of a gradient is not there");
     d = with_tokens(g, d, AXIS(AX_I));
-    Ref db = solve(g, n.a[0], d, TRANS);
+    Ref db = solve(g, n.a[0], d, n.flags | TRANS);
+    AxisSet ranks = keep & ROW_AXES & ~AXIS(AX_I);
+    Ref below = n.flags & LATER ? later(g, ranks) : dmask(g, 0, 0, 1);
     Ref x = op1(g, OP_col, r);
     AxisSet all = axes_of(w, db) | axes_of(w, x);
     add_adjoint(w, n.a[1], reduce(w, db, n.axes, axes_of(w, n.a[1])));
-    add_adjoint(w, n.a[0], op2(g, OP_mul, dot(g, db, x, all & ~keep),
-                               dmask(g, 0, 0, 1)));
+    Ref da = dot(g, db, x, all & ~keep);
+    if (!(n.flags & LATER && is_masked(g, n.a[0], below)))
+        da = op2(g, OP_mul, da, below);
+    add_adjoint(w, n.a[0], da);
 }
 
 /* ---- along the tokens ---- */

@@ -95,14 +95,16 @@ enum Trait {
 
 /* Node flags, each for the operations that ops.def names. */
 enum Flag { STRICT = 1, EXCLUSIVE = 2, REVERSE = 4, TRANS = 8,
-            WRAP = 16 };                /* scan: tile holds s mod 2 pi */
-enum { ANY_FLAG = 31 };
+            WRAP = 16,                  /* scan: tile holds s mod 2 pi */
+            LATER = 32 };               /* of a token's ranks, too */
+enum { NFLAGS = 6, ANY_FLAG = (1 << NFLAGS) - 1 };
+extern const char *const flag_name[NFLAGS];
 
 /* What the text form has of a node, beside flags. */
 enum Attribute {
-    OVER = 32, TO_AXIS = 64,            /* axes; axis `index` */
-    INDEX = 128, LEN = 256,             /* `index`, `num` */
-    ABSENT_A = 512, ABSENT_B = 1024     /* that operand may be absent */
+    OVER = 64, TO_AXIS = 128,           /* axes; axis `index` */
+    INDEX = 256, LEN = 512,             /* `index`, `num` */
+    ABSENT_A = 1024, ABSENT_B = 2048    /* that operand may be absent */
 };
 
 typedef struct OpInfo {
@@ -367,6 +369,8 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over);
 Ref row_fold(Graph *g, int op, Ref a, AxisSet over);
 Ref row_most(Graph *g, Ref a, AxisSet over);
 Ref dmask(Graph *g, Ref ga, Ref gb, int strict);
+/* Of tokens, and at one of that axis of ranks. */
+Ref later(Graph *g, AxisSet rank);
 /* With gates that lack the contracted axes, a dot times a dmask. */
 Ref gdot(Graph *g, Ref a, Ref b, Ref ga, Ref gb, AxisSet over, int strict);
 Ref select_at(Graph *g, Ref a, int axis, int index);

@@ -59,6 +59,58 @@ Ref lift_ranked(Lift *l, Ref x, AxisSet rank)
     return relabel(l->g, r, ax, rank_axis(l, l->s->axis[ax].size));
 }
 
+static Ref side_by_side(Graph *g, const Ref *part, int n, int ax);
+
+/* The same operation on each: on all of their operands at once, of two in
+ * either order. */
+static Ref all_at_once(Graph *g, const Ref *part, int n, int ax)
+{
+    const Node first = g->n[part[0]];
+    Ref a[4] = { 0 }, *x = ctx_alloc(g->ctx, (size_t)n * sizeof *x);
+
+    if (!op_is(first.op, ELEMENTWISE | FOLDS | PAIRS)
+        || op_has(first.op, INDEX))
+        return 0;
+    for (int j = 1; j < n; j++) {
+        const Node *m = &g->n[part[j]];
+        if (m->op != first.op || m->flags != first.flags
+            || m->over != first.over || m->index != first.index)
+            return 0;
+    }
+    int turns = op_is(first.op, COMM) ? 2 : 1;
+    for (int i = 0; i < op_info[first.op].arity; i++) {
+        for (int turn = 0; turn < turns && !a[i]; turn++) {
+            for (int j = 0; j < n; j++)
+                x[j] = g->n[part[j]].a[j && turn ? 1 - i : i];
+            a[i] = side_by_side(g, x, n, ax);
+        }
+        if (!a[i])
+            return 0;
+    }
+    return node_copy(g, &first, a);
+}
+
+/* One value of which each part is what it is at that rank of axis ax, or all of
+ * them the same; 0: there is none. */
+static Ref side_by_side(Graph *g, const Ref *part, int n, int ax)
+{
+    const Node first = g->n[part[0]];
+    bool same = true, entries = op_is(first.op, MOVES | FOLDS)
+                             && op_has(first.op, INDEX);
+
+    for (int j = 0; j < n; j++) {
+        const Node *m = &g->n[part[j]];
+        same &= part[j] == part[0];
+        entries &= m->op == first.op && m->index == j
+                && m->a[0] == first.a[0] && m->over == first.over;
+    }
+    if (same)
+        return part[0];
+    if (entries && axis_extent(g, first.a[0], lowest(first.over)) == n)
+        return relabel(g, first.a[0], lowest(first.over), ax);
+    return all_at_once(g, part, n, ax);
+}
+
 Ref join_rows(Lift *l, const Ref *part, int n, int rows)
 {
     int ax = 0;
@@ -67,6 +119,9 @@ Ref join_rows(Lift *l, const Ref *part, int n, int rows)
     if (n == 1)
         return r;
     ax = rank_axis(l, rows);
+    Ref all = n == rows ? side_by_side(l->g, part, n, ax) : 0;
+    if (all && l->g->n[all].axes & AXIS(ax))
+        return all;
     for (int i = 0; i < n; i++) {
         Ref x = part[i];
         for (int k = AX_R; k < AX_R + NRANKS; k++)
@@ -78,23 +133,6 @@ Ref join_rows(Lift *l, const Ref *part, int n, int rows)
 }
 
 /* ---- reads ---- */
-
-bool strip_decay(Graph *s, Ref *x, Ref decay)
-{
-    Factors f = { 0 };
-
-    if (!decay)
-        return false;
-    factors(s, *x, &f);
-    for (int i = 0; i < f.n; i++) {
-        if (f.f[i] != decay)
-            continue;
-        f.f[i] = num(s, 1);
-        *x = factors_product(s, &f, 0, 0);
-        return true;
-    }
-    return false;
-}
 
 Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
 {

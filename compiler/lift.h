@@ -77,8 +77,6 @@ Ref join_rows(Lift *l, const Ref *part, int n, int rows);
 /* Ends derive: there is no chunk form. */
 _Noreturn void serial(Lift *l, const char *why);
 
-/* x without its factor e^g, if it has it: then the gate is inclusive. */
-bool strip_decay(Graph *s, Ref *x, Ref decay);
 /* Scores of rows x against written keys b, weighted by the decay between. */
 Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict);
 /* x against what has been written, weighted: of rows[set]. */

@@ -17,6 +17,9 @@ const OpInfo op_info[NOPS] = {
 #include "ops.def"
 };
 
+const char *const flag_name[NFLAGS] = { "strict", "exclusive", "reverse",
+                                        "trans", "wrap", "later" };
+
 double elem_value(int op, double a, double b, double c)
 {
     switch (op) {

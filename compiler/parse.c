@@ -318,11 +318,8 @@ static void take_leaf(Text *t, Node *n)
 
 static bool take_flag(Text *t, Node *n)
 {
-    static const char *const name[] = { "strict", "exclusive", "reverse",
-                                        "trans", "wrap" };
-
-    for (int i = 0; i < 5; i++)
-        if (text_at(t, name[i])) {
+    for (int i = 0; i < NFLAGS; i++)
+        if (text_at(t, flag_name[i])) {
             if (!op_has(n->op, ANY_FLAG & 1u << i))
                 fail(t->c, t->line, "%s: has no such flag",
                      op_info[n->op].name);

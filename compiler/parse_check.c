@@ -185,6 +185,14 @@ static void asks_matrices(const Text *t, const Node *n, const AxisSet s[4])
          "has the summed axis already, or starts from rows");
 }
 
+/* One of the ranks, but in a schedule's plan. */
+static void asks_ranked(const Text *t, const Node *n, const AxisSet s[4])
+{
+    asks_tokens(t, n, s);
+    if (n->over || !t->g->rows)
+        need_over(t, n, ROW_AXES & ~AXIS(AX_I), true);
+}
+
 static void asks_gates(const Text *t, const Node *n, const AxisSet s[4])
 {
     asks_tokens(t, n, s);
@@ -215,6 +223,9 @@ static void asks_solvable(const Text *t, const Node *n, const AxisSet s[4])
     need(t, n, !(twins & ~s[0]), "has columns without their rows");
     need(t, n, !(s[1] & COL_AXES), "the right side has columns");
     need(t, n, !(s[0] & DIM_AXES & ~s[1]), "the right side lacks axes");
+    AxisSet ranks = s[0] & ROW_AXES & ~AXIS(AX_I);
+    need(t, n, !(n->flags & LATER) || t->g->rows || is_one(ranks),
+         "later: needs ranks along one axis");
 }
 
 static Asks *const asks_of[NOPS] = {

@@ -70,6 +70,33 @@ Graph *by_tokens(const Graph *step, const int32_t size[NAXES], bool joint)
 
 /* ---- plans ---- */
 
+/* The rows that a token has where its ranks are solved for one after another; a
+ * power of 2. */
+static int rows_in_sequence(const Graph *g)
+{
+    int rows = 1;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        int ranks = n->flags & LATER && op_is(n->op, MULTIPLIES)
+                  ? axis_extent(g, r, lowest(g->n[n->a[0]].axes & ROW_AXES
+                                             & ~AXIS(AX_I))) : 1;
+        while (rows < ranks)
+            rows *= 2;
+    }
+    return rows;
+}
+
+/* Where a GPU has tokens' ranks as rows of a chunk it has fewer tokens. */
+static Graph *wished_graph(const PlanWish *w)
+{
+    Graph *g = by_chunks(w->step, w->size, w->chunk, w->joint, w->m);
+    int rows = g && w->larger ? rows_in_sequence(g) : 1;
+    int tokens = w->chunk > rows ? w->chunk / rows : 1;
+
+    return rows > 1 ? by_chunks(w->step, w->size, tokens, w->joint, w->m) : g;
+}
+
 /* With room for so many times as much. */
 static Plan *partition_roomy(const PlanWish *w, PlanTry *t, size_t times)
 {
@@ -120,7 +147,7 @@ static bool half_is_better(const PlanWish *w, PlanTry *t)
 Fit plan_try(const PlanWish *w, PlanTry *out)
 {
     *out = (PlanTry){ .fit = NO_CHUNKS };
-    out->g = by_chunks(w->step, w->size, w->chunk, w->joint, w->m);
+    out->g = wished_graph(w);
     if (!out->g)
         return out->fit;
     out->plan = w->cut ? partition_if(out->g, w->m, w->effort, &out->info,
@@ -158,7 +185,7 @@ bool plan_anyhow(const PlanWish *wish, PlanTry *out)
     PlanWish w = *wish;
 
     for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {
-        PlanTry t = { .g = by_chunks(w.step, w.size, w.chunk, w.joint, w.m) };
+        PlanTry t = { .g = wished_graph(&w) };
         bool small = t.g && t.g->len <= MOST_NODES;
         for (size_t n = 1; small && n <= MOST && !t.plan; n *= 2)
             t.plan = partition_roomy(&w, &t, n);
@@ -173,7 +200,7 @@ bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 
 bool lacks_kernels(const PlanWish *w, const PlanTry *t)
 {
-    return w->larger && t->plan && (t->lacks || !is_usual(t->plan->g->chunk));
+    return w->larger && t->plan && (t->lacks || !is_usual(w->chunk));
 }
 
 /* Smaller chunks where the machine cannot hold the parts; and where it never

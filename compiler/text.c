@@ -27,10 +27,10 @@
  * Operands come first, `-` for one that is absent, then what the operation
  * has of its own: `over` and axes, `to` and an axis (relabel, dup, pairsum),
  * `index` and a number from 0 (select, part, unit, ofrank, isrank), `len` and a
- * number (part), strict, exclusive, reverse, trans, wrap. An input, a state and
- * an axis size are given by name. An axis whose name is taken or a keyword is
- * written [9], by number. Lines come in this order; names and numbers are made
- * before they are used.
+ * number (part), strict, exclusive, reverse, trans, wrap, later. An input, a
+ * state and an axis size are given by name. An axis whose name is taken or a
+ * keyword is written [9], by number. Lines come in this order; names and
+ * numbers are made before they are used.
  *
  * Nodes that no root needs are left out. Arguments come first, so that the
  * text of what was read from a text is that text.
@@ -43,7 +43,7 @@ bool text_keyword(const char *s)
 {
     static const char *const words[] = {
         "t", "angle", "lost", "part", "over", "to", "index", "len", "strict",
-        "exclusive", "reverse", "trans", "wrap", "ranked",
+        "exclusive", "reverse", "trans", "wrap", "later", "ranked",
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -201,9 +201,6 @@ static void put_operands(const Graph *g, const Node *n, const uint32_t *number,
 
 static void put_attributes(const Graph *g, const Node *n, Buf *b)
 {
-    static const char *const flag[] = { "strict", "exclusive", "reverse",
-                                        "trans", "wrap" };
-
     if (n->over)
         buf_printf(b, " over");
     for (int ax = 0; ax < NAXES; ax++)
@@ -217,9 +214,9 @@ static void put_attributes(const Graph *g, const Node *n, Buf *b)
         buf_printf(b, " index %d", n->index);
     if (op_has(n->op, LEN))
         buf_printf(b, " len %d", (int)n->num);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < NFLAGS; i++)
         if (n->flags & 1 << i)
-            buf_printf(b, " %s", flag[i]);
+            buf_printf(b, " %s", flag_name[i]);
 }
 
 static void put_node(const Graph *g, Ref r, const uint32_t *number, Buf *b)

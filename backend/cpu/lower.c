@@ -487,6 +487,7 @@ static void lower_dmask(const Lower *l, Ref r, Instr *in)
 {
     in->code = I_DMASK;
     shape_scores(l, r, in);
+    in->kind = l->g->n[r].op == OP_later;
 }
 
 static void lower_gdot(const Lower *l, Ref r, Instr *in)

@@ -426,7 +426,10 @@ static void run_dmask(const Work *w, const Instr *in)
             decay_row(w, in, r, (r / in->row_rank + 1) * col,
                       y + (ptrdiff_t)r * row, p);
     }
-    cut_rows(w, in, 0, w->n, y);
+    if (in->kind)                       /* of rows, not of tokens */
+        isa->cut(rows, wide, y, row, 0, d);
+    else
+        cut_rows(w, in, 0, w->n, y);
 }
 
 /* ---- all of them ---- */

@@ -158,6 +158,8 @@ static Ref as_rows(Unrank *u, Ref r)
     AxisSet rank = n.over & (RANKS | u->own);
     bool renames = (AXIS(n.index) | n.over) & RANKS;
     u->g->line = n.line;
+    if (is_mask(n.op) && rank)
+        return impossible(u, r);
     switch (n.op) {
     case OP_input:
         return n.axes & u->own ? relabel(u->g, r,
@@ -195,6 +197,8 @@ static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
     if (u->rows > 1)
         return as_rows(u, r);
     u->g->line = n.line;
+    if (is_mask(n.op) && ranked)
+        return impossible(u, r);
     switch (n.op) {
     case OP_input: case OP_state: case OP_num: case OP_size:
         return r;

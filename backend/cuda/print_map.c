@@ -52,12 +52,13 @@ static const char *exponent_text(Print *p, const KInst *k, Ref o)
 
 /* Decays are computed above the diagonal, too, where some are no numbers, but
  * taken on one side of it. Which side an element is on is one comparison with
- * what a lane has of all. */
+ * what a lane has of all; of rows that are ranks with rows, or with tokens. */
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
 {
-    const char *at = n->flags & STRICT ? ">" : ">=";
-    const char *side = p->s->g->rows ? "token(row) %s token(col)"
-                                     : "over %s past";
+    bool rows = n->op == OP_later;
+    const char *at = n->flags & STRICT || rows ? ">" : ">=";
+    const char *side = !p->s->g->rows ? "over %s past"
+                     : rows ? "row %s col" : "token(row) %s token(col)";
     const char *y = n->a[0] ? ctx_format(p->c, "%s(%s - %s)",
                                          has_powers(p, k) ? "exp2_" : "exp_",
                                          exponent_text(p, k, n->a[0]),

@@ -435,9 +435,22 @@ INLINE T *lane_place(const Tensor &t, const Item &x, int col, const Lane &l)
          + x.row * t.st + row_place<RANKED>(t, l.row)
          + (i64)(col + l.col) * column_step<RANKED>(t);
 }
-/* Two numbers that are read or written as one where columns lie side by side;
- * from a lane's first row the second is 8 / RANKS tokens away, a multiple of 16
- * bytes. */
+/* From a lane's first row to its second, 8 further on: of tokens, or of ranks;
+ * which of them it has there. */
+template<bool RANKED> INLINE i64 eight_rows(const Tensor &t)
+{
+    return RANKS <= 8 ? 8 / RANKS * t.st : RANKED ? 8 * t.sd[0] : 0;
+}
+struct TwoRows { bool has[2]; };
+template<bool RANKED>
+INLINE TwoRows rows_there(const Item &x, const Lane &l)
+{
+    const bool has = has_place<RANKED>(l.row);
+    const bool more = RANKS <= 8 ? has : has_place<RANKED>(l.row + 8);
+    return { { has && l.row < x.n, more && l.row + 8 < x.n } };
+}
+/* Two numbers that are read or written as one where columns lie side by side; a
+ * lane's two rows are a multiple of 16 bytes apart. */
 template<class T> struct alignas(2 * sizeof(T)) Neighbours { T x[2]; };
 template<bool RANKED, class T>
 INLINE bool is_paired(const Tensor &t, const T *p)
@@ -451,18 +464,17 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
                         const Lane &l)
 {
     const T *p = lane_place<T, RANKED>(t, x, col, l);
-    const T *q = p + 8 / RANKS * t.st;
+    const T *q = p + eight_rows<RANKED>(t);
     const i64 step = column_step<RANKED>(t);
-    const bool has = has_place<RANKED>(l.row);
-    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    const TwoRows rows = rows_there<RANKED>(x, l);
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e += 2) {
             Neighbours<T> two = { { 0, 0 } };
             const T *at = (e / 2 % 2 ? q : p) + e / 4 * 8;
             const int c = col + l.col + e / 4 * 8;
-            if (rows[e / 2 % 2] && has_column<END>(c) && has_next<END>(c))
+            if (rows.has[e / 2 % 2] && has_column<END>(c) && has_next<END>(c))
                 two = *(const Neighbours<T> *)at;
-            else if (END % 2 && rows[e / 2 % 2] && has_column<END>(c))
+            else if (END % 2 && rows.has[e / 2 % 2] && has_column<END>(c))
                 two.x[0] = *at;
             y[e] = element(two.x);
             y[e + 1] = element(two.x + 1);
@@ -471,7 +483,7 @@ INLINE void load_matrix(float (&y)[N], const Tensor &t, const Item &x, int col,
     }
     float far[N];                       /* in memory: a loop is short */
     NO_UNROLL for (int e = 0; e < N; e++)
-        far[e] = rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
+        far[e] = rows.has[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
                                                     + (END % 2 ? e % 2 : 0))
                ? element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step)
                : 0.f;
@@ -485,15 +497,14 @@ INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
                         const Lane &l)
 {
     const unsigned short *p = lane_place<unsigned short, RANKED>(t, x, col, l);
-    const unsigned short *q = p + 8 / RANKS * t.st;
+    const unsigned short *q = p + eight_rows<RANKED>(t);
     const i64 step = column_step<RANKED>(t);
-    const bool has = has_place<RANKED>(l.row);
-    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    const TwoRows rows = rows_there<RANKED>(x, l);
     if (is_paired<RANKED>(t, p)) {
         UNROLL for (int e = 0; e < N; e++) {
             const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8;
             const int c = col + l.col + e / 2 * 8;
-            y[e] = !rows[e % 2] || !has_column<END>(c) ? 0
+            y[e] = !rows.has[e % 2] || !has_column<END>(c) ? 0
                  : has_next<END>(c) ? *(const u32 *)at : *at;
         }
         return;
@@ -502,7 +513,7 @@ INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
     NO_UNROLL for (int e = 0; e < N; e++) {
         const unsigned short *at = (e % 2 ? q : p) + e / 2 * 8 * step;
         const int c = col + l.col + e / 2 * 8;
-        far[e] = !rows[e % 2] || !has_column<END>(c) ? 0
+        far[e] = !rows.has[e % 2] || !has_column<END>(c) ? 0
                : has_next<END>(c) ? at[0] | (u32)at[step] << 16 : at[0];
     }
     UNROLL for (int e = 0; e < N; e++)
@@ -560,26 +571,29 @@ template<class T = float, bool RANKED = false, int END = 0, int N>
 INLINE void store_matrix(const Tensor &t, const float (&y)[N], const Item &x,
                          int col, const Lane &l)
 {
-    T *p = lane_place<T, RANKED>(t, x, col, l), *q = p + 8 / RANKS * t.st;
+    T *p = lane_place<T, RANKED>(t, x, col, l), *q = p + eight_rows<RANKED>(t);
     const i64 step = column_step<RANKED>(t);
-    const bool has = t.p && has_place<RANKED>(l.row);
-    const bool rows[2] = { has && l.row < x.n, has && l.row + 8 < x.n };
+    const TwoRows rows = rows_there<RANKED>(x, l);
+    if (!t.p)
+        return;
     if (is_paired<RANKED>(t, p)) {
-        UNROLL for (int e = 0; e < N; e += 2)
-            if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8)) {
+        UNROLL for (int e = 0; e < N; e += 2) {
+            const int c = col + l.col + e / 4 * 8;
+            if (rows.has[e / 2 % 2] && has_column<END>(c)) {
                 T *to = (e / 2 % 2 ? q : p) + e / 4 * 8;
-                if (has_next<END>(col + l.col + e / 4 * 8))
+                if (has_next<END>(c))
                     put_two(to, y[e], y[e + 1]);
                 else
                     put_element(to, y[e]);
             }
+        }
         return;
     }
     float far[N];                       /* in memory: a loop is short */
     UNROLL for (int e = 0; e < N; e++)
         far[e] = y[e];
     NO_UNROLL for (int e = 0; e < N; e++)
-        if (rows[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
+        if (rows.has[e / 2 % 2] && has_column<END>(col + l.col + e / 4 * 8
                                                + (END % 2 ? e % 2 : 0)))
             put_element((e / 2 % 2 ? q : p) + (e / 4 * 8 + e % 2) * step,
                         far[e]);

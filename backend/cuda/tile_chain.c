@@ -50,7 +50,7 @@ bool is_pointwise(const Tiles *t, Ref r)
     switch (t->g->n[r].op) {
     case OP_rot90: case OP_dup: case OP_pairsum: case OP_cat: case OP_unit:
     case OP_count:
-    case OP_dmask: case OP_delay:
+    case OP_dmask: case OP_later: case OP_delay:
         return true;
     }
     return is_elementwise(t, r);
@@ -437,6 +437,14 @@ static void dmask_text(Tiles *t, Act *a, Buf *b, Ref r)
     }
 }
 
+static void later_text(Tiles *t, Buf *b, Ref r)
+{
+    int rank = lowest(t->g->n[r].over);
+
+    buf_printf(b, "i > j || (i == j && %s > ", axis_coord(rank));
+    buf_printf(b, "%s) ? 1.f : 0.f", axis_coord(rank + AX_J));
+}
+
 static void elem_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -474,6 +482,7 @@ static void node_text(Tiles *t, Act *a, Buf *b, const Chain *k, Ref r)
     case OP_cat: cat_text(t, a, b, r); break;
     case OP_delay: delay_text(t, a, b, r); break;
     case OP_dmask: dmask_text(t, a, b, r); break;
+    case OP_later: later_text(t, b, r); break;
     default: elem_text(t, a, b, k, r); break;
     }
 }

@@ -98,10 +98,10 @@ template<int BYTES> struct Stream {
             p += BYTES * (lane % RANKS) * t.sd[0];
         len = ranked && !is_stored(lane) ? 0 : s.len - lane;
     }
-    /* From token l to l + 32, read anew each time: registers are few. */
+    /* From row l to l + 32, read anew each time: registers are few. */
     INLINE_MEMBER i64 half() const
     {
-        static_assert(RANKS <= 16, "an aligned word holds the same halves");
+        static_assert(RANKS <= 32, "a token's rows are of one half");
         return 32 / RANKS * BYTES * fresh_wide(t.st);
     }
     INLINE_MEMBER void fetch(u32 ring, int c, int lane) const
@@ -119,10 +119,11 @@ template<int BYTES> struct Stream {
     {
         const u32 at = ring + c % AHEAD * 256 + 4 * lane;
         Pair x = { load1(at), load1(at + 128) };
-        if (BYTES == 2) {               /* half() is a multiple of 4 */
+        if (BYTES == 2) {
             const u32 a = __float_as_uint(x.a), b = __float_as_uint(x.b);
+            const u32 from = (u32)p + (RANKS > 16 ? (u32)half() : 0);
             x.a = (u32)p & 2 ? high(a) : low(a);
-            x.b = (u32)p & 2 ? high(b) : low(b);
+            x.b = from & 2 ? high(b) : low(b);  /* else both are the same */
         }
         if (64 * c >= len)
             x.a = 0;

@@ -18,7 +18,9 @@
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
 #define RANKS (RANK_ROWS | RANK_COLS)
 
-enum { MOST_ROWS = 8, MOST_GROUPS = 4 };
+/* MOST_ROWS: of a token; a warp has them in a vector. EIGHT_ROWS: of a matrix,
+ * whose rows threads of a warp exchange. */
+enum { MOST_ROWS = 32, EIGHT_ROWS = 8, MOST_GROUPS = 4 };
 
 /* Rows of tokens, and columns. */
 typedef enum Side { OF_ROWS, OF_COLS, NSIDES } Side;
@@ -90,6 +92,8 @@ static Image transposed(Rows *u, Image x, int op)
 
 static Ref of_rank(Rows *u, Ref r, int rank)
 {
+    bool matrix = u->g->n[r].axes & (DIM_AXES | AXIS(AX_J));
+    u->fails |= matrix && u->rows > EIGHT_ROWS;
     return node_new(u->g, (Node){ .op = OP_ofrank, .a = { r },
                                   .index = (uint16_t)rank });
 }
@@ -341,6 +345,14 @@ static Image solved(Rows *u, const Node *n)
         clear_empty(u, a, 1, (Side)i);
     a[1] = spread(u, a[1], OF_ROWS);
     return computed_of(u, n, a, EACH, SAME);
+}
+
+/* A token's rows one after another, as its ranks are. */
+static Image later_rows(Rows *u, Ref r)
+{
+    if (groups_of(u, r, OF_ROWS) > 1)
+        return impossible(u, r);
+    return (Image){ later(u->g, 0), { EACH, EACH }, NULL };
 }
 
 /* Of vectors, those that are the same for all ranks; of scores: their columns
@@ -759,6 +771,8 @@ static Image image_new(Rows *u, Ref r, int row, int col)
              ? summed_apart(u, &n) : contracted(u, &n, row, col);
     if (op_is(n.op, MULTIPLIES))
         return solved(u, &n);
+    if (is_mask(n.op) && n.over)
+        return later_rows(u, r);
     if (op_is(n.op, ELEMENTWISE | MASKS))
         return element_wise(u, &n, row, col);
     if (op_is(n.op, SHIFTS))

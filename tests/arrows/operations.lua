@@ -11,7 +11,7 @@ local in_emitters = {
   dot = 15, cumsum = 10, gdot = 9, last = 8, rot90 = 8, delay = 7, scan = 7,
   solve = 7, cat = 6, col = 5, row = 5, sum = 5, dup = 4, maxscan = 4,
   select = 4, dmask = 3, relabel = 3, pairsum = 2, part = 2, unit = 2,
-  count = 1, matscan = 1, ofrank = 1,
+  count = 1, matscan = 1, ofrank = 1, later = 1,
 }
 
 local folders <const> = "compiler compiler/schedule lang backend/cpu " ..

@@ -92,6 +92,10 @@ local more <const> = {
                              T.delta_rule { mimo_rank = 3 }),
   three_steps = composed(D.gated {}, F.l2norm {},
                          T.delta_product { steps = 3 }),
+  seven_steps = composed(D.gated {}, F.l2norm {},
+                         T.delta_product { steps = 7 }),
+  twelve_steps = composed(D.gated {}, F.l2norm {},
+                          T.delta_product { steps = 12 }),
   -- real and imaginary part of one state: numbers of the token, of a token's
   -- keys, of a head's
   oscillator = oscillator("oscillator", "t", "t"),
@@ -319,6 +323,9 @@ local cases <const> = {
   "three_ranks,B=2,T=40,H=1,HV=2,K=64,V=64,dtype=float16",
   "three_key_delta,B=1,T=40,H=1,K=64,V=64,typed=1",
   "three_steps,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  -- tokens of eight rows, and of sixteen: a lane's two rows are of one
+  "seven_steps,B=1,T=19,H=1,K=64,V=32,cu=0/3/18/19",
+  "twelve_steps,B=1,T=11,H=1,K=32,V=64,cu=0/3/10/11",
   "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "rank_filled,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
   "rank_filled_sum,B=1,T=40,H=1,K=64,V=64",

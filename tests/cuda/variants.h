@@ -320,7 +320,7 @@ static const Variant variants[] = {
     { "precond_delta_k", precond_delta_k },
     { "trapezoidal_gla", NULL }, { "mamba3", NULL },
     { "mlstm", NULL }, { "precond_mamba3", NULL },
-    { "deltaproduct", NULL }, { "mimo_deltanet", NULL },
+    { "mimo_deltanet", NULL },
 };
 enum { NVARIANTS = sizeof variants / sizeof *variants };
 

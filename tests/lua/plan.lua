@@ -103,10 +103,23 @@ for _, machine in ipairs { "cpu", "h200" } do
          and "load [%d.]+, ahead [%d.]+, serial [%d.]+"
          or "memory [%d.]+, instructions [%d.]+"), "by role")
 end
--- What the third of a token's writes finds is a sum of the two before: these
--- are multiplied by its key one by one.
-local steps <const> = flin.attention {
-  transition = flin.transition.delta_product { steps = 3 },
+-- What the third of a token's writes finds is a sum of the two before, which
+-- are multiplied by its key one by one; no row of it, as it reads of the state
+-- before them, too.
+local steps <const> = flin.variant {
+  name  = "steps",
+  axes  = { n = 3 },
+  input = { q = "t k", k = "t n k", v = "t n v", g = "t : log_decay" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = s.S
+    for j = 1, 3 do
+      local k, v = flin.at(x.k, "n", j), flin.at(x.v, "n", j)
+      local error = v - flin.dot(k, S) - flin.dot(k, s.S)
+      S = S + flin.outer(k, error)
+    end
+    return { S = flin.exp(x.g) * S }, flin.dot(x.q, S)
+  end,
 }
 expect(not steps:dump("C", { K = 8, V = 16 }):find "# i k v\n",
        "writes of a token are no matrix of each")
@@ -151,7 +164,7 @@ do
   expect(plan_of("kda", 512):find "one kernel a pass", "K = 512")
   -- whose kernels go forward, as measured with 96 heads
   local chosen <const> = { hgrn2 = true, precond_gdn = true, gdn2 = true,
-    precond_kda = true, rwkv7 = true, deltaproduct = true, simple_gla = false,
+    precond_kda = true, rwkv7 = true, simple_gla = false,
     gla = false, kda = true, gated_deltanet = false, rwkv6 = false }
   for name, scheduled in pairs(chosen) do
     local why = plan_of(name, 128):match "\nforward: ([^\n]*)"

@@ -244,11 +244,12 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * each block as on a sequence; `across` on two blocks, of one the keys, of the
  * next the queries, from their last tokens to their first.
  */
+
 /* The same where tokens cannot be counted backwards: a block is a sequence, and
  * what goes from its last token to its first is the transpose of a step that
  * goes on (compiler/transpose.c). `within` has results lead and gain, by which
  * a token adds to the exponent; tail is the sum of what the tokens behind gain;
- * `across` has the queries of a block, the keys and values of the one before it,
+ * `across` has the queries of a block, the keys and values of the one before,
  * and of both these sums. The transpose of tail, one token late, is `upto`, the
  * sum over the tokens so far. */
 typedef struct WindowBlocks {

@@ -1,6 +1,6 @@
 -- How long a window takes on a GPU, by its width: as it goes by itself, with
 -- states and without; as a band, from rings of tokens (mode = "linear"); over
--- pairs of tokens in it (mode = "quadratic"); beside no window; beside the first
+-- pairs of tokens in it (mode = "quadratic"); beside no window; with the first
 -- four tokens; with a gate of each key's. Forward, and both ways.
 --   flin tests/bench/windows.lua [T=16384 H=16 D=128]
 --              [window | alone | band | pairs | none | sinks | keyed ...]

@@ -95,7 +95,7 @@ Window *window_copy(Ctx *c, const Window *w)
     if (!w->blocks.tail)
         return to;
     to->blocks.tail = graph_copy(c, w->blocks.tail);
-    to->blocks.before = graph_copy(c, w->blocks.before);
+    to->blocks.upto = graph_copy(c, w->blocks.upto);
     return to;
 }
 

@@ -244,15 +244,17 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * each block as on a sequence; `across` on two blocks, of one the keys, of the
  * next the queries, from their last tokens to their first.
  */
+
 /* The same where tokens cannot be counted backwards: a block is a sequence, and
  * what goes from its last token to its first is the transpose of a step that
  * goes on (compiler/transpose.c). `within` has results lead and gain, by which
- * a token adds to the exponent; tail is the sum of what the tokens behind gain,
- * and `before`, its transpose, of those before; `across` has the queries of a
- * block, the keys and values of the one before it, and of both these sums. */
+ * a token adds to the exponent; tail is the sum of what the tokens behind gain;
+ * `across` has the queries of a block, the keys and values of the one before,
+ * and of both these sums. The transpose of tail, one token late, is `upto`, the
+ * sum over the tokens so far. */
 typedef struct WindowBlocks {
     Graph *within, *across;             /* NULL: there is no such form */
-    Graph *tail, *before;               /* NULL: there is no exponent */
+    Graph *tail, *upto;                 /* NULL: there is no exponent */
     int from[MAX_INPUTS];               /* per input of across: which of the
                                            step's, or of these */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */

@@ -281,8 +281,8 @@ static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
 
 /* ---- the scans, all of which go on ---- */
 
-/* The sum of v over the tokens before. */
-static Graph *sum_before(Mask *m, const Graph *step, AxisSet axes)
+/* The sum of v over the tokens before; own: and the token's. */
+static Graph *sum_of(Mask *m, const Graph *step, AxisSet axes, bool own)
 {
     Graph *g = new_scan(m, step);
     const char *of = axes_text(g, axes);
@@ -290,7 +290,7 @@ static Graph *sum_before(Mask *m, const Graph *step, AxisSet axes)
     State *sum = &g->st[graph_state(g, "sum", of)];
 
     sum->next = op2(g, OP_add, sum->node, v);
-    graph_output(g, "y", op1(g, OP_factor, sum->node));
+    graph_output(g, "y", own ? sum->next : op1(g, OP_factor, sum->node));
     return g;
 }
 
@@ -350,8 +350,8 @@ static void find_blocks(Mask *m, const Graph *step, bool leads,
     if (leads && !e->timed)
         return;
     if (leads) {
-        b->before = sum_before(m, step, e->axes);
-        b->tail = sum_before(m, step, e->axes);
+        b->upto = sum_of(m, step, e->axes, true);
+        b->tail = sum_of(m, step, e->axes, false);
         b->tail->transposed = TRANSPOSED;
     }
     b->across = across_turned(m, step, b);
@@ -430,7 +430,7 @@ Window *mask_window(Mask *m, const Graph *g)
     if (w && w->blocks.within)
         w->blocks.within->no = w->blocks.across->no = NULL;
     if (w && w->blocks.tail)
-        w->blocks.tail->no = w->blocks.before->no = NULL;
+        w->blocks.tail->no = w->blocks.upto->no = NULL;
     memcpy(m->product, was, sizeof m->product);
     m->nproducts = n;
     return w;

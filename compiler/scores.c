@@ -683,6 +683,7 @@ Scores *scores_copy(Ctx *c, const Scores *s)
     *to = *s;
     to->tokens = s->tokens ? graph_copy(c, s->tokens) : NULL;
     to->result = s->result ? graph_copy(c, s->result) : NULL;
+    to->rest = s->rest ? graph_copy(c, s->rest) : NULL;
     for (int n = 0; n < s->nsums; n++)
         to->pairs[n] = graph_copy(c, s->pairs[n]);
     return to;

@@ -51,6 +51,12 @@ typedef struct Scores {
                                            as this axis has places, make all
                                            states but this one, which counts
                                            them; 0: they do not */
+    Graph *rest;                        /* those of them that are no rings of
+                                           tokens, sums of a sequence's first
+                                           ones, as a step, in their order; the
+                                           rings' tokens are told by whether
+                                           they are of these. NULL: there are
+                                           none but the position */
     StateSet sums;                      /* the step's states that it is without
                                            */
     const WindowBlocks *blocks;         /* no pairs, but scans in blocks of

@@ -54,6 +54,80 @@ static Scores *new_scores(const Mask *m, const Graph *step, int64_t width)
     return s;
 }
 
+/* Is x of its token alone, but for whether that is one of the first? */
+static bool of_token(const Graph *g, Ref x, int position, int64_t first)
+{
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+
+    graph_needs(g, live, x);
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r];
+        bool compares = n->op == OP_lt || n->op == OP_le || n->op == OP_eq;
+        for (int i = 0; live[r] && i < op_info[n->op].arity; i++) {
+            const Node *of = &g->n[n->a[i]], *to = &g->n[n->a[!i]];
+            if (of->op == OP_state
+                && (of->index != position || !compares || to->op != OP_num
+                    || to->num > (double)first))
+                return false;
+        }
+    }
+    return g->n[x].op != OP_state;
+}
+
+/* The step of these states alone, which no other may be in. */
+static Graph *step_of(const Graph *step, StateSet states)
+{
+    Graph *g = mask_inputs(step);
+    Ref *map = ctx_alloc(step->ctx, step->len * sizeof *map), y = 0;
+    uint8_t *live = ctx_alloc(step->ctx, step->len);
+
+    for (int i = 0; i < step->nst; i++) {
+        const State *st = &step->st[i];
+        if (!(states & STATE(i)))
+            continue;
+        if (step->n[st->next].states & ~states)
+            return NULL;
+        graph_needs(step, live, st->next);
+        map[st->node] = g->st[graph_state(g, st->name, axes_text(step,
+                                                    st->axes))].node;
+    }
+    for (Ref r = 1; r < step->len; r++) {
+        const Node *n = &step->n[r];
+        Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
+        g->line = n->line;
+        if (live[r] && !map[r])
+            map[r] = n->op == OP_input ? g->in[n->index].node
+                                       : node_copy(g, n, a);
+    }
+    for (int i = 0, to = 0; i < step->nst; i++)
+        if (states & STATE(i)) {
+            g->st[to++].next = map[step->st[i].next];
+            y = map[step->st[i].next];
+        }
+    graph_output(g, "y", y);
+    return g;
+}
+
+/* Do a sequence's last tokens make the step's rings, and a step of its own the
+ * states beside these? */
+static void find_ends(Scores *s, const Mask *m, const Graph *step)
+{
+    int position = graph_find_state(step, "position");
+    StateSet rest = s->sums;
+
+    if (position < 0 || !m->nrings)
+        return;
+    for (int i = 0; i < m->nrings; i++) {
+        if (!of_token(step, m->ring[i].x, position, s->first))
+            return;
+        rest &= ~STATE(m->ring[i].state);
+    }
+    if (rest != STATE(position) && !(s->rest = step_of(step, rest)))
+        return;
+    s->ring_axis = m->ring_axis;
+    s->position = position;
+}
+
 Scores *scores_window(Mask *m, const Graph *step)
 {
     Reach reach;
@@ -66,7 +140,9 @@ Scores *scores_window(Mask *m, const Graph *step)
     s->nsums = 1;
     s->degree = 1;
     s->first = reach.first;
-    if (mask_keeps_tokens(m, step)) {
+    if (s->first)
+        find_ends(s, m, step);
+    else if (mask_keeps_tokens(m, step)) {
         s->ring_axis = m->ring_axis;
         s->position = graph_find_state(step, "position");
     }

@@ -152,14 +152,18 @@ static void run_within(Blocks *x, int64_t from, int64_t n, int64_t len,
     x->k->realm->forward(x->k, s);
 }
 
-/* Of n whole blocks: the sum over the tokens behind, or before. */
+/* Of n whole blocks: the sum over the tokens behind, or, a token late, upto. */
 static void run_sum(Blocks *x, int part, const Given *v, const Given *y,
                     int64_t n)
 {
     Sub *s = begin(x, part, M_FORWARD);
-    Given to = part_of(y, 0, n, x->W);
+    Given from = part_of(v, 0, n, x->W), to = part_of(y, 0, n, x->W);
 
-    s->args.in[0] = part_of(v, 0, n, x->W);
+    if (part == PART_UPTO) {
+        from.shape[1] = to.shape[1] = x->W - 1;
+        to.data = moved(&to, to.stride[1]);
+    }
+    s->args.in[0] = from;
     parts_bind(x->k, s);
     s->bound.call.out[0] = result_view(s->p->step, 0, &to);
     x->k->realm->forward(x->k, s);
@@ -398,7 +402,7 @@ static void back_blocks(Blocks *x)
         back_across(x, x->W, x->reading, x->W, &dlead, &dtail);
         back_across(x, last, x->rest > 0, x->rest, &dlead, &dtail);
         if (x->w->tail)
-            run_sum(x, PART_BEFORE, &dtail, &dgain, x->whole);
+            run_sum(x, PART_UPTO, &dtail, &dgain, x->whole);
         back_within(x, 0, x->whole, x->W, &dlead, &dgain);
     }
     if (x->rest)

@@ -9,7 +9,7 @@
 /* The host knows the sequences, and tensors have all of the call's heads. */
 bool blocks_take(const Variant *v, const Bound *b);
 /* Of a window's program: its parts, by their numbers. */
-enum { PART_WITHIN, PART_TAIL, PART_ACROSS, PART_BEFORE, BLOCK_PARTS };
+enum { PART_WITHIN, PART_TAIL, PART_ACROSS, PART_UPTO, BLOCK_PARTS };
 /* The call, forward or backward. */
 void blocks_run(Lay *k);
 

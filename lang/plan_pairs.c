@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../compiler/scores.h"
-#include "bind.h"
+#include "blocks_call.h"
 #include "plan_view.h"
 
 enum { WARPS = 12, PLAIN_WARPS = 4, ROWS = 128 };
@@ -49,7 +49,9 @@ static void find(Ctx *c, void *ud)
 
     view.asked = 0;
     view.backward = view.backward
-                 && !(f->part && f->v->step->scores->adds);
+                 && !(f->part && f->v->step->scores->adds)
+                 && !(f->v->step->scores->blocks
+                      && (f->part == PART_TAIL || f->part == PART_UPTO));
     f->found = part ? plan_find(c, part, &view) : NULL;
 }
 
@@ -222,10 +224,15 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
                         (int)entry_count(ask->view.size,
                                          s->pairs[0]->in[0].axes), s->degree);
     k.text = table + 2;
-    add_part(&k, 0, s->blocks ? "within" : "tokens");
     if (s->blocks) {
-        add_part(&k, 1, "tail");
-        add_part(&k, 2, "across");
+        add_part(&k, PART_WITHIN, "within");
+        if (s->blocks->tail)
+            add_part(&k, PART_TAIL, "tail");
+        add_part(&k, PART_ACROSS, "across");
+        if (s->blocks->tail && ask->view.backward)
+            add_part(&k, PART_UPTO, "upto");
+    } else {
+        add_part(&k, 0, "tokens");
     }
     for (int n = 0; n < s->nsums; n++)
         add_pairs(&k, n);

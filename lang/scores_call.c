@@ -84,20 +84,21 @@ enum { TOKENS, FIRST_SUM };             /* parts; behind them the result */
 static LayerProgram *scores_program(Ctx *c, Variant *v)
 {
     const Scores *s = v->step->scores;
-    Graph *step[MAX_SUMS + 2] = { s->tokens };
+    Graph *step[MAX_SUMS + 3] = { s->tokens };
     int n = FIRST_SUM;
 
     if (s->blocks) {
         Graph *scan[BLOCK_PARTS] = {
             [PART_WITHIN] = s->blocks->within, [PART_TAIL] = s->blocks->tail,
             [PART_ACROSS] = s->blocks->across,
-            [PART_BEFORE] = s->blocks->before };
+            [PART_UPTO] = s->blocks->upto };
         return parts_program(c, v, scan, BLOCK_PARTS);
     }
 
     for (int i = 0; i < s->nsums; i++)
         step[n++] = s->pairs[i];
     step[n++] = s->result;
+    step[n++] = s->rest;
     return parts_program(c, v, step, n);
 }
 
@@ -349,17 +350,19 @@ static const PlanEntry *plan_of_ends(Ctx *c, Variant *v, const Args *a,
 }
 
 /* Of a window a sequence's last tokens alone, from a whole turn of its rings
- * on. */
+ * on; where first ones are told apart, none of these is left in a ring, nor one
+ * that comes where they do in the call. */
 static const Seq *last_tokens(Ctx *c, const Variant *v, const Call *call)
 {
-    int64_t places = call->size[v->step->scores->ring_axis];
+    const Scores *of = v->step->scores;
+    int64_t places = call->size[of->ring_axis];
+    int64_t most = places + (of->first ? of->first + 1 : 0);
     Seq *last = ctx_alloc(c, (size_t)(call->nseq + 1) * sizeof *last);
 
     for (int64_t n = 0; n < call->nseq; n++) {
         Seq *s = &last[n];
         *s = call->seq[n];
-        int64_t from = s->len > places ? (s->len - places) / places * places
-                                       : 0;
+        int64_t from = s->len > most ? (s->len - most) / places * places : 0;
         s->start += from;
         s->len -= from;
     }
@@ -378,6 +381,33 @@ static Call call_of_ends(Ctx *c, const Variant *v, const Bound *b)
     return call;
 }
 
+/* The states beside the rings, of whole sequences. */
+static const PlanEntry *plan_of_rest(Ctx *c, Variant *v, const Args *a,
+                                     const Bound *b)
+{
+    const Scores *s = v->step->scores;
+
+    if (!s->rest)
+        return NULL;
+    return plan_for_ends(c, scores_program(c, v)->variant[FIRST_SUM + s->nsums
+                                                          + 1],
+                         b->call.size, plan_chunk(a),
+                         call_backend(c, a, &b->call));
+}
+
+static Call call_of_rest(const Variant *v, const Bound *b)
+{
+    const Graph *rest = v->step->scores->rest;
+    Call call = b->call;
+
+    memset(call.s1, 0, sizeof call.s1);
+    for (int i = 0; i < rest->nst; i++)
+        call.s1[i] = b->call.s1[graph_find_state(v->step, rest->st[i].name)];
+    call.out[0] = (View){ .dtype = y_dtype(v->step, b) };
+    call.workspace = NULL;
+    return call;
+}
+
 static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     const PlanEntry *e = plan_of_ends(c, v, a, b);
@@ -386,6 +416,11 @@ static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
     if (e && e->backend->prepare) {
         Call call = call_of_ends(c, v, b);
         e->backend->prepare(c, e->program, e->plan, &call);
+    }
+    const PlanEntry *rest = e ? plan_of_rest(c, v, a, b) : NULL;
+    if (rest && rest->backend->prepare) {
+        Call call = call_of_rest(v, b);
+        rest->backend->prepare(c, rest->program, rest->plan, &call);
     }
 }
 
@@ -412,8 +447,13 @@ static void run_ends(Ctx *c, Variant *v, const Args *a, const Bound *b)
         return;
     Call call = call_of_ends(c, v, b);
     e->backend->run(c, e->program, e->plan, &call);
-    if (call.seq != b->call.seq)
+    const PlanEntry *rest = plan_of_rest(c, v, a, b);
+    if (rest) {
+        call = call_of_rest(v, b);
+        rest->backend->run(c, rest->program, rest->plan, &call);
+    } else if (call.seq != b->call.seq) {
         put_positions(c, v, e, b);
+    }
 }
 
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)

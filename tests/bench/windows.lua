@@ -1,9 +1,9 @@
 -- How long a window takes on a GPU, by its width: as it goes by itself, with
 -- states and without; as a band, from rings of tokens (mode = "linear"); over
--- pairs of tokens in it (mode = "quadratic"); beside no window. Forward, and
--- both ways.
+-- pairs of tokens in it (mode = "quadratic"); beside no window; with the first
+-- four tokens; with a gate of each key's. Forward, and both ways.
 --   flin tests/bench/windows.lua [T=16384 H=16 D=128]
---                                [window | alone | band | pairs | none ...]
+--              [window | alone | band | pairs | none | sinks | keyed ...]
 local flin = require "flin"
 io.stdout:setvbuf "line"
 
@@ -18,11 +18,12 @@ for _, word in ipairs(arg) do
 end
 local every <const> = next(asked) == nil
 
--- A mask that ends W tokens back; 0: nowhere.
-local function weight(W)
+-- A mask that ends W tokens back; 0: nowhere. first: so many tokens weigh all
+-- the same.
+local function weight(W, first)
   return function (i, j, p)
     if i < j then return 0 end
-    if W > 0 and i - j >= W then return 0 end
+    if W > 0 and i - j >= W and j >= first then return 0 end
     return p.beta[j] * flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
   end
 end
@@ -42,9 +43,10 @@ local function time(f)
   return least * 1e3
 end
 
-local function measure(what, W, mode, states)
+local function measure(what, W, mode, states, first, input)
   if not (every or asked[what]) then return end
-  local v = flin.variant { name = what, mask = weight(W), mode = mode }
+  local v = flin.variant { name = what, mask = weight(W, first or 0),
+                           mode = mode, input = input }
   local x = v:random { B = 1, T = option.T, H = option.H, K = option.D,
                        V = option.D, dtype = "bfloat16" }
   for name, t in pairs(x) do
@@ -67,4 +69,6 @@ for _, W in ipairs(option.W > 0 and { option.W } or { 256, 1024, 4096 }) do
   measure("alone", W, nil, false)
   measure("pairs", W, "quadratic")
   measure("band", W, "linear")
+  measure("sinks", W, nil, nil, 4)
+  measure("keyed", W, nil, nil, 0, { g = "t k : log_decay", beta = "t" })
 end

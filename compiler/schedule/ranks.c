@@ -383,14 +383,15 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
 }
 
 /* Of matrices, whose first rows alone count: all rows of a token have its sum;
- * back, with itself, the first has. */
+ * back, with itself, the first has, to which all rows may give a part. */
 static Image matrix_along(Rows *u, const Node *n, Image a[4])
 {
     int of = n->a[1] != 0;              /* what is added up */
     bool back = n->flags & REVERSE, without = n->flags & EXCLUSIVE;
     if (a[of].form[OF_ROWS] == EACH || a[of].form[OF_COLS] != SAME)
         return impossible(u, a[of].node);
-    if (a[of].form[OF_ROWS] == PARTS)
+    if (a[of].form[OF_ROWS] == PARTS && !(adds_tokens(n->op) && back
+                                          && !without))
         a[of] = spread(u, a[of], OF_ROWS);
     a[of] = counted_once(u, a[of], OF_ROWS);
     if (of && n->a[0]) {
@@ -621,7 +622,9 @@ static Image last(Rows *u, Ref r)
     Image a[4];
     const Node *n = &u->old->n[r];
     operands(u, n, a, 0, 0);
-    a[0] = spread(u, a[0], OF_ROWS);
+    bool first = n->flags & REVERSE;    /* it is a token's first row */
+    if (!first || a[0].form[OF_ROWS] == PARTS)
+        a[0] = spread(u, a[0], OF_ROWS);
     if (a[0].form[OF_ROWS] == EACH)
         return impossible(u, a[0].node);
     return computed_of(u, n, a, SAME, a[0].form[OF_COLS]);

@@ -96,6 +96,9 @@ local more <const> = {
                          T.delta_product { steps = 7 }),
   twelve_steps = composed(D.gated {}, F.l2norm {},
                           T.delta_product { steps = 12 }),
+  nine_turned_steps = composed(D.gated { per = "key" },
+                               F.rope { data_dependent = true },
+                               T.delta_product { steps = 9 }),
   -- real and imaginary part of one state: numbers of the token, of a token's
   -- keys, of a head's
   oscillator = oscillator("oscillator", "t", "t"),
@@ -326,6 +329,8 @@ local cases <const> = {
   -- tokens of eight rows, and of sixteen: a lane's two rows are of one
   "seven_steps,B=1,T=19,H=1,K=64,V=32,cu=0/3/18/19",
   "twelve_steps,B=1,T=11,H=1,K=32,V=64,cu=0/3/10/11",
+  -- sums over a token's rows that go along tokens anyway
+  "nine_turned_steps,B=1,T=11,H=1,K=32,V=32,cu=0/3/10/11",
   "rank_three,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "rank_filled,B=1,T=40,H=1,K=64,V=64,cu=0/3/40",
   "rank_filled_sum,B=1,T=40,H=1,K=64,V=64",

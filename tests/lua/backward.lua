@@ -241,6 +241,9 @@ local MOST <const> = { mamba2 = 1.7, gla = 1.65, deltanet = 2.4,
 -- Chosen greedily: the chunk that calls take there needs four kernels or more,
 -- and they are not proved to be the best.
 local GREEDY <const> = { rwkv7 = 0.55, mamba3_mimo = 0.4 }
+-- Of what kernels of a product each would move: those are of half as many rows,
+-- of what has one a token.
+local LEFT <const> = { deltaproduct = 0.65 }
 -- Seconds, where each rank is a row of a chunk: all ways are larger graphs.
 local LONG <const> = { mamba3_mimo = 3.5 }
 for _, name in ipairs(names) do
@@ -259,8 +262,8 @@ for _, name in ipairs(names) do
          name, plan.gap)
   expect(plan.bytes == again.bytes and #plan.kernels == #again.kernels,
          "%s: another plan the second time", name)
-  expect(plan.bytes <= 0.6 * plan.unfused_bytes, "%s: %.0f of %.0f bytes",
-         name, plan.bytes, plan.unfused_bytes)
+  expect(plan.bytes <= (LEFT[name] or 0.6) * plan.unfused_bytes,
+         "%s: %.0f of %.0f bytes", name, plan.bytes, plan.unfused_bytes)
   if FLOOR[name] then
     expect(plan.bytes <= MOST[name] * FLOOR[name],
            "%s: %.0f bytes, %.2f of the floor", name, plan.bytes,

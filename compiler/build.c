@@ -220,9 +220,8 @@ static bool is_given(const Graph *g, Ref r)
     return g->n[r].op == OP_input;
 }
 
-/* Of given operands: what a gate gets of a token's score with itself cancels,
- * from one side and from the other, and may be most of it; to the last digits
- * if both sums are of the same numbers. */
+/* Of given operands: sums from one side and from the other are of the same
+ * numbers. */
 static bool are_scores(const Graph *g, Ref r, AxisSet over)
 {
     const Node *n = &g->n[r];
@@ -234,8 +233,20 @@ static bool are_scores(const Graph *g, Ref r, AxisSet over)
         && n->axes & ~side && !(n->axes & DIM_AXES);
 }
 
+/* Whether the product is zero where a token meets itself. */
+static bool are_strict(const Graph *g, const Factors *f)
+{
+    bool any = false;
+
+    for (int i = 0; i < f->n; i++)
+        any |= is_mask(g->n[f->r[i]].op) && g->n[f->r[i]].flags & STRICT;
+    return any;
+}
+
 /* The sum of a b over the axes, from a product that some operand's gradient
- * needs anyway; 0: there is none. */
+ * needs anyway; 0: there is none. What a gate gets of a token's score with
+ * itself, from either side, cancels, but for rounding, which is not that of
+ * products: such sums stay. */
 static Ref associate(Graph *g, Ref a, Ref b, AxisSet over)
 {
     Factors all = { .n = 0 };
@@ -249,6 +260,8 @@ static Ref associate(Graph *g, Ref a, Ref b, AxisSet over)
         if (!are_scores(g, all.r[i], over))
             continue;
         take_factor(&rest, all.r[i]);
+        if (!are_strict(g, &rest))
+            continue;
         Ref y = find_product(g, &rest, g->n[all.r[i]].axes);
         if (y && (x = sum_of_scores(g, all.r[i], y, over)))
             return x;

@@ -2,6 +2,11 @@
  *
  * What does not take part in a sum is taken out of it, signs too; a sum over
  * axes that a value lacks is a product with their sizes.
+ *
+ * A gradient that has one number a token is a sum of what operands are times
+ * what they get. Of a product of two it may be had from either side: from the
+ * product of the way forward, which would be made again, or from the one that
+ * the other operand's gradient needs anyway. The latter is taken.
  */
 #include "ir.h"
 
@@ -106,19 +111,31 @@ static bool is_computed_with(const Graph *g, Ref s, Ref rest, Ref weight)
         && !g->n[weight].timed && !is_there(g, rest);
 }
 
+/* ---- sums of products of sums, while gradients are made ---- */
+
+enum { MOST_FACTORS = 8 };
+
+typedef struct Factors { Ref r[MOST_FACTORS]; int n; } Factors;
+
+static Ref ordered_dot(Graph *g, Ref a, Ref b, AxisSet over)
+{
+    return node_new(g, (Node){ .op = OP_dot, .over = over,
+                               .a = { a < b ? a : b, a < b ? b : a } });
+}
+
 static bool is_dim(AxisSet s)
 {
     return s && !(s & (s - 1)) && s & DIM_AXES;
 }
 
-/* sum_c (sum_k a[t k] b[k c]) y[t c], one number a token, for a gradient: as
- * sum_k a[t k] (sum_c b[k c] y[t c]), whose product a's gradient needs anyway,
- * while that of the way forward would be made again. Of two that the way
- * forward has made the older one is nearer to the inputs. */
-static Ref associate(Graph *g, Ref x, Ref y, AxisSet over)
+/* sum_c (sum_k a[t k] b[k c]) y[t c]: as sum_k a[t k] (sum_c b[k c] y[t c]),
+ * whose product a's gradient needs. Of two that the way forward has made the
+ * older one is nearer to the inputs. */
+static Ref sum_of_rows(Graph *g, Ref x, Ref y, AxisSet over)
 {
     const Node n = g->n[x];
     AxisSet token = AXIS(AX_I);
+
     if (n.op != OP_dot || !is_dim(over) || !is_dim(n.over)
         || n.axes != (token | over) || g->n[y].axes != n.axes)
         return 0;
@@ -126,15 +143,133 @@ static Ref associate(Graph *g, Ref x, Ref y, AxisSet over)
         Ref a = n.a[i], b = n.a[1 - i];
         if (g->n[a].axes == (token | n.over) && a < g->forward
             && (y >= g->forward || a < y)
-            && g->n[b].axes == (n.over | over)) {
-            Ref z = dot(g, b, y, over);
-            return node_new(g, (Node){ .op = OP_dot, .over = n.over,
-                                       .a = { a < z ? a : z,
-                                              a < z ? z : a } });
-        }
+            && g->n[b].axes == (n.over | over))
+            return ordered_dot(g, a, dot(g, b, y, over), n.over);
     }
     return 0;
 }
+
+/* False: there are more of them. */
+static bool list_factors(const Graph *g, Ref r, Factors *f)
+{
+    const Node *n = &g->n[r];
+
+    if (n->op == OP_mul)
+        return list_factors(g, n->a[0], f) && list_factors(g, n->a[1], f);
+    if (f->n == MOST_FACTORS)
+        return false;
+    f->r[f->n++] = r;
+    return true;
+}
+
+/* Takes r out; false: it is none of them. */
+static bool take_factor(Factors *f, Ref r)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->r[i] == r) {
+            f->r[i] = f->r[--f->n];
+            return true;
+        }
+    return false;
+}
+
+static bool are_factors(const Graph *g, Ref r, Factors want)
+{
+    Factors f = { .n = 0 };
+    bool same = list_factors(g, r, &f) && f.n == want.n;
+
+    for (int i = 0; same && i < f.n; i++)
+        same = take_factor(&want, f.r[i]);
+    return same;
+}
+
+/* The gradient with these axes that is the product; 0: nobody gets that. */
+static Ref find_product(const Graph *g, const Factors *f, AxisSet axes)
+{
+    for (Ref r = g->len - 1; f->n && r >= g->forward; r--)
+        if (g->n[r].axes == axes && are_factors(g, r, *f))
+            return r;
+    return 0;
+}
+
+/* Scores x = sum_k a[i k] b[j k], or under decays, times y, summed over the
+ * tokens of one side. 0: x is no such. */
+static Ref sum_of_scores(Graph *g, Ref x, Ref y, AxisSet over)
+{
+    const Node n = g->n[x];
+
+    for (int i = 0; i < 2; i++) {
+        Ref a = n.a[i], b = n.a[1 - i], z;
+        if (g->n[a].axes != ((n.axes & ~over) | n.over)
+            || g->n[b].axes != (over | n.over))
+            continue;
+        z = is_plain_contraction(n.op) ? dot(g, b, y, over)
+          : gdot(g, i ? b : y, i ? y : b, n.a[2], n.a[3], over,
+                 n.flags & STRICT);
+        return dot(g, a, z, n.over);
+    }
+    return 0;
+}
+
+/* Products find what is given as it is, but what is computed in their factors'
+ * type. */
+static bool is_given(const Graph *g, Ref r)
+{
+    while (op_is(g->n[r].op, VIEWS))
+        r = g->n[r].a[0];
+    return g->n[r].op == OP_input;
+}
+
+/* Of given operands: sums from one side and from the other are of the same
+ * numbers. */
+static bool are_scores(const Graph *g, Ref r, AxisSet over)
+{
+    const Node *n = &g->n[r];
+    AxisSet side = over & ROW_AXES ? ROW_AXES : COL_AXES;
+
+    return r < g->forward && is_contraction(n->op) && is_dim(n->over)
+        && is_given(g, n->a[0]) && is_given(g, n->a[1])
+        && over && over == (n->axes & side)
+        && n->axes & ~side && !(n->axes & DIM_AXES);
+}
+
+/* Whether the product is zero where a token meets itself. */
+static bool are_strict(const Graph *g, const Factors *f)
+{
+    bool any = false;
+
+    for (int i = 0; i < f->n; i++)
+        any |= is_mask(g->n[f->r[i]].op) && g->n[f->r[i]].flags & STRICT;
+    return any;
+}
+
+/* The sum of a b over the axes, from a product that some operand's gradient
+ * needs anyway; 0: there is none. What a gate gets of a token's score with
+ * itself, from either side, cancels, but for rounding, which is not that of
+ * products: such sums stay. */
+static Ref associate(Graph *g, Ref a, Ref b, AxisSet over)
+{
+    Factors all = { .n = 0 };
+    Ref x = sum_of_rows(g, a, b, over);
+
+    x = x ? x : sum_of_rows(g, b, a, over);
+    if (x || !list_factors(g, a, &all) || !list_factors(g, b, &all))
+        return x;
+    for (int i = 0; i < all.n; i++) {
+        Factors rest = all;
+        if (!are_scores(g, all.r[i], over))
+            continue;
+        take_factor(&rest, all.r[i]);
+        if (!are_strict(g, &rest))
+            continue;
+        Ref y = find_product(g, &rest, g->n[all.r[i]].axes);
+        if (y && (x = sum_of_scores(g, all.r[i], y, over)))
+            return x;
+    }
+    return 0;
+}
+
+/* ---- products and sums ---- */
 
 /* Is x a sum of products of something free of `over` that has axes of its own?
  * It is larger than all that it is made of. */
@@ -187,15 +322,9 @@ Ref dot(Graph *g, Ref a, Ref b, AxisSet over)
     if ((rest = dot_each(g, a, b, over)) != 0
         || (rest = dot_each(g, b, a, over)) != 0)
         return rest;
-    if (g->forward && ((rest = associate(g, a, b, over)) != 0
-                       || (rest = associate(g, b, a, over)) != 0))
+    if (g->forward && (rest = associate(g, a, b, over)) != 0)
         return rest;
-    if (a > b) {
-        Ref t = a;
-        a = b;
-        b = t;
-    }
-    return node_new(g, (Node){ .op = OP_dot, .a = { a, b }, .over = over });
+    return ordered_dot(g, a, b, over);
 }
 
 Ref dmask(Graph *g, Ref ga, Ref gb, int strict)

@@ -174,11 +174,108 @@ static Ref collect_all(const Sums *s, Ref a, Ref b, bool minus)
     return 0;
 }
 
+/* ---- sums of sums ---- */
+
+/* scale sum_k x y, less if minus; scale 0: 1. */
+typedef struct Term { Ref scale, sum; bool minus; } Term;
+
+static bool is_sum(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    return r >= g->forward && n->op == OP_dot && n->over & DIM_AXES;
+}
+
+static Term term_of(const Graph *g, Ref r)
+{
+    bool minus = g->n[r].op == OP_neg;
+    Term t = { 0, minus ? g->n[r].a[0] : r, minus };
+    const Node *n = &g->n[t.sum];
+
+    for (int i = 0; i < 2 && n->op == OP_mul; i++)
+        if (is_sum(g, n->a[i])) {
+            t.scale = n->a[1 - i];
+            t.sum = n->a[i];
+            break;
+        }
+    return t;
+}
+
+/* The gradient that is made so of two; 0: there is none. */
+static Ref find_made(const Graph *g, int op, Ref a, Ref b)
+{
+    for (Ref r = g->len - 1; r >= g->forward; r--) {
+        const Node *n = &g->n[r];
+        if (n->op == op && ((n->a[0] == a && n->a[1] == b)
+                            || (op_is(op, COMM) && n->a[0] == b
+                                && n->a[1] == a)))
+            return r;
+    }
+    return 0;
+}
+
+static Ref find_scaled(const Graph *g, Ref scale, Ref x)
+{
+    return scale ? find_made(g, OP_mul, scale, x) : x;
+}
+
+/* x (p + q), or with the signs that these have. */
+static Ref join_terms(Graph *g, const Term *a, const Term *b)
+{
+    const Node n = g->n[a->sum], m = g->n[b->sum];
+    bool differ = a->minus != b->minus, minus = a->minus;
+
+    if (!is_sum(g, a->sum) || !is_sum(g, b->sum) || n.over != m.over)
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        Ref x = n.a[i / 2], s = 0;
+        Ref p = find_scaled(g, a->scale, n.a[1 - i / 2]);
+        Ref q = find_scaled(g, b->scale, m.a[1 - i % 2]);
+        if (x != m.a[i % 2] || !p || !q)
+            continue;
+        s = find_made(g, differ ? OP_sub : OP_add, p, q);
+        if (!s && differ && (s = find_made(g, OP_sub, q, p)))
+            minus = !minus;
+        if (s) {
+            x = dot(g, x, s, n.over);
+            return minus ? op1(g, OP_neg, x) : x;
+        }
+    }
+    return 0;
+}
+
+/* The term is added to one of a sum's. */
+static Ref add_term(Graph *g, Ref a, Term t)
+{
+    const Node n = g->n[a];
+    Ref x;
+
+    if (n.op == OP_add || n.op == OP_sub) {
+        if ((x = add_term(g, n.a[0], t)))
+            return op2(g, n.op, x, n.a[1]);
+        t.minus ^= n.op == OP_sub;
+        x = add_term(g, n.a[1], t);
+        return x ? op2(g, n.op, n.a[0], x) : 0;
+    }
+    Term own = term_of(g, a);
+    return join_terms(g, &own, &t);
+}
+
+/* a + b, numbers a token: of sums over keys of one matrix times each of two, of
+ * which some operand gets the sum, that times the matrix; 0: they are not. */
+static Ref add_sums(Graph *g, Ref a, Ref b)
+{
+    AxisSet axes = g->n[a].axes;
+
+    return axes && !(axes & DIM_AXES) && g->n[b].axes == axes
+         ? add_term(g, a, term_of(g, b)) : 0;
+}
+
 Ref add_collected(Graph *g, Ref from, Ref a, Ref b)
 {
     const Sums s = { g, from };
     Ref x = is_token_matrix(g, a) && g->n[a].axes == g->n[b].axes
-          ? collect_all(&s, a, b, false) : 0;
+          ? collect_all(&s, a, b, false) : add_sums(g, a, b);
 
     return x ? x : op2(g, OP_add, a, b);
 }

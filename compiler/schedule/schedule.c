@@ -114,7 +114,8 @@ static void deal_roles(Schedule *s)
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
  * room is all that is asked, the last alone. */
-static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+static Schedule *attempt_once(Ctx *c, const KernelWish *w,
+                              const Schedule *like)
 {
     enum { TRIES = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -151,11 +152,18 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
                 && !carries_ahead(s) ? like->interleave : 1;
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
+        if (s->ordered)
+            deal_roles(s);
         if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
             || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
-            s->why = "products that wait for what is left to the next"
+            s->why = s->ordered ? "sums of products under way in the registers"
+                                  " that there are"
+                   : "products that wait for what is left to the next"
                      " iteration";
-            return s;
+            if (!s->ordered || s->narrow)
+                return s;
+            i = TRIES - 1;
+            continue;
         }
         if (s->row_axis)
             schedule_find_again(s);
@@ -185,6 +193,45 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         i = TRIES - 1;
     }
     return s;
+}
+
+/* How little memory it has been made to do with. */
+static int shortness(const Schedule *s)
+{
+    return s->share + s->rings + s->direct + s->leave + s->sink
+         + MOST_BUFFERS * s->narrow;
+}
+
+/* Whether products may be under way while the matrix role does what waits for
+ * others: in kernels of all chunks, and walks back that no row axis is for. */
+static bool may_be_ordered(const Schedule *s)
+{
+    const KForm *product = s->target->form[FORM_PRODUCT];
+    return product->waited && !product->columns
+        && (s->kind == K_TOKEN
+            || (s->kind == K_REVERSE && !schedule_row_axis(s)));
+}
+
+/* So, if that takes no more room. A walk has states in registers beside the
+ * sums: it is to save what prices tell apart. */
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+{
+    Schedule ordered = *like, *s, *plain;
+    if (!may_be_ordered(like))
+        return attempt_once(c, w, like);
+    ordered.ordered = true;
+    s = attempt_once(c, w, &ordered);
+    bool fits = !s->why && registers_taken(s, KR_MATRIX) <= s->regs[1];
+    if (fits && s->kind == K_TOKEN && shortness(s) < 2)
+        return s;
+    plain = attempt_once(c, w, like);
+    if (!fits)
+        return plain;
+    double worth = s->kind == K_TOKEN ? 1 : 1.2;
+    return plain->why
+        || (shortness(plain) >= shortness(s)
+            && worth * schedule_cycles(s) <= schedule_cycles(plain)) ? s
+                                                                     : plain;
 }
 
 /* Whether states take so many registers that ptxas has been seen to spill. */

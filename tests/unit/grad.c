@@ -10,7 +10,20 @@ enum { PROGRAMS = 1000 };
 
 static int bad;
 
+/* erases what the key holds, under one decay for all of it */
+#define ERASING \
+    "step erasing\naxis k = 4\naxis v = 3\n" \
+    "input q t k\ninput k t k : unit_norm\ninput v t v\n" \
+    "input g t : log_decay\ninput beta t : unit\nstate S k v\n" \
+    "%1 = input q\n%2 = input k\n%3 = input v\n%4 = input g\n" \
+    "%5 = input beta\n%6 = state S\n%7 = exp %4\n%8 = mul %6 %7\n" \
+    "%9 = dot %2 %8 over k\n%10 = sub %3 %9\n%11 = mul %5 %2\n" \
+    "%12 = mul %11 %10\n%13 = add %8 %12\n%14 = dot %1 %13 over k\n" \
+    "next S %13\nout y v %14\n"
+
 static const char *const steps[] = {
+    ERASING,
+
     "step gated_delta\naxis k = 5\naxis v = 3\n"
     "input q t k\ninput k t k : unit_norm\ninput v t v\n"
     "input g t k : log_decay\ninput beta t : unit\ninput u k\n"
@@ -368,11 +381,48 @@ static void check_collected(Ctx *c, void *ud)
     }
 }
 
+/* Numbers a token that are sums over pairs of tokens, of the gradient's nodes.
+ */
+static int sums_of_pairs(const Graph *g)
+{
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+    AxisSet pairs = AXIS(AX_I) | AXIS(AX_J);
+    int n = 0;
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len; r++)
+        n += live[r] && op_is(g->n[r].op, ADDS_UP)
+          && !(g->n[r].axes & DIM_AXES)
+          && (g->n[r].over == AXIS(AX_I) || g->n[r].over == AXIS(AX_J))
+          && ((g->n[g->n[r].a[0]].axes | g->n[g->n[r].a[1]].axes) & pairs)
+             == pairs;
+    return n;
+}
+
+/* What a decay, and what scales scores, get is had from the products that the
+ * scores' operands get; but of scores of a token with itself, of queries, which
+ * cancel: two sums, from either side. */
+static void check_associated(Ctx *c, void *ud)
+{
+    Graph *step = graph_parse(c, ERASING);
+    int32_t size[NAXES];
+
+    (void)ud;
+    for (int i = 0; i < NAXES; i++)
+        size[i] = step->axis[i].size;
+    const Graph *g = by_chunks(step, size, 16, true, machine_usual_gpu());
+    if (!g || sums_of_pairs(g) != 2) {
+        printf("grad: sums of scores are made of scores\n");
+        bad++;
+    }
+}
+
 static void check_gate(void)
 {
     Ctx *c = ctx_new();
 
-    if (!ctx_protect(c, check_collected, NULL)) {
+    if (!ctx_protect(c, check_associated, NULL)
+        || !ctx_protect(c, check_collected, NULL)) {
         printf("grad: a gate: %s\n", c->err.message);
         bad++;
     }

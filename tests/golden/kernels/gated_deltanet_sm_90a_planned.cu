@@ -445,8 +445,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 107600 + it % 2 * 8);
             keep(f37);
+            arrive(base + 107600 + it % 2 * 8);
             matrix_sync<2>();
             wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
@@ -475,25 +475,27 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                     write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
+            wait(base + 107616, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
+            wgmma_commit();
             wait(base + 107632, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 81920, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 107616, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f34);
+            keep(f40);
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
-            keep(f40);
             {
                 wait(base + 107656, parity(it, 1) ^ 1);
                 float r13[2];
@@ -683,9 +685,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f37);
             arrive(base + 101424 + it % 2 * 8);
             arrive(base + 101488 + it % 2 * 8);
-            keep(f37);
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -723,8 +725,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
 }  // in_k2_token
 
 // backward (reverse), 229888 bytes a chunk and head predicted: %1 %2 %4
-// %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %55 %58 %61 %62 %63
-// %65 %66 %75 %102 %105 %109 %110
+// %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %53 %56 %59 %60 %61
+// %63 %64 %73 %97 %100 %104 %105
 namespace in_k3_reverse {
 struct Args { TensorMap map[7]; Tensor tensor[7]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_constant__ Args a)
@@ -892,11 +894,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 u32 p8[32];
                 u32 p6[16];
                 float f45[32];
-                float f61[32];
-                u32 p63[16];
-                u32 p55[16];
-                float f75[32];
-                u32 p105[16];
+                float f59[32];
+                u32 p61[16];
+                u32 p53[16];
+                float f73[32];
+                u32 p100[16];
                 {
                     pack_all(p8, f8);
                     keep(p8);
@@ -931,8 +933,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x65 = f8[e] * s29;
-                        f8[e] = x65;
+                        const float x63 = f8[e] * s29;
+                        f8[e] = x63;
                     }
                     keep(f8);
                 }
@@ -945,7 +947,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 keep(p6);
                 {
                     float2 d13 = { 0.f, 0.f };
-                    float w55 = 0.f;
+                    float w53 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -954,15 +956,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)col;
                         if (e % 4 == 0)
                             d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x55 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
+                        const float x53 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
                         if (e & 1)
-                            p55[e / 2] = pack(w55, x55);
+                            p53[e / 2] = pack(w53, x53);
                         else
-                        w55 = x55;
+                        w53 = x53;
                     }
                     if (x.n < 64)
-                        clear_columns(p55, x.n, l);
-                    keep(p55);
+                        clear_columns(p53, x.n, l);
+                    keep(p53);
                 }
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot2 + 0, 1, x.n, thread);
@@ -978,7 +980,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     matrix_sync<2>();
                 }
                 wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f61, p8, slot2 + 24576, 64, 0);
+                multiply_packed<0, 8, 0, 0>(f59, p8, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot2 + 49152, 2, x.n, thread);
@@ -987,16 +989,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p55, slot2 + 49152, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p53, slot2 + 49152, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
                 keep(p6);
                 keep(f45);
                 keep(p8);
-                keep(f61);
+                keep(f59);
                 {
                     float2 d28 = { 0.f, 0.f };
-                    float w63 = 0.f;
+                    float w61 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1005,29 +1007,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)col;
                         if (e % 4 == 0)
                             d28 = load2(slot0 + 512 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x62 = (e & 1 ? d28.y : d28.x) * f61[e];
-                        const float x63 = f45[e] + x62;
+                        const float x60 = (e & 1 ? d28.y : d28.x) * f59[e];
+                        const float x61 = f45[e] + x60;
                         if (e & 1)
-                            p63[e / 2] = pack(w63, x63);
+                            p61[e / 2] = pack(w61, x61);
                         else
-                        w63 = x63;
+                        w61 = x61;
                     }
                     if (x.n < 64)
-                        clear_columns(p63, x.n, l);
-                    keep(p63);
+                        clear_columns(p61, x.n, l);
+                    keep(p61);
                 }
                 wgmma_fence();
-                multiply_packed<1, 4, 0, 0>(f75, p63, slot2 + 40960, 64, 0);
+                multiply_packed<1, 4, 0, 0>(f73, p61, slot2 + 40960, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(p63);
-                keep(f75);
-                keep(p55);
+                keep(p61);
+                keep(f73);
+                keep(p53);
                 keep(f8);
                 {
                     float2 d13 = { 0.f, 0.f };
                     float2 d4 = { 0.f, 0.f };
-                    float w105 = 0.f;
+                    float w100 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1038,27 +1040,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                             d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
                             d4 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x102 = (e & 1 ? d13.y : d13.x) * f75[e];
-                        const float x105 = (e & 1 ? d4.y : d4.x) * x102;
+                        const float x97 = (e & 1 ? d13.y : d13.x) * f73[e];
+                        const float x100 = (e & 1 ? d4.y : d4.x) * x97;
                         if (e & 1)
-                            p105[e / 2] = pack(w105, x105);
+                            p100[e / 2] = pack(w100, x100);
                         else
-                        w105 = x105;
+                        w100 = x100;
                     }
                     if (x.n < 64)
-                        clear_columns(p105, x.n, l);
-                    keep(p105);
+                        clear_columns(p100, x.n, l);
+                    keep(p100);
                 }
                 arrive(base + 231752 + it % 3 * 8);
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 1>(f8, p105, slot2 + 24576, 64, 0);
+                multiply_packed<1, 4, 1, 1>(f8, p100, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 {
                     wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_all(p, f75);
+                        pack_all(p, f73);
                         if (x.n < 64)
                             clear_columns(p, x.n, l);
                         write_transposed(slot3 + 0 + row0 * 128, p, l);
@@ -1067,7 +1069,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 fence_async();
                 arrive(base + 231840 + it % 2 * 8);
                 wgmma_wait<0>();
-                keep(p105);
+                keep(p100);
                 keep(f8);
                 arrive(base + 231824 + it % 2 * 8);
             }
@@ -1078,12 +1080,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
 }  // in_k3_reverse
 
 // backward (token), 410624 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %25 %26
-// %27 %28 %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %53 %54
-// %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77 %78 %79
-// %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96
-// %97 %98 %99 %100 %101 %103 %104 %106 %107 %108 %111 %112 %113 %114 %115
-// %116 %117 %118
+// %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %25 %26 %27 %28
+// %29 %36 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %54 %55 %57 %58 %62
+// %65 %66 %67 %68 %69 %70 %71 %72 %74 %75 %76 %77 %78 %79 %80 %81 %82
+// %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96 %98 %99 %101
+// %102 %103 %106 %107 %108 %109 %110 %111 %112 %113
 namespace in_k4_token {
 struct Args { TensorMap map[11]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_constant__ Args a)
@@ -1092,56 +1093,56 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227424 + 8 * i, 32);
-            barrier_init(base + 227440 + 8 * i, 288);
+            barrier_init(base + 231520 + 8 * i, 32);
+            barrier_init(base + 231536 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227456 + 8 * i, 32);
-            barrier_init(base + 227472 + 8 * i, 256);
+            barrier_init(base + 231552 + 8 * i, 32);
+            barrier_init(base + 231568 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227488 + 8 * i, 32);
-            barrier_init(base + 227504 + 8 * i, 32);
+            barrier_init(base + 231584 + 8 * i, 32);
+            barrier_init(base + 231600 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227520 + 8 * i, 1);
-            barrier_init(base + 227528 + 8 * i, 256);
+            barrier_init(base + 231616 + 8 * i, 1);
+            barrier_init(base + 231624 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227536 + 8 * i, 1);
-            barrier_init(base + 227544 + 8 * i, 256);
+            barrier_init(base + 231632 + 8 * i, 1);
+            barrier_init(base + 231640 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227552 + 8 * i, 1);
-            barrier_init(base + 227560 + 8 * i, 256);
+            barrier_init(base + 231648 + 8 * i, 1);
+            barrier_init(base + 231656 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227568 + 8 * i, 1);
-            barrier_init(base + 227576 + 8 * i, 256);
+            barrier_init(base + 231664 + 8 * i, 1);
+            barrier_init(base + 231672 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227584 + 8 * i, 256);
-            barrier_init(base + 227592 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227600 + 8 * i, 1);
-            barrier_init(base + 227608 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227616 + 8 * i, 1);
-            barrier_init(base + 227624 + 8 * i, 256);
+            barrier_init(base + 231680 + 8 * i, 256);
+            barrier_init(base + 231688 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 227632 + 8 * i, 256);
-            barrier_init(base + 227648 + 8 * i, 32);
+            barrier_init(base + 231696 + 8 * i, 1);
+            barrier_init(base + 231712 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227664 + 8 * i, 1);
-            barrier_init(base + 227672 + 8 * i, 256);
+            barrier_init(base + 231728 + 8 * i, 1);
+            barrier_init(base + 231736 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 227680 + 8 * i, 1);
-            barrier_init(base + 227688 + 8 * i, 256);
+            barrier_init(base + 231744 + 8 * i, 1);
+            barrier_init(base + 231752 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231760 + 8 * i, 256);
+            barrier_init(base + 231776 + 8 * i, 32);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 231792 + 8 * i, 1);
+            barrier_init(base + 231800 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -1155,72 +1156,72 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 227608, parity(it, 1) ^ 1);
+                wait(base + 231712 + it % 2 * 8, parity(it, 2) ^ 1);
                 {
-                    const u32 full = base + 227600, to = base + 98304;
+                    const u32 full = base + 231696 + it % 2 * 8, to = base + 98304 + it % 2 * 8192;
                     arrive_expecting(full, 8192);
                     load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                 }
-                wait(base + 227624, parity(it, 1) ^ 1);
+                wait(base + 231640, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227616, to = base + 106496;
+                    const u32 full = base + 231632, to = base + 16384;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 231656, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 231648, to = base + 49152;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 227672, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 227664, to = base + 122880;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 227528, parity(it, 1) ^ 1);
+                wait(base + 231736, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227520, to = base + 0;
+                    const u32 full = base + 231728, to = base + 114688;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 227544, parity(it, 1) ^ 1);
+                wait(base + 231672, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227536, to = base + 16384;
-                    arrive_expecting(full, 32768);
+                    const u32 full = base + 231664, to = base + 65536;
+                    arrive_expecting(full, 16384);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[4], full, 64, 0, 0, (int)x.at);
                 }
-                wait(base + 227688, parity(it, 1) ^ 1);
+                wait(base + 231800, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227680, to = base + 139264;
+                    const u32 full = base + 231792, to = base + 147456;
                     arrive_expecting(full, 32768);
                     load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
                     load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
                     load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 227560, parity(it, 1) ^ 1);
+                wait(base + 231752, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227552, to = base + 49152;
+                    const u32 full = base + 231744, to = base + 131072;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
+                    const int head = x.head / a.tensor[2].group;
                     load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 227576, parity(it, 1) ^ 1);
+                wait(base + 231624, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 227568, to = base + 65536;
+                    const u32 full = base + 231616, to = base + 0;
                     arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[7], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[7], full, 64, 0, 0, (int)x.at);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[7], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[7], full, 64, x.row, head, x.where.b);
                 }
             }
             if (warp == 1) {
-                wait(base + 227584, parity((it * 3 + 0), 1));
+                wait(base + 231680, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1229,8 +1230,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 227592);
-                wait(base + 227584, parity((it * 3 + 1), 1));
+                arrive(base + 231688);
+                wait(base + 231680, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1239,8 +1240,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 227592);
-                wait(base + 227584, parity((it * 3 + 2), 1));
+                arrive(base + 231688);
+                wait(base + 231680, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1249,7 +1250,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 227592);
+                arrive(base + 231688);
             }
             if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[7], x, lane);
@@ -1262,67 +1263,65 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                 const float v29 = (float)(exp_(v26));
                 Pair v43 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                const Pair v117 = { (float)(v5.a < bits(0xc2d00000) ? 1 : 0), (float)(v5.b < bits(0xc2d00000) ? 1 : 0) };
-                wait(base + 227440 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 227472 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 227504 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 212992 + it % 2 * 768, v4, lane);
-                store_pair(base + 214528 + it % 2 * 256, v11, lane);
-                store_pair(base + 213248 + it % 2 * 768, v13, lane);
-                store_pair(base + 213504 + it % 2 * 768, v28, lane);
+                const Pair v112 = { (float)(v5.a < bits(0xc2d00000) ? 1 : 0), (float)(v5.b < bits(0xc2d00000) ? 1 : 0) };
+                wait(base + 231536 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 231568 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 231600 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 221184 + it % 2 * 768, v4, lane);
+                store_pair(base + 222720 + it % 2 * 256, v11, lane);
+                store_pair(base + 221440 + it % 2 * 768, v13, lane);
+                store_pair(base + 221696 + it % 2 * 768, v28, lane);
                 if (lane == 0)
-                    store1(base + 215040 + it % 2 * 528, v29);
-                store_pair(base + 215056 + it % 2 * 528, v43, lane);
-                store_pair(base + 215312 + it % 2 * 528, v117, lane);
-                arrive(base + 227424 + it % 2 * 8);
-                arrive(base + 227456 + it % 2 * 8);
-                arrive(base + 227488 + it % 2 * 8);
+                    store1(base + 223232 + it % 2 * 528, v29);
+                store_pair(base + 223248 + it % 2 * 528, v43, lane);
+                store_pair(base + 223504 + it % 2 * 528, v112, lane);
+                arrive(base + 231520 + it % 2 * 8);
+                arrive(base + 231552 + it % 2 * 8);
+                arrive(base + 231584 + it % 2 * 8);
             }
             if (warp == 3) {
-                wait(base + 227424 + it % 2 * 8, parity(it, 2));
-                wait(base + 227488 + it % 2 * 8, parity(it, 2));
-                wait(base + 227632 + it % 2 * 8, parity(it, 2));
-                const float v29 = parts_sum<1>(base + 215040 + it % 2 * 528, 1, 0);
-                const float v67 = parts_sum<8>(base + 221216 + it % 2 * 5664, 1, 0);
-                const Pair v28 = parts_pair<1>(base + 213504 + it % 2 * 768, lane);
-                const Pair v64 = parts_pair<2>(base + 220192 + it % 2 * 5664, lane);
-                const Pair v51 = parts_pair<2>(base + 218144 + it % 2 * 5664, lane);
-                const Pair v43 = parts_pair<1>(base + 215056 + it % 2 * 528, lane);
-                const Pair v4 = parts_pair<1>(base + 212992 + it % 2 * 768, lane);
-                const Pair v89 = parts_pair<2>(base + 216608 + it % 2 * 5664, lane);
-                const Pair v92 = parts_pair<4>(base + 217120 + it % 2 * 5664, lane);
-                const Pair v52 = parts_pair<4>(base + 218656 + it % 2 * 5664, lane);
-                const Pair v99 = parts_pair<2>(base + 220704 + it % 2 * 5664, lane);
-                const Pair v54 = parts_pair<2>(base + 219680 + it % 2 * 5664, lane);
-                const Pair v13 = parts_pair<1>(base + 213248 + it % 2 * 768, lane);
-                const Pair v81 = parts_pair<2>(base + 216096 + it % 2 * 5664, lane);
-                const Pair v114 = parts_pair<2>(base + 221248 + it % 2 * 5664, lane);
-                const Pair v117 = parts_pair<1>(base + 215312 + it % 2 * 528, lane);
-                arrive(base + 227440 + it % 2 * 8);
-                arrive(base + 227504 + it % 2 * 8);
-                arrive(base + 227648 + it % 2 * 8);
-                const float v68 = (float)(v29 * v67);
-                const Pair v69 = { (float)(v28.a * v64.a), (float)(v28.b * v64.b) };
-                const float v70 = pair_sum({ v28.a * v64.a, v28.b * v64.b }, lane, x.n);
-                const float v71 = (float)(v68 + v70);
-                const Pair v72 = { (float)(v51.a - v69.a), (float)(v51.b - v69.b) };
-                const Pair v73 = delayed_back(v43, v71, lane, x.n);
-                const Pair v74 = { (float)(v72.a + v73.a), (float)(v72.b + v73.b) };
-                const Pair v90 = { (float)(v4.a * v89.a), (float)(v4.b * v89.b) };
-                const Pair v91 = { (float)(v74.a - v90.a), (float)(v74.b - v90.b) };
-                const Pair v93 = { (float)(v92.a - v52.a), (float)(v92.b - v52.b) };
-                const Pair v97 = { (float)(v91.a + v93.a), (float)(v91.b + v93.b) };
-                const Pair v100 = { (float)(v4.a * v99.a), (float)(v4.b * v99.b) };
-                const Pair v101 = { (float)(v54.a - v100.a), (float)(v54.b - v100.b) };
-                const Pair v103 = { (float)(v13.a * v99.a), (float)(v13.b * v99.b) };
-                const Pair v104 = { (float)(v81.a + v103.a), (float)(v81.b + v103.b) };
-                const Pair v111 = { (float)(v13.a * v101.a), (float)(v13.b * v101.b) };
-                const Pair v112 = { (float)(v97.a + v111.a), (float)(v97.b + v111.b) };
-                const Pair v115 = { (float)(v114.a - v104.a), (float)(v114.b - v104.b) };
-                Pair v116 = sum_back(v112, lane, x.n);
-                const Pair v118 = { (float)(v117.a != 0 ? 0.f : v116.a), (float)(v117.b != 0 ? 0.f : v116.b) };
-                output_pair<unsigned short>(a.tensor[9], x, v115, lane);
-                output_pair<unsigned short>(a.tensor[10], x, v118, lane);
+                wait(base + 231520 + it % 2 * 8, parity(it, 2));
+                wait(base + 231584 + it % 2 * 8, parity(it, 2));
+                wait(base + 231760 + it % 2 * 8, parity(it, 2));
+                const float v29 = parts_sum<1>(base + 223232 + it % 2 * 528, 1, 0);
+                const float v65 = parts_sum<8>(base + 227360 + it % 2 * 3616, 1, 0);
+                const Pair v28 = parts_pair<1>(base + 221696 + it % 2 * 768, lane);
+                const Pair v62 = parts_pair<2>(base + 225312 + it % 2 * 3616, lane);
+                const Pair v50 = parts_pair<2>(base + 224288 + it % 2 * 3616, lane);
+                const Pair v43 = parts_pair<1>(base + 223248 + it % 2 * 528, lane);
+                const Pair v4 = parts_pair<1>(base + 221184 + it % 2 * 768, lane);
+                const Pair v79 = parts_pair<2>(base + 225824 + it % 2 * 3616, lane);
+                const Pair v87 = parts_pair<2>(base + 226336 + it % 2 * 3616, lane);
+                const Pair v94 = parts_pair<2>(base + 226848 + it % 2 * 3616, lane);
+                const Pair v52 = parts_pair<2>(base + 224800 + it % 2 * 3616, lane);
+                const Pair v13 = parts_pair<1>(base + 221440 + it % 2 * 768, lane);
+                const Pair v109 = parts_pair<2>(base + 227392 + it % 2 * 3616, lane);
+                const Pair v112 = parts_pair<1>(base + 223504 + it % 2 * 528, lane);
+                arrive(base + 231536 + it % 2 * 8);
+                arrive(base + 231600 + it % 2 * 8);
+                arrive(base + 231776 + it % 2 * 8);
+                const float v66 = (float)(v29 * v65);
+                const Pair v67 = { (float)(v28.a * v62.a), (float)(v28.b * v62.b) };
+                const float v68 = pair_sum({ v28.a * v62.a, v28.b * v62.b }, lane, x.n);
+                const float v69 = (float)(v66 + v68);
+                const Pair v70 = { (float)(v50.a - v67.a), (float)(v50.b - v67.b) };
+                const Pair v71 = delayed_back(v43, v69, lane, x.n);
+                const Pair v72 = { (float)(v70.a + v71.a), (float)(v70.b + v71.b) };
+                const Pair v85 = { (float)(v4.a * v79.a), (float)(v4.b * v79.b) };
+                const Pair v86 = { (float)(v72.a - v85.a), (float)(v72.b - v85.b) };
+                const Pair v88 = { (float)(-v87.a), (float)(-v87.b) };
+                const Pair v92 = { (float)(v86.a + v88.a), (float)(v86.b + v88.b) };
+                const Pair v95 = { (float)(v4.a * v94.a), (float)(v4.b * v94.b) };
+                const Pair v96 = { (float)(v52.a - v95.a), (float)(v52.b - v95.b) };
+                const Pair v98 = { (float)(v13.a * v94.a), (float)(v13.b * v94.b) };
+                const Pair v99 = { (float)(v79.a + v98.a), (float)(v79.b + v98.b) };
+                const Pair v106 = { (float)(v13.a * v96.a), (float)(v13.b * v96.b) };
+                const Pair v107 = { (float)(v92.a + v106.a), (float)(v92.b + v106.b) };
+                const Pair v110 = { (float)(v109.a - v99.a), (float)(v109.b - v99.b) };
+                Pair v111 = sum_back(v107, lane, x.n);
+                const Pair v113 = { (float)(v112.a != 0 ? 0.f : v111.a), (float)(v112.b != 0 ? 0.f : v111.b) };
+                output_pair<unsigned short>(a.tensor[9], x, v110, lane);
+                output_pair<unsigned short>(a.tensor[10], x, v113, lane);
             }
             it++;
         }
@@ -1341,47 +1340,126 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 continue;
             float f14[32];
             float f25[32];
-            float f77[16];
-            float f20[16];
-            float f78[16];
-            float f80[16];
+            float f75[16];
             float f44[16];
-            float f36[16];
-            float f21[16];
-            float f37[16];
+            float f48[32];
+            float f51[32];
             float f49[32];
-            float f53[32];
-            float f50[32];
-            float f59[32];
-            float f83[32];
-            float f98[32];
-            wait(base + 227520, parity(it, 1));
+            float f57[32];
+            float f78[32];
+            float f93[32];
+            wait(base + 231728, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0, 2, x.n, thread);
+                clear_tail<256>(base + 114688, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 227552, parity(it, 1));
+            wait(base + 231632, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f51, base + 114688, 64, 0, base + 16384, 128, col0(64) + 0);
+            wgmma_commit();
+            wait(base + 231664, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 65536, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f93, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
+            wgmma_commit();
+            wait(base + 231520 + it % 2 * 8, parity(it, 2));
+            {
+                float r4[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
+                u32 t73[16];
+                read_columns<4>(t73 + 0, base + 65536 + 0, 64, col0(64), l);
+                float f108[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x108 = r4[h] * (e & 1 ? high(t73[e / 2]) : low(t73[e / 2]));
+                    f108[e] = x108;
+                }
+                wait(base + 231688, parity((it * 3 + 0), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f108 + 0, l, x.n);
+                    write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                arrive(base + 231680);
+            }
+            wait(base + 231792, parity(it, 1));
+            {
+                wait(base + 231776 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s65 = 0;
+                u32 t7[32];
+                read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
+                read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
+                u32 t8[32];
+                read_columns<4>(t8 + 0, base + 147456 + 0, 128, col0(64), l);
+                read_columns<4>(t8 + 16, base + 147456 + 8192, 128, col0(64), l);
+                UNROLL for (int e = 0; e < 64; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x65 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
+                    s65 += x65;
+                }
+                put_sum(base + 227360 + it % 2 * 3616, warp - 4, s65, l);
+            }
+            wait(base + 231648, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 227536, parity(it, 1));
+            {
+                float s109[2] = { 0 };
+                u32 t3[16];
+                read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
+                u32 t73[16];
+                read_columns<4>(t73 + 0, base + 65536 + 0, 64, col0(64), l);
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x109 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t73[e / 2]) : low(t73[e / 2]));
+                    s109[h] += x109;
+                }
+                put_row_sums<64>(base + 227392 + it % 2 * 3616, group, s109, l);
+            }
+            wait(base + 231616, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 0, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f14);
+            keep(f51);
+            keep(f93);
+            fence_async();
+            arrive(base + 231640);
             matrix_sync<2>();
-            wait(base + 227424 + it % 2 * 8, parity(it, 2));
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
+                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
                 float f17[32];
@@ -1400,128 +1478,56 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 {
                     u32 p[16];
                     pack_rows(p, f17 + 0, l, x.n);
-                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
                 }
             }
-            wait(base + 227568, parity(it, 1));
+            fence_async();
+            arrive(base + 231656);
+            wait(base + 231696 + it % 2 * 8, parity(it, 2));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 65536, 2, x.n, thread);
+                clear_tail<256>(base + 98304 + it % 2 * 8192, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            {
-                float r4[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
-                u32 t75[16];
-                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
-                float f113[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x113 = r4[h] * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
-                    f113[e] = x113;
-                }
-                wait(base + 227592, parity((it * 3 + 0), 1) ^ 1);
-                {
-                    u32 p[16];
-                    pack_rows(p, f113 + 0, l, x.n);
-                    write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
-                }
-                fence_async();
-                arrive(base + 227584);
-            }
-            wait(base + 227600, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 98304, 1, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304 + it % 2 * 8192, 64, 0, base + 180224, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 227608);
             keep(f25);
+            arrive(base + 231712 + it % 2 * 8);
             matrix_sync<2>();
             {
                 {
                     u32 p[16];
                     pack_rows(p, f25 + 0, l, x.n);
-                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
                 }
             }
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 172032, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 114688, 64, 0, base + 180224, 64, col0(32) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
-            keep(f77);
-            wait(base + 227456 + it % 2 * 8, parity(it, 2));
-            {
-                float r11[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
-                float c11[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float r4[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
-                float f82[16];
-                const int over = l.row - l.col;
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    f20[e] = x20;
-                    const float x76 = kept_(over > past, 1.f);
-                    const float x78 = x76 * f77[e];
-                    f78[e] = x78;
-                    const float x80 = x20 * x78;
-                    f80[e] = x80;
-                    const float x82 = r4[h] * x80;
-                    f82[e] = x82;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f80 + 0, l, x.n);
-                    write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f82 + 0, l, x.n);
-                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
-                }
-            }
-            wait(base + 227616, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 106496, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f75, base + 65536, 64, 0, base + 180224, 64, col0(32) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f57, base + 180224, 64, 0, base + 147456, 128, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<2>();
             keep(f44);
+            arrive(base + 231736);
+            wait(base + 231552 + it % 2 * 8, parity(it, 2));
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f48[16];
+                    c11[e] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float f47[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -1531,232 +1537,180 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     (void)col;
                     const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
                     const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    f36[e] = x36;
-                    const float x48 = x36 * f44[e];
-                    f48[e] = x48;
+                    const float x47 = x36 * f44[e];
+                    f47[e] = x47;
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f48 + 0, l, x.n);
+                    pack_rows(p, f47 + 0, l, x.n);
+                    write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
+                }
+            }
+            wgmma_wait<1>();
+            keep(f75);
+            arrive(base + 231672);
+            {
+                float r11[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r11[h] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, l.row + 8 * h);
+                float c11[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c11[e] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float r4[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
+                float f77[16];
+                float f80[16];
+                const int over = l.row - l.col;
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
+                    const float x74 = kept_(over > past, 1.f);
+                    const float x76 = x74 * f75[e];
+                    const float x77 = x20 * x76;
+                    f77[e] = x77;
+                    const float x80 = r4[h] * x77;
+                    f80[e] = x80;
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f77 + 0, l, x.n);
+                    write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f80 + 0, l, x.n);
                     write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
             }
-            arrive(base + 227472 + it % 2 * 8);
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f21, base + 0, 64, 0, base + 0, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f21);
-            {
-                wait(base + 227648 + it % 2 * 8, parity(it, 2) ^ 1);
-                float s81[2] = { 0 };
-                float s89[2] = { 0 };
-                float r4[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
-                float s92[8] = { 0 };
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x22 = r4[h] * f21[e];
-                    const float x79 = x22 * f78[e];
-                    const float x81 = f21[e] * f80[e];
-                    const float x88 = f21[e] * f78[e];
-                    const float x89 = f20[e] * x88;
-                    const float x92 = f20[e] * x79;
-                    s81[h] += col < x.n ? x81 : 0.f;
-                    s89[h] += col < x.n ? x89 : 0.f;
-                    s92[e / 4 * 2 + e % 2] += row < x.n ? x92 : 0.f;
-                }
-                put_column_sums(base + 217120 + it % 2 * 5664, 64, col0(32), s92, l);
-                put_row_sums<64>(base + 216096 + it % 2 * 5664, group, s81, l);
-                put_row_sums<64>(base + 216608 + it % 2 * 5664, group, s89, l);
-            }
-            wait(base + 227664, parity(it, 1));
+            arrive(base + 231568 + it % 2 * 8);
+            wait(base + 231744, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 122880, 2, x.n, thread);
+                clear_tail<256>(base + 131072, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
-            }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 122880, 64, 0, base + 0, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f37);
-            {
-                float s51[2] = { 0 };
-                float s52[8] = { 0 };
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x47 = f37[e] * f44[e];
-                    const float x51 = f36[e] * x47;
-                    const float x52 = f36[e] * x47;
-                    s51[h] += col < x.n ? x51 : 0.f;
-                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
-                }
-                put_column_sums(base + 218656 + it % 2 * 5664, 64, col0(32), s52, l);
-                put_row_sums<64>(base + 218144 + it % 2 * 5664, group, s51, l);
             }
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
+            multiply_tiles<1, 1, 4, 0, 0>(f49, base + 212992, 64, 0, base + 131072, 64, col0(64) + 0);
+            wgmma_commit();
+            keep(f49);
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<1, 1, 4, 1, 1>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
+            wgmma_commit();
+            wgmma_fence();
+            multiply_tiles<0, 1, 4, 0, 0>(f48, base + 212992, 64, 0, base + 0, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 227624);
-            keep(f53);
+            keep(f48);
             keep(f49);
+            keep(f57);
+            keep(f49);
+            arrive(base + 231800);
             {
-                float s54[2] = { 0 };
+                float s50[2] = { 0 };
+                float s52[2] = { 0 };
                 u32 t1[16];
-                read_columns<4>(t1 + 0, base + 122880 + 0, 64, col0(64), l);
+                read_columns<4>(t1 + 0, base + 131072 + 0, 64, col0(64), l);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
-                float f57[32];
+                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
+                float f55[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x54 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f53[e];
-                    const float x56 = r13[h] * f53[e];
-                    const float x57 = f49[e] + x56;
-                    f57[e] = x57;
-                    s54[h] += x54;
+                    const float x50 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f48[e];
+                    const float x52 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f51[e];
+                    const float x54 = r13[h] * f51[e];
+                    const float x55 = f48[e] + x54;
+                    f55[e] = x55;
+                    s50[h] += x50;
+                    s52[h] += x52;
                 }
-                put_row_sums<64>(base + 219680 + it % 2 * 5664, group, s54, l);
-                wait(base + 227592, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums<64>(base + 224288 + it % 2 * 3616, group, s50, l);
+                put_row_sums<64>(base + 224800 + it % 2 * 3616, group, s52, l);
+                wait(base + 231688, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f57 + 0, l, x.n);
+                    pack_rows(p, f55 + 0, l, x.n);
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 227584);
+                arrive(base + 231680);
             }
+            fence_async();
+            arrive(base + 231752);
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
-            wait(base + 227680, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f83, base + 188416, 64, 0, base + 0, 64, col0(64) + 0);
-            keep(f50);
-            wgmma_fence();
-            multiply_tiles<1, 1, 4, 1, 1>(f50, base + 196608, 64, 0, base + 0, 64, col0(64) + 0);
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f98, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f78, base + 196608, 64, 0, base + 0, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            fence_async();
-            arrive(base + 227672);
-            keep(f98);
-            keep(f50);
-            keep(f83);
-            keep(f59);
-            keep(f50);
+            keep(f78);
             {
-                float s64[2] = { 0 };
-                float s99[2] = { 0 };
+                float s62[2] = { 0 };
+                float s79[2] = { 0 };
+                float s87[2] = { 0 };
+                float s94[2] = { 0 };
                 float r28[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r28[h] = parts_sum<1>(base + 213504 + it % 2 * 768, 64, l.row + 8 * h);
+                    r28[h] = parts_sum<1>(base + 221696 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t2[16];
                 read_columns<4>(t2 + 0, base + 0 + 0, 64, col0(64), l);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
-                float f108[32];
+                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
+                float f103[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x60 = r28[h] * f59[e];
-                    const float x64 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f59[e];
-                    const float x84 = r4[h] * f83[e];
-                    const float x85 = x60 - x84;
-                    const float x95 = x85 + f50[e];
-                    const float x99 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f98[e];
-                    const float x106 = r13[h] * f98[e];
-                    const float x107 = r4[h] * x106;
-                    const float x108 = x95 - x107;
-                    f108[e] = x108;
-                    s64[h] += x64;
-                    s99[h] += x99;
+                    const float x58 = r28[h] * f57[e];
+                    const float x62 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f57[e];
+                    const float x79 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f78[e];
+                    const float x81 = r4[h] * f78[e];
+                    const float x82 = x58 - x81;
+                    const float x87 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f49[e];
+                    const float x90 = x82 + f49[e];
+                    const float x94 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f93[e];
+                    const float x101 = r13[h] * f93[e];
+                    const float x102 = r4[h] * x101;
+                    const float x103 = x90 - x102;
+                    f103[e] = x103;
+                    s62[h] += x62;
+                    s79[h] += x79;
+                    s87[h] += x87;
+                    s94[h] += x94;
                 }
-                put_row_sums<64>(base + 220192 + it % 2 * 5664, group, s64, l);
-                put_row_sums<64>(base + 220704 + it % 2 * 5664, group, s99, l);
-                wait(base + 227592, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums<64>(base + 225312 + it % 2 * 3616, group, s62, l);
+                put_row_sums<64>(base + 225824 + it % 2 * 3616, group, s79, l);
+                put_row_sums<64>(base + 226336 + it % 2 * 3616, group, s87, l);
+                put_row_sums<64>(base + 226848 + it % 2 * 3616, group, s94, l);
+                wait(base + 231688, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f108 + 0, l, x.n);
+                    pack_rows(p, f103 + 0, l, x.n);
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 227584);
+                arrive(base + 231680);
             }
+            arrive(base + 231760 + it % 2 * 8);
             fence_async();
-            arrive(base + 227440 + it % 2 * 8);
-            arrive(base + 227528);
-            {
-                float s67 = 0;
-                u32 t7[32];
-                read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
-                read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
-                u32 t8[32];
-                read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
-                read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
-                UNROLL for (int e = 0; e < 64; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x67 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
-                    s67 += x67;
-                }
-                put_sum(base + 221216 + it % 2 * 5664, warp - 4, s67, l);
-            }
-            fence_async();
-            arrive(base + 227544);
-            arrive(base + 227688);
-            {
-                float s114[2] = { 0 };
-                u32 t3[16];
-                read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
-                u32 t75[16];
-                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x114 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
-                    s114[h] += x114;
-                }
-                put_row_sums<64>(base + 221248 + it % 2 * 5664, group, s114, l);
-            }
-            arrive(base + 227632 + it % 2 * 8);
-            fence_async();
-            arrive(base + 227560);
-            arrive(base + 227576);
+            arrive(base + 231536 + it % 2 * 8);
+            arrive(base + 231624);
             it++;
         }
     }

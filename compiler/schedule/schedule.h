@@ -619,6 +619,10 @@ uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
 /* Of those that it writes where other warps may be that have not yet met. */
 uint32_t matrix_overwrites(const Schedule *s, const KInst *k);
+/* The buffers in whose places an iteration finds what the one before did there:
+ * of a ring it has the next slot, and comes to this one again when all warps
+ * have met since. */
+uint32_t places_again(const Schedule *s, int role);
 /* Whether the value is made of a loaded tile, by the role ahead, and lies where
  * that did. */
 bool lies_over_loaded(const Schedule *s, int value);

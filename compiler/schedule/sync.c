@@ -116,11 +116,33 @@ static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
                                 & (d->written | d->read));
 }
 
+static bool role_meets(const Schedule *s, int role)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].role == role && s->inst[i].op == K_SYNC;
+    return any;
+}
+
+uint32_t places_again(const Schedule *s, int role)
+{
+    uint32_t set = ~0u;
+    int turns = s->interleave ? s->interleave : 1;
+    bool walks = s->kind != K_TOKEN && role_meets(s, role);
+    for (int b = 0; b < s->nbuffers && walks; b++)
+        if (s->buffer[b].uses == 1 && s->buffer[b].depth >= 2 * turns)
+            set &= ~(1u << b);
+    return set;
+}
+
 /* Once more from what the item before has left behind. */
 static void order_role(Schedule *s, int role)
 {
     Dirty d = { 0, 0 };
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < 2; round++) {
+        uint32_t again = places_again(s, role);
+        d.written &= again;
+        d.read &= again;
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
             if (k->role != role)
@@ -135,6 +157,7 @@ static void order_role(Schedule *s, int role)
             d.written |= matrix_writes(s, k);
             d.read |= matrix_reads(s, k);
         }
+    }
 }
 
 /* ---- loads ---- */

@@ -483,6 +483,8 @@ static void put_role(Print *p, KRole role)
         put_heads(p);
     put_begins(p, role, false);
     put_deferred(p, role, put_inst);
+    if (walk && s->row_axis && has_matrices(role))
+        put_spread(p, role);
     if (walk && s->row_axis && !has_matrices(role))
         put_first_fetch(p, role);
     if (s->splits)

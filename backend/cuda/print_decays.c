@@ -401,6 +401,24 @@ void put_found_early(Print *p, const KInst *from)
     }
 }
 
+void put_spread(Print *p, KRole role)
+{
+    for (int j = 0; j < p->s->ninsts; j++) {
+        const KInst *k = &p->s->inst[j];
+        for (int i = 0; i < k->nin && k->role == role; i++) {
+            const KValue *v = value_at(p, k->in[i]);
+            if (v->layout != LAY_GLOBAL || !is_spread(p, k, v))
+                continue;
+            int n = share_of(p->s, role, k->ncol) / 8;
+            const char *name = spread_name(p, k, v);
+            buf_printf(p->b, "float %s[%d];\nUNROLL for (int n = 0; n < %d;"
+                       " n++)\n%s[n] = %s;\n", name, n, n, name,
+                       vector_text(p, v->node, ctx_format(p->c,
+                       "(col0(%d) + n * 8 + l.col) / 2", n * 8)));
+        }
+    }
+}
+
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
     int share = map_share(p, k);
@@ -421,6 +439,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        raw_name(p, k, v));
         else if (is_kept_early(p, k, v))
             put_kept_again(p, k, v);
+        else if (is_spread(p, k, v))
+            continue;
         else if (is_vector_of(n))
             put_found_vector(p, k, v->node, share, "");
         else if (n->op != OP_input)

@@ -107,13 +107,13 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     if (op_is(g->n[r].op, SPREADS))
         r = shown_node(g, g->n[r].a[0]);
     int v = schedule_value(p->s, r, LAY_SUMS);
+    if (g->n[r].op == OP_wrap && has_node(k, r))
+        return true;
     if (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
     return (g->n[r].op == OP_wrap || g->n[r].flags & WRAP)
         && v != NOTHING && has_value(k->in, k->nin, v);
 }
-
-/* ---- x sigmoid(x), of 16 bits ---- */
 
 static bool has_operand(const Graph *g, Ref r, Ref a)
 {
@@ -122,6 +122,53 @@ static bool has_operand(const Graph *g, Ref r, Ref a)
         any |= g->n[r].a[i] && shown_node(g, g->n[r].a[i]) == a;
     return any;
 }
+
+/* Whether nothing but sines and cosines is made of it. */
+static bool is_of_sines(const Graph *g, const KInst *k, Ref r)
+{
+    bool all = true;
+    for (int i = 0; i < k->nnodes; i++)
+        all &= g->n[k->node[i]].op == OP_sin || g->n[k->node[i]].op == OP_cos
+            || !has_operand(g, k->node[i], r);
+    return all;
+}
+
+/* Sines of 16 bits are as good of a few dozen turns as within half a one: an
+ * angle's bound, in half turns, as the program finds or makes it; 0: none is
+ * known. */
+static int half_turns(const Print *p, Ref o)
+{
+    const Graph *g = p->s->g;
+    Ref r = shown_node(g, o);
+    const Node *n = &g->n[r];
+    int a, b;
+    if (n->op == OP_wrap || is_angle_state(g, r))
+        return 1;
+    if (n->op != OP_add && n->op != OP_mul)
+        return 0;
+    a = counts_tokens(g, n->a[0]) ? g->chunk : half_turns(p, n->a[0]);
+    b = counts_tokens(g, n->a[1]) ? g->chunk : half_turns(p, n->a[1]);
+    return !a || !b ? 0 : n->op == OP_add ? a + b : a * b;
+}
+
+static bool is_left_as_it_is(const Print *p, const KInst *k, Ref r)
+{
+    enum { MOST = 128 };
+    const Graph *g = p->s->g;
+    int bound = g->n[r].op == OP_wrap ? half_turns(p, g->n[r].a[0]) : 0;
+    bool sines = bound > 0 && bound <= MOST && p->s->tile != F32;
+    for (int i = 0; i < k->nout; i++)
+        sines &= value_at(p, k->out[i])->node != r;
+    for (int i = 0; i < k->nnodes && sines; i++) {
+        const Node *n = &g->n[k->node[i]];
+        bool reads = has_operand(g, k->node[i], r);
+        sines = !reads || n->op == OP_sin || n->op == OP_cos
+             || (op_is(n->op, SPREADS) && is_of_sines(g, k, k->node[i]));
+    }
+    return sines;
+}
+
+/* ---- x sigmoid(x), of 16 bits ---- */
 
 /* Whether it is rounded to 16 bits wherever it goes, and nowhere else. */
 static bool is_rounded(const Print *p, const KInst *k, Ref r)
@@ -218,6 +265,8 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s", delayed_text(p, k, r));
     else if (op_is(n->op, MULTIPLIES))
         buf_printf(b, "%s * %s", x[0], x[1]);
+    else if (is_left_as_it_is(p, k, r))
+        buf_printf(b, "%s", x[0]);
     else if (op_is(n->op, ADDS_UP | ONE_ROW))
         buf_printf(b, "%s", x[0]);
     else if (op_is(n->op, OF_RANKS))
@@ -611,6 +660,13 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                    (unsigned)v->node, found_name(p, k, v), share / 2);
         return;
     }
+    if (is_spread(p, k, v)) {
+        buf_printf(p->b, "if (e %% 4 == 0)\nd%u.x = d%u.y = load1(%s + 4 *"
+                   " ((col0(%d) + e %% %d / 4 * 8 + l.col) / 2));\n",
+                   (unsigned)v->node, (unsigned)v->node, place(p, v), share,
+                   share / 2);
+        return;
+    }
     buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
                " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
                share, share / 2);
@@ -634,6 +690,7 @@ static void put_program(Print *p, const KInst *k, int regs)
                  : ctx_format(p->c, "%d", regs));
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i]))
+                && (phase == 0 || !is_spread(p, k, value_at(p, k->in[i])))
                 && is_found(p, k, value_at(p, k->in[i]), k->early
                             ? FOUND_OTHERS : FOUND_ALL))
                 put_found_columns(p, k, value_at(p, k->in[i]));

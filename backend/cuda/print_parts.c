@@ -452,6 +452,21 @@ static bool is_read_along_columns(const Print *p, const KInst *k,
     return false;
 }
 
+bool is_spread(const Print *p, const KInst *k, const KValue *v)
+{
+    AxisSet axes = p->s->g->n[v->node].axes;
+    return k->op == K_MAP && k->row == AX_I && k->col >= AX_DIM && axes
+        && !(axes & (axes - 1)) && !(axes & ~DIM_AXES)
+        && !(axes & AXIS(k->col));
+}
+
+/* By node, and by the instruction that finds it. */
+const char *spread_name(const Print *p, const KInst *k, const KValue *v)
+{
+    return ctx_format(p->c, "c%u_%d", (unsigned)v->node,
+                      (int)(k - p->s->inst));
+}
+
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
     return p->s->row_axis && v->layout == LAY_VECTOR && v->parts == 1
@@ -498,6 +513,11 @@ const char *found_element(Print *p, const KInst *k, Ref o)
                               " low(q%u[e / 2]))", u, u);
         if (v->layout == LAY_GLOBAL && s & (s - 1))
             return ctx_format(p->c, "g%u[e]", u);
+        if (v->layout == LAY_GLOBAL && is_spread(p, k, v))
+            return ctx_format(p->c, k->parts ? "%s[part * %d + e %% %d / 4]"
+                              : "%s[%d + e %% %d / 4]", spread_name(p, k, v),
+                              k->parts ? map_share(p, k) / 8 : 0,
+                              map_share(p, k) / 2);
     }
     return NULL;
 }

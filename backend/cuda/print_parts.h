@@ -85,6 +85,9 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
+/* Whether pairs of the program's columns have an entry of the vector each. */
+bool is_spread(const Print *p, const KInst *k, const KValue *v);
+const char *spread_name(const Print *p, const KInst *k, const KValue *v);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
@@ -259,6 +262,8 @@ const char *lane_text(const Print *p, bool fresh);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
+/* Such vectors of the role's programs that are inputs: all that a walk finds. */
+void put_spread(Print *p, KRole role);
 void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they
  * lie: they are asked for as early as registers allow. */

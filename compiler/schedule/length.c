@@ -28,6 +28,14 @@ static int node_length(const Node *n)
         || n->op == OP_tanh || n->op == OP_div ? EACH_SINE : EACH_NODE;
 }
 
+/* Whether both of a pair of columns have the same of the program's node, which
+ * is of pairs. */
+static bool is_of_pairs(const Schedule *s, const KInst *k, Ref r)
+{
+    return k->row == AX_I && k->col >= AX_DIM
+        && !(s->g->n[r].axes & AXIS(k->col));
+}
+
 static bool is_of_tokens(const KValue *v)
 {
     return v->nrow > 1 && v->ncol > 1;
@@ -44,7 +52,8 @@ static int map_length(const Schedule *s, const KInst *k)
              : 0;
     }
     for (int i = 0; i < k->nnodes; i++)
-        all += node_length(&s->g->n[k->node[i]]) * e;
+        all += node_length(&s->g->n[k->node[i]]) * e
+             / (is_of_pairs(s, k, k->node[i]) ? 2 : 1);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = &s->value[k->out[i]];
         bool columns = v->layout >= LAY_VECTOR && v->row != k->row;

@@ -134,7 +134,7 @@ static bool finds_tile(const Order *o, int at)
 /* Whether nothing goes on from what the instruction leaves. */
 static bool is_left(const Order *o, int at)
 {
-    return o->inst[at].op == K_MAP
+    return (o->inst[at].op == K_MAP || o->inst[at].op == K_ACROSS)
         && o->height[at] == time_of(o->s, &o->inst[at]);
 }
 
@@ -317,11 +317,13 @@ void schedule_find_again(Schedule *s)
 
 /* ---- decays beside products ---- */
 
-/* The instruction of its role before `at`; NOTHING: there is none. */
+/* The instruction of its role before `at`, other than one of a vector across;
+ * NOTHING: there is none. */
 static int before_in_role(const Schedule *s, int at)
 {
     int i = at - 1;
-    while (i >= 0 && s->inst[i].role != s->inst[at].role)
+    while (i >= 0 && (s->inst[i].role != s->inst[at].role
+                      || s->inst[i].op == K_ACROSS))
         i--;
     return i;
 }

@@ -316,7 +316,7 @@ static Schedule lean_turn(const Schedule *s)
     lean.ninsts = 0;
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].lean)
-            lean.inst[lean.ninsts++] = s->inst[i];
+            lean.inst[lean.ninsts++] = lean_inst(s, &s->inst[i]);
     return lean;
 }
 

@@ -142,6 +142,8 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             return s;
         if (s->row_axis)
             schedule_fetch_vectors(s);
+        if (s->row_axis)
+            schedule_remake(s);
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;

@@ -73,10 +73,37 @@ static bool is_vector(const Schedule *s, int value)
     return s->value[value].layout == LAY_VECTOR;
 }
 
+/* Whether each thread goes over entries of vectors by itself. */
+static bool is_entrywise(const Schedule *s, const KInst *k)
+{
+    bool all = k->op == K_ACROSS || k->op == K_CARRY;
+    for (int i = 0; i < k->nnodes; i++)
+        all &= !op_is(s->g->n[k->node[i]].op, PAIRS);
+    return all;
+}
+
+/* Whether a thread that goes over vectors so has left its entries of this one
+ * itself: of a state, of what becomes of it. */
+static bool is_threads_own(const Schedule *s, const KInst *k, int value)
+{
+    const KValue *v = &s->value[value];
+    int from = value_writer(s, value);
+    bool along = k->op == K_CARRY || v->row == k->row;
+    return is_vector(s, value) && along && v->parts == 1 && from != NOTHING
+        && (s->inst[from].op == K_BEGIN
+            || (s->inst[from].op == K_ACROSS
+                && s->inst[from].role == k->role));
+}
+
 uint32_t matrix_reads(const Schedule *s, const KInst *k)
 {
     int n = k->op == K_END ? 0 : k->op == K_CARRY && k->nin ? 1 : k->nin;
-    return matrix_buffers(s, k->role, k->in, n);
+    int16_t others[MOST_USES];
+    int all = 0;
+    for (int i = 0; i < n; i++)
+        if (!is_entrywise(s, k) || !is_threads_own(s, k, k->in[i]))
+            others[all++] = k->in[i];
+    return matrix_buffers(s, k->role, others, all);
 }
 
 uint32_t matrix_writes(const Schedule *s, const KInst *k)
@@ -278,7 +305,7 @@ static void wait_early(Schedule *s)
             continue;
         int first = i;
         for (int j = i - 1, ends = 0; j >= 0 && ends < 2; j--) {
-            if (s->inst[j].role != k->role)
+            if (s->inst[j].role != k->role || s->inst[j].op == K_ACROSS)
                 continue;
             ends += s->inst[j].op != K_PRODUCT;
             first = s->inst[j].op == K_PRODUCT ? j : first;

@@ -50,11 +50,53 @@ static const char *exponent_text(Print *p, const KInst *k, Ref o)
                       element_of(p, k, o));
 }
 
+/* Whether the program has made r before the products that it scales ended. */
+static bool is_computed_early(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    return k->early && is_mask(n->op) && n->a[0];
+}
+
+/* Whether the program's node is nothing where `factor` is. */
+static bool is_multiple_of(const Graph *g, const KInst *k, Ref r, Ref factor)
+{
+    const Node *n = &g->n[r];
+    int most = n->op == OP_mul ? 2 : n->op == OP_neg;
+    bool any = r == factor;
+    for (int i = 0; i < most && !any; i++)
+        any = has_node(k, shown_node(g, n->a[i]))
+           && is_multiple_of(g, k, shown_node(g, n->a[i]), factor);
+    return any;
+}
+
+/* The decays of a program, made early, of which all that it leaves is a
+ * multiple, as tiles of 16 bits: where they are taken as zero is cleared in
+ * these, two elements at once. 0: there are none. */
+static Ref cleared_decays(const Print *p, const KInst *k)
+{
+    Ref found = 0;
+    int decays = 0;
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_mask(p->s->g->n[k->node[i]].op)) {
+            found = k->node[i];
+            decays++;
+        }
+    bool all = decays == 1 && is_computed_early(p, k, found)
+            && p->s->tile != F32 && k->nrow <= TILE_ROWS;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        all &= v->layout == LAY_TILE && has_node(k, v->node)
+            && is_multiple_of(p->s->g, k, v->node, found);
+    }
+    return all ? found : 0;
+}
+
 /* Decays are computed above the diagonal, too, where some are no numbers, but
  * taken on one side of it. Which side an element is on is one comparison with
  * what a lane has of all. */
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
 {
+    bool cleared = n == &p->s->g->n[cleared_decays(p, k)];
     const char *at = n->flags & STRICT ? ">" : ">=";
     const char *side = p->s->g->rows ? "token(row) %s token(col)"
                                      : "over %s past";
@@ -63,20 +105,13 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
                                          exponent_text(p, k, n->a[0]),
                                          exponent_text(p, k, n->a[1])) : "1.f";
     side = ctx_format(p->c, side, at);
-    return ctx_format(p->c, "kept_(%s, %s)", side, y);
-}
-
-/* Whether the program has made r before the products that it scales ended. */
-static bool is_computed_early(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    return k->early && is_mask(n->op) && n->a[0];
+    return cleared ? y : ctx_format(p->c, "kept_(%s, %s)", side, y);
 }
 
 static bool has_masks(const Print *p, const KInst *k)
 {
     bool any = false;
-    for (int i = 0; i < k->nnodes; i++)
+    for (int i = 0; i < k->nnodes && !cleared_decays(p, k); i++)
         any |= is_mask(p->s->g->n[k->node[i]].op)
             && (p->beside || !is_computed_early(p, k, k->node[i]));
     return any && !p->s->g->rows;
@@ -516,13 +551,17 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
         put_rows_tile(p, k, v);
         return;
     }
+    Ref decays = cleared_decays(p, k);
+    const char *clears = !decays ? "" : ctx_format(p->c, "clear_above(p, l.row"
+        " - l.col%s, col0(%d));\n", p->s->g->n[decays].flags & STRICT
+        ? " - 1" : "", share);
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
-        buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n"
+        buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n%s"
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
                    two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
                    k->row == AX_I && !ends_in_zeros(p->s, k, v->node)
-                   ? "x.n" : "64", share / 16, place(p, v),
+                   ? "x.n" : "64", clears, share / 16, place(p, v),
                    r * 128, rows_lying(v), share);
 }
 

@@ -366,10 +366,12 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
                    rows_lying(v), col);
 }
 
-/* Of a program in parts. */
+/* Of a program in parts; of warpgroups that take chunks round-robin each has
+ * all. */
 static const char *first_column(const Print *p, const KInst *k)
 {
-    return ctx_format(p->c, "group * %d",
+    return k->role == KR_AHEAD && p->s->interleave > 1 ? "0"
+         : ctx_format(p->c, "group * %d",
                       (int)share_of(p->s, k->role, k->ncol));
 }
 
@@ -382,8 +384,7 @@ static void put_read_first(Print *p, const KInst *k, int regs)
             continue;
         buf_printf(p->b, "%s ahead%u[%d];\n", two_type(p), (unsigned)v->node,
                    regs / 2);
-        put_read(p, k, v, "ahead",
-                 first_column(p, k));
+        put_read(p, k, v, "ahead", first_column(p, k));
     }
 }
 

@@ -218,7 +218,7 @@ void schedule_slim(Schedule *s)
 {
     enum { FEW = 24 };
 
-    for (int i = 0; i < s->ninsts && s->ahead > 1; i++) {
+    for (int i = 0; i < s->ninsts && s->ahead * s->interleave > 1; i++) {
         KInst *k = &s->inst[i];
         int all = share_of(s, KR_AHEAD, k->ncol) / PART_COLS;
         if (k->role != KR_AHEAD || k->op != K_MAP || k->row != AX_I

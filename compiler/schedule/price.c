@@ -90,6 +90,15 @@ static double ordered_cycles(const Schedule *s, KRole role, double settle,
     return cycles;
 }
 
+static int count_of(const Schedule *s, KOp op)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->ninsts; i++)
+        n += s->inst[i].op == op;
+    return n;
+}
+
 bool is_halved(const Schedule *s)
 {
     return s->row_axis && s->slices > 1 && s->kind == K_FORWARD
@@ -104,10 +113,11 @@ static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
     double part = is_halved(s) ? half_columns() : 1;
+    double each = count_of(s, K_INVERSE) ? 1 : s->interleave;
 
     double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                          shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
-                                                 1526));
+                                                 1526) / each);
     return part * cycles;
 }
 
@@ -152,15 +162,6 @@ static double length_of(const Schedule *s, KOp op)
 
     for (int i = 0; i < s->ninsts; i++)
         n += s->inst[i].op == op ? work_of(s, &s->inst[i]) : 0;
-    return n;
-}
-
-static int count_of(const Schedule *s, KOp op)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->ninsts; i++)
-        n += s->inst[i].op == op;
     return n;
 }
 

@@ -167,7 +167,7 @@ static void add_program(Schedule *s, KInst *to, const KInst *from)
 /* Two warpgroups have their columns in parts: there are registers for both. */
 static void join_tiles(Schedule *s)
 {
-    for (int i = 0; i < s->ninsts && s->ahead > 1; i++)
+    for (int i = 0; i < s->ninsts && s->ahead * s->interleave > 1; i++)
         for (int j = i + 1; j < s->ninsts; j++) {
             if (!may_come_with(s, i, j) || !may_wait(s, i, j))
                 continue;

@@ -58,6 +58,7 @@ KInst lean_inst(const Schedule *s, const KInst *k)
     if (!is_of_tiles(s, k) || !(~k->lean_out & ((1u << k->nout) - 1)))
         return lean;
     lean.nin = lean.nout = 0;
+    lean.lean_out = ~0u;
     for (int i = 0; i < k->nout; i++)
         if (k->lean_out >> i & 1)
             lean.out[lean.nout++] = k->out[i];

@@ -104,7 +104,7 @@ static bool takes_room(const Order *o, int product, int at)
     bool takes = k->op == K_MAP && k->nout
               && s->value[k->out[0]].layout == LAY_PACKED
               && s->value[k->in[0]].layout == LAY_TILE;
-    return takes && s->ahead > 1 && o->role == KR_MATRIX
+    return takes && s->ahead > 1 && s->groups > 1 && o->role == KR_MATRIX
         && s->value[p->in[0]].col != AX_I;
 }
 
@@ -138,6 +138,18 @@ static bool is_left(const Order *o, int at)
         && o->height[at] == time_of(o->s, &o->inst[at]);
 }
 
+/* Whether the tensor cores are busy while the program, on a longer way than the
+ * product that may be asked for, is done: one warpgroup that carries states
+ * asks for what they become before what nothing goes on from, which ends while
+ * they are packed. */
+static bool goes_before(const Order *o, int program, int product)
+{
+    return o->role == KR_MATRIX && o->s->groups == 1
+        && o->products > o->ended && o->inst[program].op == K_MAP
+        && !waits_for(o, program)
+        && o->height[program] > o->height[product];
+}
+
 /* Products come first, then what waits for none, then what waits least: of
  * these what others go on from, then what is in registers, so that it is done
  * when others are waited for. */
@@ -145,7 +157,7 @@ static bool is_better(const Order *o, int a, int b)
 {
     bool product = o->inst[a].op == K_PRODUCT;
     if (product != (o->inst[b].op == K_PRODUCT))
-        return product;
+        return product ? !goes_before(o, b, a) : goes_before(o, a, b);
     int wa = waits_for(o, a), wb = waits_for(o, b);
     if (wa != wb)
         return wa < wb;

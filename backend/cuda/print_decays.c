@@ -410,11 +410,18 @@ void put_spread(Print *p, KRole role)
             if (v->layout != LAY_GLOBAL || !is_spread(p, k, v))
                 continue;
             int n = share_of(p->s, role, k->ncol) / 8;
+            int axis = lowest(node_of(p, v->node)->axes);
             const char *name = spread_name(p, k, v);
+            const char *at = ctx_format(p->c, "(%s + n * 8 + l.col) / 2",
+                                        p->s->interleave > 1 ? "0"
+                                        : ctx_format(p->c, "col0(%d)", n * 8));
+            const char *inside = inside_text(p, axis, at);
+            bool wraps = is_wrapped_alone(p, k, v->node);
             buf_printf(p->b, "float %s[%d];\nUNROLL for (int n = 0; n < %d;"
-                       " n++)\n%s[n] = %s;\n", name, n, n, name,
-                       vector_text(p, v->node, ctx_format(p->c,
-                       "(col0(%d) + n * 8 + l.col) / 2", n * 8)));
+                       " n++)\n%s[n] = %s%s%s%s%s%s;\n", name, n, n, name,
+                       inside ? inside : "", inside ? " ? " : "",
+                       wraps ? "wrap_(" : "", vector_text(p, v->node, at),
+                       wraps ? ")" : "", inside ? " : 0.f" : "");
         }
     }
 }

@@ -203,6 +203,16 @@ static bool is_left_as_it_is(const Print *p, const KInst *k, Ref r)
     return sines;
 }
 
+/* Whether it has been wrapped as it was found. */
+static bool finds_wrapped(const Print *p, const KInst *k, Ref r)
+{
+    const Graph *g = p->s->g;
+    Ref of = g->n[r].op == OP_wrap ? shown_node(g, g->n[r].a[0]) : 0;
+    int v = of ? schedule_value(p->s, of, LAY_GLOBAL) : NOTHING;
+    return v != NOTHING && has_value(k->in, k->nin, v)
+        && is_spread(p, k, value_at(p, v)) && is_wrapped_alone(p, k, of);
+}
+
 /* ---- x sigmoid(x), of 16 bits ---- */
 
 /* Whether it is rounded to 16 bits wherever it goes, and nowhere else. */
@@ -300,7 +310,7 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s", delayed_text(p, k, r));
     else if (op_is(n->op, MULTIPLIES))
         buf_printf(b, "%s * %s", x[0], x[1]);
-    else if (is_left_as_it_is(p, k, r))
+    else if (is_left_as_it_is(p, k, r) || finds_wrapped(p, k, r))
         buf_printf(b, "%s", x[0]);
     else if (op_is(n->op, ADDS_UP | ONE_ROW))
         buf_printf(b, "%s", x[0]);
@@ -346,7 +356,7 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
 
 /* Whether what a part of the program finds in tiles is read while the one
  * before is computed. */
-static bool loads_ahead(const Print *p, const KInst *k)
+bool loads_ahead(const Print *p, const KInst *k)
 {
     bool any = false;
     for (int i = 0; i < k->nin; i++)
@@ -375,6 +385,39 @@ static const char *first_column(const Print *p, const KInst *k)
                       (int)share_of(p->s, k->role, k->ncol));
 }
 
+/* A vector of which pairs of the part's columns from col on have an entry each.
+ */
+static void put_read_spread(Print *p, const KInst *k, const KValue *v,
+                            const char *col)
+{
+    buf_printf(p->b, "UNROLL for (int n = 0; n < %d; n++)\nahead%u[n] ="
+               " load1(%s + 4 * ((%s + n * 8 + l.col) / 2));\n",
+               map_share(p, k) / 8, (unsigned)v->node, place(p, v), col);
+}
+
+/* Whether the program finds the vector along its rows alone. */
+static bool is_of_rows(const Print *p, const KInst *k, const KValue *v)
+{
+    bool rows = map_rows(p, k) <= TILE_ROWS;
+    for (int n = 0; n < k->nnodes; n++)
+        for (int j = 0; j < 4; j++) {
+            Ref o = p->s->g->n[k->node[n]].a[j];
+            rows &= shown_node(p->s->g, o) != v->node
+                 || (runs_along_rows(p, k, o)
+                     && !op_is(p->s->g->n[k->node[n]].op, SHIFTS));
+        }
+    return rows && !is_found_by_steps(p, k, v);
+}
+
+static void put_found_rows(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    buf_printf(p->b, "float r%u[2];\nUNROLL for (int h = 0; h < 2; h++)\n"
+               "r%u[h] = %sparts_sum<%d>(%s, %d, %sl.row + 8 * h);\n", u, u,
+               factor_text(p, k, v->node), v->parts, place(p, v),
+               (int)vector_size(v), row0_text(p, k));
+}
+
 /* Of the first part. */
 static void put_read_first(Print *p, const KInst *k, int regs)
 {
@@ -386,6 +429,28 @@ static void put_read_first(Print *p, const KInst *k, int regs)
                    regs / 2);
         put_read(p, k, v, "ahead", first_column(p, k));
     }
+    for (int i = 0; i < k->nin && loads_ahead(p, k); i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout == LAY_VECTOR && is_spread(p, k, v)) {
+            buf_printf(p->b, "float ahead%u[%d];\n", (unsigned)v->node,
+                       map_share(p, k) / 8);
+            put_read_spread(p, k, v, first_column(p, k));
+        } else if (v->layout == LAY_VECTOR && is_of_rows(p, k, v)) {
+            put_found_rows(p, k, v);
+        }
+    }
+}
+
+/* Of this part, and those of the next. */
+static void put_spread_part(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    int share = map_share(p, k);
+    buf_printf(p->b, "float d%u[%d];\nUNROLL for (int n = 0; n < %d; n++)\n"
+               "d%u[n] = ahead%u[n];\nif (part + 1 < %d) {\n", u, share / 8,
+               share / 8, u, u, k->parts);
+    put_read_spread(p, k, v, ctx_format(p->c, "col0(%d) + %d", share, share));
+    buf_printf(p->b, "}\n");
 }
 
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
@@ -423,11 +488,14 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
                     rows |= runs_along_rows(p, k, o);
                     cols |= !runs_along_rows(p, k, o);
                 }
+            if (loads_ahead(p, k) && is_spread(p, k, v)) {
+                put_spread_part(p, k, v);
+                continue;
+            }
+            if (loads_ahead(p, k) && is_of_rows(p, k, v))
+                continue;
             if (rows && map_rows(p, k) <= TILE_ROWS)
-                buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, %sl.row"
-                           " + 8 * h);\n", u, u, times, v->parts, place(p, v),
-                           (int)vector_size(v), row0_text(p, k));
+                put_found_rows(p, k, v);
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, l.row +"
@@ -700,6 +768,8 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                    (unsigned)v->node, found_name(p, k, v), share / 2);
         return;
     }
+    if (is_spread(p, k, v) && loads_ahead(p, k))
+        return;
     if (is_spread(p, k, v)) {
         buf_printf(p->b, "if (e %% 4 == 0)\nd%u.x = d%u.y = load1(%s + 4 *"
                    " ((col0(%d) + e %% %d / 4 * 8 + l.col) / 2));\n",

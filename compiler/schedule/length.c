@@ -211,12 +211,13 @@ void schedule_shorten(Schedule *s)
         shorten(s, true);
 }
 
-/* Requires buffers. Where two warpgroups ahead have few registers, what they
+/* Requires buffers. Where several warpgroups ahead have few registers, what they
  * make of tiles, in tiles, is made of as many columns at a time as do with
- * these. */
+ * these; beside one that carries states they have about twice as many. */
 void schedule_slim(Schedule *s)
 {
-    enum { FEW = 24 };
+    enum { LEAST = 24 };
+    int few = s->groups > 1 ? LEAST : 2 * LEAST;
 
     for (int i = 0; i < s->ninsts && s->ahead * s->interleave > 1; i++) {
         KInst *k = &s->inst[i];
@@ -224,7 +225,7 @@ void schedule_slim(Schedule *s)
         if (k->role != KR_AHEAD || k->op != K_MAP || k->row != AX_I
             || !may_be_in_parts(s, k))
             continue;
-        for (int parts = 2; parts <= all && program_registers(s, k) > FEW;
+        for (int parts = 2; parts <= all && program_registers(s, k) > few;
              parts++)
             k->parts = (uint8_t)(all % parts ? k->parts : parts);
     }

@@ -401,6 +401,31 @@ void put_found_early(Print *p, const KInst *from)
     }
 }
 
+void put_spread(Print *p, KRole role)
+{
+    for (int j = 0; j < p->s->ninsts; j++) {
+        const KInst *k = &p->s->inst[j];
+        for (int i = 0; i < k->nin && k->role == role; i++) {
+            const KValue *v = value_at(p, k->in[i]);
+            if (v->layout != LAY_GLOBAL || !is_spread(p, k, v))
+                continue;
+            int n = share_of(p->s, role, k->ncol) / 8;
+            int axis = lowest(node_of(p, v->node)->axes);
+            const char *name = spread_name(p, k, v);
+            const char *at = ctx_format(p->c, "(%s + n * 8 + l.col) / 2",
+                                        p->s->interleave > 1 ? "0"
+                                        : ctx_format(p->c, "col0(%d)", n * 8));
+            const char *inside = inside_text(p, axis, at);
+            bool wraps = is_wrapped_alone(p, k, v->node);
+            buf_printf(p->b, "float %s[%d];\nUNROLL for (int n = 0; n < %d;"
+                       " n++)\n%s[n] = %s%s%s%s%s%s;\n", name, n, n, name,
+                       inside ? inside : "", inside ? " ? " : "",
+                       wraps ? "wrap_(" : "", vector_text(p, v->node, at),
+                       wraps ? ")" : "", inside ? " : 0.f" : "");
+        }
+    }
+}
+
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
     int share = map_share(p, k);
@@ -421,6 +446,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
                        raw_name(p, k, v));
         else if (is_kept_early(p, k, v))
             put_kept_again(p, k, v);
+        else if (is_spread(p, k, v))
+            continue;
         else if (is_vector_of(n))
             put_found_vector(p, k, v->node, share, "");
         else if (n->op != OP_input)

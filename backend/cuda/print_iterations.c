@@ -72,6 +72,7 @@ static const Schedule *lean_schedule(const Print *p)
     memcpy(s->inst, p->s->inst, bytes);
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
+        *k = k->lean ? lean_inst(p->s, k) : *k;
         k->wait_full = k->lean_full;
         k->wait_empty &= lean;
         k->post_full &= lean;

@@ -50,12 +50,54 @@ static const char *exponent_text(Print *p, const KInst *k, Ref o)
                       element_of(p, k, o));
 }
 
+/* Whether the program has made r before the products that it scales ended. */
+static bool is_computed_early(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    return k->early && is_mask(n->op) && n->a[0];
+}
+
+/* Whether the program's node is nothing where `factor` is. */
+static bool is_multiple_of(const Graph *g, const KInst *k, Ref r, Ref factor)
+{
+    const Node *n = &g->n[r];
+    int most = n->op == OP_mul ? 2 : n->op == OP_neg;
+    bool any = r == factor;
+    for (int i = 0; i < most && !any; i++)
+        any = has_node(k, shown_node(g, n->a[i]))
+           && is_multiple_of(g, k, shown_node(g, n->a[i]), factor);
+    return any;
+}
+
+/* The decays of a program, made early, of which all that it leaves is a
+ * multiple, as tiles of 16 bits: where they are taken as zero is cleared in
+ * these, two elements at once. 0: there are none. */
+static Ref cleared_decays(const Print *p, const KInst *k)
+{
+    Ref found = 0;
+    int decays = 0;
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_mask(p->s->g->n[k->node[i]].op)) {
+            found = k->node[i];
+            decays++;
+        }
+    bool all = decays == 1 && is_computed_early(p, k, found)
+            && p->s->tile != F32 && k->nrow <= TILE_ROWS;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        all &= v->layout == LAY_TILE && has_node(k, v->node)
+            && is_multiple_of(p->s->g, k, v->node, found);
+    }
+    return all ? found : 0;
+}
+
 /* Decays are computed above the diagonal, too, where some are no numbers, but
  * taken on one side of it. Which side an element is on is one comparison with
  * what a lane has of all; of rows that are ranks with rows, or with tokens. */
 static const char *mask_text(Print *p, const KInst *k, const Node *n)
 {
     bool rows = n->op == OP_later;
+    bool cleared = n == &p->s->g->n[cleared_decays(p, k)];
     const char *at = n->flags & STRICT || rows ? ">" : ">=";
     const char *side = !p->s->g->rows ? "over %s past"
                      : rows ? "row %s col" : "token(row) %s token(col)";
@@ -64,20 +106,13 @@ static const char *mask_text(Print *p, const KInst *k, const Node *n)
                                          exponent_text(p, k, n->a[0]),
                                          exponent_text(p, k, n->a[1])) : "1.f";
     side = ctx_format(p->c, side, at);
-    return ctx_format(p->c, "kept_(%s, %s)", side, y);
-}
-
-/* Whether the program has made r before the products that it scales ended. */
-static bool is_computed_early(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    return k->early && is_mask(n->op) && n->a[0];
+    return cleared ? y : ctx_format(p->c, "kept_(%s, %s)", side, y);
 }
 
 static bool has_masks(const Print *p, const KInst *k)
 {
     bool any = false;
-    for (int i = 0; i < k->nnodes; i++)
+    for (int i = 0; i < k->nnodes && !cleared_decays(p, k); i++)
         any |= is_mask(p->s->g->n[k->node[i]].op)
             && (p->beside || !is_computed_early(p, k, k->node[i]));
     return any && !p->s->g->rows;
@@ -108,13 +143,13 @@ static bool is_angle_near(const Print *p, const KInst *k, Ref angle)
     if (op_is(g->n[r].op, SPREADS))
         r = shown_node(g, g->n[r].a[0]);
     int v = schedule_value(p->s, r, LAY_SUMS);
+    if (g->n[r].op == OP_wrap && has_node(k, r))
+        return true;
     if (op_is(g->n[r].op, SHIFTS))
         r = shown_node(g, g->n[r].a[0]);
     return (g->n[r].op == OP_wrap || g->n[r].flags & WRAP)
         && v != NOTHING && has_value(k->in, k->nin, v);
 }
-
-/* ---- x sigmoid(x), of 16 bits ---- */
 
 static bool has_operand(const Graph *g, Ref r, Ref a)
 {
@@ -123,6 +158,63 @@ static bool has_operand(const Graph *g, Ref r, Ref a)
         any |= g->n[r].a[i] && shown_node(g, g->n[r].a[i]) == a;
     return any;
 }
+
+/* Whether nothing but sines and cosines is made of it. */
+static bool is_of_sines(const Graph *g, const KInst *k, Ref r)
+{
+    bool all = true;
+    for (int i = 0; i < k->nnodes; i++)
+        all &= g->n[k->node[i]].op == OP_sin || g->n[k->node[i]].op == OP_cos
+            || !has_operand(g, k->node[i], r);
+    return all;
+}
+
+/* Sines of 16 bits are as good of a few dozen turns as within half a one: an
+ * angle's bound, in half turns, as the program finds or makes it; 0: none is
+ * known. */
+static int half_turns(const Print *p, Ref o)
+{
+    const Graph *g = p->s->g;
+    Ref r = shown_node(g, o);
+    const Node *n = &g->n[r];
+    int a, b;
+    if (n->op == OP_wrap || is_angle_state(g, r))
+        return 1;
+    if (n->op != OP_add && n->op != OP_mul)
+        return 0;
+    a = counts_tokens(g, n->a[0]) ? g->chunk : half_turns(p, n->a[0]);
+    b = counts_tokens(g, n->a[1]) ? g->chunk : half_turns(p, n->a[1]);
+    return !a || !b ? 0 : n->op == OP_add ? a + b : a * b;
+}
+
+static bool is_left_as_it_is(const Print *p, const KInst *k, Ref r)
+{
+    enum { MOST = 128 };
+    const Graph *g = p->s->g;
+    int bound = g->n[r].op == OP_wrap ? half_turns(p, g->n[r].a[0]) : 0;
+    bool sines = bound > 0 && bound <= MOST && p->s->tile != F32;
+    for (int i = 0; i < k->nout; i++)
+        sines &= value_at(p, k->out[i])->node != r;
+    for (int i = 0; i < k->nnodes && sines; i++) {
+        const Node *n = &g->n[k->node[i]];
+        bool reads = has_operand(g, k->node[i], r);
+        sines = !reads || n->op == OP_sin || n->op == OP_cos
+             || (op_is(n->op, SPREADS) && is_of_sines(g, k, k->node[i]));
+    }
+    return sines;
+}
+
+/* Whether it has been wrapped as it was found. */
+static bool finds_wrapped(const Print *p, const KInst *k, Ref r)
+{
+    const Graph *g = p->s->g;
+    Ref of = g->n[r].op == OP_wrap ? shown_node(g, g->n[r].a[0]) : 0;
+    int v = of ? schedule_value(p->s, of, LAY_GLOBAL) : NOTHING;
+    return v != NOTHING && has_value(k->in, k->nin, v)
+        && is_spread(p, k, value_at(p, v)) && is_wrapped_alone(p, k, of);
+}
+
+/* ---- x sigmoid(x), of 16 bits ---- */
 
 /* Whether it is rounded to 16 bits wherever it goes, and nowhere else. */
 static bool is_rounded(const Print *p, const KInst *k, Ref r)
@@ -219,6 +311,8 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
         buf_printf(b, "%s", delayed_text(p, k, r));
     else if (op_is(n->op, MULTIPLIES))
         buf_printf(b, "%s * %s", x[0], x[1]);
+    else if (is_left_as_it_is(p, k, r) || finds_wrapped(p, k, r))
+        buf_printf(b, "%s", x[0]);
     else if (op_is(n->op, ADDS_UP | ONE_ROW))
         buf_printf(b, "%s", x[0]);
     else if (op_is(n->op, OF_RANKS))
@@ -263,7 +357,7 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
 
 /* Whether what a part of the program finds in tiles is read while the one
  * before is computed. */
-static bool loads_ahead(const Print *p, const KInst *k)
+bool loads_ahead(const Print *p, const KInst *k)
 {
     bool any = false;
     for (int i = 0; i < k->nin; i++)
@@ -283,11 +377,46 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
                    rows_lying(v), col);
 }
 
-/* Of a program in parts. */
+/* Of a program in parts; of warpgroups that take chunks round-robin each has
+ * all. */
 static const char *first_column(const Print *p, const KInst *k)
 {
-    return ctx_format(p->c, "group * %d",
+    return k->role == KR_AHEAD && p->s->interleave > 1 ? "0"
+         : ctx_format(p->c, "group * %d",
                       (int)share_of(p->s, k->role, k->ncol));
+}
+
+/* A vector of which pairs of the part's columns from col on have an entry each.
+ */
+static void put_read_spread(Print *p, const KInst *k, const KValue *v,
+                            const char *col)
+{
+    buf_printf(p->b, "UNROLL for (int n = 0; n < %d; n++)\nahead%u[n] ="
+               " load1(%s + 4 * ((%s + n * 8 + l.col) / 2));\n",
+               map_share(p, k) / 8, (unsigned)v->node, place(p, v), col);
+}
+
+/* Whether the program finds the vector along its rows alone. */
+static bool is_of_rows(const Print *p, const KInst *k, const KValue *v)
+{
+    bool rows = map_rows(p, k) <= TILE_ROWS;
+    for (int n = 0; n < k->nnodes; n++)
+        for (int j = 0; j < 4; j++) {
+            Ref o = p->s->g->n[k->node[n]].a[j];
+            rows &= shown_node(p->s->g, o) != v->node
+                 || (runs_along_rows(p, k, o)
+                     && !op_is(p->s->g->n[k->node[n]].op, SHIFTS));
+        }
+    return rows && !is_found_by_steps(p, k, v);
+}
+
+static void put_found_rows(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    buf_printf(p->b, "float r%u[2];\nUNROLL for (int h = 0; h < 2; h++)\n"
+               "r%u[h] = %sparts_sum<%d>(%s, %d, %sl.row + 8 * h);\n", u, u,
+               factor_text(p, k, v->node), v->parts, place(p, v),
+               (int)vector_size(v), row0_text(p, k));
 }
 
 /* Of the first part. */
@@ -299,9 +428,30 @@ static void put_read_first(Print *p, const KInst *k, int regs)
             continue;
         buf_printf(p->b, "%s ahead%u[%d];\n", two_type(p), (unsigned)v->node,
                    regs / 2);
-        put_read(p, k, v, "ahead",
-                 first_column(p, k));
+        put_read(p, k, v, "ahead", first_column(p, k));
     }
+    for (int i = 0; i < k->nin && loads_ahead(p, k); i++) {
+        const KValue *v = value_at(p, k->in[i]);
+        if (v->layout == LAY_VECTOR && is_spread(p, k, v)) {
+            buf_printf(p->b, "float ahead%u[%d];\n", (unsigned)v->node,
+                       map_share(p, k) / 8);
+            put_read_spread(p, k, v, first_column(p, k));
+        } else if (v->layout == LAY_VECTOR && is_of_rows(p, k, v)) {
+            put_found_rows(p, k, v);
+        }
+    }
+}
+
+/* Of this part, and those of the next. */
+static void put_spread_part(Print *p, const KInst *k, const KValue *v)
+{
+    unsigned u = (unsigned)v->node;
+    int share = map_share(p, k);
+    buf_printf(p->b, "float d%u[%d];\nUNROLL for (int n = 0; n < %d; n++)\n"
+               "d%u[n] = ahead%u[n];\nif (part + 1 < %d) {\n", u, share / 8,
+               share / 8, u, u, k->parts);
+    put_read_spread(p, k, v, ctx_format(p->c, "col0(%d) + %d", share, share));
+    buf_printf(p->b, "}\n");
 }
 
 /* What the program finds: tiles as packed fragments, vectors, numbers. */
@@ -339,11 +489,14 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
                     rows |= runs_along_rows(p, k, o);
                     cols |= !runs_along_rows(p, k, o);
                 }
+            if (loads_ahead(p, k) && is_spread(p, k, v)) {
+                put_spread_part(p, k, v);
+                continue;
+            }
+            if (loads_ahead(p, k) && is_of_rows(p, k, v))
+                continue;
             if (rows && map_rows(p, k) <= TILE_ROWS)
-                buf_printf(b, "float r%u[2];\nUNROLL for (int h = 0; h < 2;"
-                           " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, %sl.row"
-                           " + 8 * h);\n", u, u, times, v->parts, place(p, v),
-                           (int)vector_size(v), row0_text(p, k));
+                put_found_rows(p, k, v);
             else if (rows)
                 buf_printf(b, "float r%u[%d];\nUNROLL for (int h = 0; h < %d;"
                            " h++)\nr%u[h] = %sparts_sum<%d>(%s, %d, l.row +"
@@ -468,13 +621,17 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
         put_rows_tile(p, k, v);
         return;
     }
+    Ref decays = cleared_decays(p, k);
+    const char *clears = !decays ? "" : ctx_format(p->c, "clear_above(p, l.row"
+        " - l.col%s, col0(%d));\n", p->s->g->n[decays].flags & STRICT
+        ? " - 1" : "", share);
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
-        buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n"
+        buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n%s"
                    "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
                    two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
                    k->row == AX_I && !ends_in_zeros(p->s, k, v->node)
-                   ? "x.n" : "64", share / 16, place(p, v),
+                   ? "x.n" : "64", clears, share / 16, place(p, v),
                    r * 128, rows_lying(v), share);
 }
 
@@ -612,6 +769,15 @@ static void put_found_columns(Print *p, const KInst *k, const KValue *v)
                    (unsigned)v->node, found_name(p, k, v), share / 2);
         return;
     }
+    if (is_spread(p, k, v) && loads_ahead(p, k))
+        return;
+    if (is_spread(p, k, v)) {
+        buf_printf(p->b, "if (e %% 4 == 0)\nd%u.x = d%u.y = load1(%s + 4 *"
+                   " ((col0(%d) + e %% %d / 4 * 8 + l.col) / 2));\n",
+                   (unsigned)v->node, (unsigned)v->node, place(p, v), share,
+                   share / 2);
+        return;
+    }
     buf_printf(p->b, "if (e %% 4 == 0)\nd%u = load2(%s + 4 * (col0(%d) + e %%"
                " %d / 4 * 8 + l.col));\n", (unsigned)v->node, place(p, v),
                share, share / 2);
@@ -635,6 +801,7 @@ static void put_program(Print *p, const KInst *k, int regs)
                  : ctx_format(p->c, "%d", regs));
         for (int i = 0; i < k->nin; i++)
             if (is_found_by_columns(p, k, value_at(p, k->in[i]))
+                && (phase == 0 || !is_spread(p, k, value_at(p, k->in[i])))
                 && is_found(p, k, value_at(p, k->in[i]), k->early
                             ? FOUND_OTHERS : FOUND_ALL))
                 put_found_columns(p, k, value_at(p, k->in[i]));

@@ -452,6 +452,33 @@ static bool is_read_along_columns(const Print *p, const KInst *k,
     return false;
 }
 
+bool is_spread(const Print *p, const KInst *k, const KValue *v)
+{
+    AxisSet axes = p->s->g->n[v->node].axes;
+    return k->op == K_MAP && k->row == AX_I && k->col >= AX_DIM && axes
+        && !(axes & (axes - 1)) && !(axes & ~DIM_AXES)
+        && !(axes & AXIS(k->col));
+}
+
+/* By node, and by the instruction that finds it. */
+const char *spread_name(const Print *p, const KInst *k, const KValue *v)
+{
+    return ctx_format(p->c, "c%u_%d", (unsigned)v->node,
+                      (int)(k - p->s->inst));
+}
+
+bool is_wrapped_alone(const Print *p, const KInst *k, Ref r)
+{
+    const Graph *g = p->s->g;
+    bool all = true;
+    for (int i = 0; i < k->nnodes; i++)
+        for (int j = 0; j < 4; j++)
+            all &= !g->n[k->node[i]].a[j]
+                || shown_node(g, g->n[k->node[i]].a[j]) != r
+                || g->n[k->node[i]].op == OP_wrap;
+    return all;
+}
+
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v)
 {
     return p->s->row_axis && v->layout == LAY_VECTOR && v->parts == 1
@@ -485,6 +512,8 @@ const char *found_element(Print *p, const KInst *k, Ref o)
         const KValue *v = value_at(p, k->in[i]);
         if (v->node != r)
             continue;
+        if (v->layout == LAY_VECTOR && is_spread(p, k, v) && loads_ahead(p, k))
+            return ctx_format(p->c, "d%u[e %% %d / 4]", u, map_share(p, k) / 2);
         if (!runs_along_rows(p, k, o) && is_found_by_columns(p, k, v))
             return ctx_format(p->c, "(e & 1 ? d%u.y : d%u.x)", u, u);
         if (is_found_by_steps(p, k, v))
@@ -498,6 +527,11 @@ const char *found_element(Print *p, const KInst *k, Ref o)
                               " low(q%u[e / 2]))", u, u);
         if (v->layout == LAY_GLOBAL && s & (s - 1))
             return ctx_format(p->c, "g%u[e]", u);
+        if (v->layout == LAY_GLOBAL && is_spread(p, k, v))
+            return ctx_format(p->c, k->parts ? "%s[part * %d + e %% %d / 4]"
+                              : "%s[%d + e %% %d / 4]", spread_name(p, k, v),
+                              k->parts ? map_share(p, k) / 8 : 0,
+                              map_share(p, k) / 2);
     }
     return NULL;
 }

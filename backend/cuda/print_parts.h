@@ -83,8 +83,16 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * before it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
+/* Whether it finds what one part has while the part before it is computed. */
+bool loads_ahead(const Print *p, const KInst *k);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
+/* Whether pairs of the program's columns have an entry of the vector each. */
+bool is_spread(const Print *p, const KInst *k, const KValue *v);
+const char *spread_name(const Print *p, const KInst *k, const KValue *v);
+/* Whether the program has such a vector as angles within half a turn, and not
+ * otherwise: it finds them so. */
+bool is_wrapped_alone(const Print *p, const KInst *k, Ref r);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
@@ -259,6 +267,8 @@ const char *lane_text(const Print *p, bool fresh);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
+/* Such vectors of the role's programs that are inputs: all that a walk finds. */
+void put_spread(Print *p, KRole role);
 void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they
  * lie: they are asked for as early as registers allow. */

@@ -137,9 +137,12 @@ static void put_vector_state(Print *p, const KInst *k)
                    place(p, v), from->parts, place(p, from),
                    (int)vector_size(from));
     else if (begins)
-        buf_printf(p->b, "store1(%s + 4 * k, %s%sbegin_entry<%s>(a.tensor[%d],"
-                   " x, %s + k)%s);\n", place(p, v), inside ? inside : "",
-                   inside ? " ? " : "", type, t, at, inside ? " : 0.f" : "");
+        buf_printf(p->b, "store1(%s + 4 * k, %s%s%sbegin_entry<%s>"
+                   "(a.tensor[%d], x, %s + k)%s%s);\n", place(p, v),
+                   inside ? inside : "", inside ? " ? " : "",
+                   is_angle_state(p->s->g, v->node) ? "wrap_(" : "", type, t,
+                   at, is_angle_state(p->s->g, v->node) ? ")" : "",
+                   inside ? " : 0.f" : "");
     else
         buf_printf(p->b, "end_entry<%s>(a.tensor[%d], x, %s + k, load1(%s + 4"
                    " * k));\n", type, t, at, place(p, v));

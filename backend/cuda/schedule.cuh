@@ -169,6 +169,15 @@ INLINE void pack_rows(Two (&p)[N], const float *x, const Lane &l, int rows)
         p[i] = (i & 1 ? second : first) ? v : Two {};
     }
 }
+/* Two columns each, from col on, of a lane's rows: zeros where its first row is
+ * not so far (`over`) behind its first column. */
+template<int N> INLINE void clear_above(u32 (&p)[N], int over, int col)
+{
+    UNROLL for (int i = 0; i < N; i++) {
+        const int past = col + i / 2 * 8 - 8 * (i & 1);
+        p[i] &= (over >= past ? 0xffffu : 0) | (over > past ? 0xffff0000u : 0);
+    }
+}
 template<int N> INLINE void pack_all(u32 (&p)[N], const float *x)
 {
     UNROLL for (int i = 0; i < N; i++)

@@ -528,7 +528,8 @@ static int longest_live(const Schedule *s, uint32_t tried)
  * shared memory allows; first what is small, then what is loaded, in the order
  * in which it is wanted; of a walk that goes back, what it holds longest first.
  * Of a schedule with a row axis what is small has one more, or as many as
- * alternate: who is ahead is so by that many chunks. */
+ * alternate: who is ahead is so by that many chunks. Warpgroups that alternate
+ * have a slot each of all that they fill before any has a second. */
 static void choose_depths(Schedule *s)
 {
     uint32_t tried = 0;
@@ -541,11 +542,15 @@ static void choose_depths(Schedule *s)
     for (int i; s->kind == K_REVERSE && (i = longest_live(s, tried)) != NOTHING;
          tried |= 1u << i)
         deepen(s, &s->buffer[i]);
-    for (int n = 0; n < s->interleave || n == 0; n++)
+    for (int n = 0; n < s->interleave || n == 0; n++) {
         for (int i = 0; i < s->nbuffers; i++)
             if (s->buffer[i].copied && s->kind != K_REVERSE
                 && (n == 0 || is_round_robin(s, &s->buffer[i])))
                 deepen(s, &s->buffer[i]);
+        for (int i = 0; i < s->nbuffers && n == 0; i++)
+            if (is_round_robin(s, &s->buffer[i]) && s->buffer[i].depth == 1)
+                deepen(s, &s->buffer[i]);
+    }
     for (int i = 0; i < s->nbuffers; i++)
         if (!is_internal(&s->buffer[i]) && s->buffer[i].depth == 1)
             deepen(s, &s->buffer[i]);

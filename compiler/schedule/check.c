@@ -536,8 +536,10 @@ static const char *check_use_order(const Schedule *s)
 
 static const char *check_meetings_of(const Schedule *s, int role)
 {
-    uint32_t written = 0, read = 0;
-    for (int round = 0; round < 2; round++)
+    uint32_t written = 0, read = 0, again = places_again(s, role);
+    for (int round = 0; round < 2; round++) {
+        written &= again;
+        read &= again;
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
             uint32_t in = matrix_reads(s, k), out = matrix_writes(s, k);
@@ -554,6 +556,7 @@ static const char *check_meetings_of(const Schedule *s, int role)
             written |= out;
             read |= in;
         }
+    }
     return NULL;
 }
 

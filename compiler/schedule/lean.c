@@ -13,6 +13,70 @@ static bool any_of(const bool *set, const int16_t *list, int n)
     return any;
 }
 
+/* Whether the program leaves tiles of which each is made by itself. */
+static bool is_of_tiles(const Schedule *s, const KInst *k)
+{
+    enum { MOST = 32 };
+    bool all = k->op == K_MAP && k->nout > 1 && k->nout < MOST;
+    for (int i = 0; i < k->nout && all; i++)
+        all &= s->value[k->out[i]].layout == LAY_TILE
+            && has_node(k, s->value[k->out[i]].node);
+    return all;
+}
+
+static uint32_t needed_results(const Schedule *s, const KInst *k,
+                               const bool *needed)
+{
+    uint32_t set = 0;
+    for (int i = 0; i < k->nout; i++)
+        if (needed[k->out[i]])
+            set |= 1u << i;
+    return is_of_tiles(s, k) ? set : ~0u;
+}
+
+static bool is_operand(const Graph *g, const KInst *k, Ref r)
+{
+    bool any = false;
+    for (int i = 0; i < k->nnodes; i++)
+        for (int j = 0; j < 4; j++)
+            any |= g->n[k->node[i]].a[j]
+                && shown_node(g, g->n[k->node[i]].a[j]) == r;
+    return any;
+}
+
+static bool leaves_node(const Schedule *s, const KInst *k, Ref r)
+{
+    bool any = false;
+    for (int i = 0; i < k->nout; i++)
+        any |= s->value[k->out[i]].node == r;
+    return any;
+}
+
+KInst lean_inst(const Schedule *s, const KInst *k)
+{
+    KInst lean = *k;
+    if (!is_of_tiles(s, k) || !(~k->lean_out & ((1u << k->nout) - 1)))
+        return lean;
+    lean.nin = lean.nout = 0;
+    lean.lean_out = ~0u;
+    for (int i = 0; i < k->nout; i++)
+        if (k->lean_out >> i & 1)
+            lean.out[lean.nout++] = k->out[i];
+    lean.node = ctx_alloc(s->c, (size_t)k->nnodes * sizeof *lean.node);
+    lean.node += k->nnodes;
+    lean.nnodes = 0;
+    for (int i = k->nnodes - 1; i >= 0; i--)
+        if (leaves_node(s, &lean, k->node[i])
+            || is_operand(s->g, &lean, k->node[i])) {
+            *--lean.node = k->node[i];
+            lean.nnodes++;
+        }
+    for (int i = 0; i < k->nin; i++)
+        if (is_operand(s->g, &lean, s->value[k->in[i]].node))
+            lean.in[lean.nin++] = k->in[i];
+    return lean;
+}
+
 /* Fragments in one place are one. */
 static bool leaves_needed(const Schedule *s, const KInst *k, const bool *needed)
 {
@@ -54,15 +118,18 @@ static void find_lean(Schedule *s, bool *needed)
         more = false;
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
-            if (k->lean || k->op == K_BEGIN || k->op == K_SETTLE
-                || k->op == K_SYNC || !(leaves_needed(s, k, needed)
-                                        || is_gone_on_from(s, k)))
+            uint32_t results = needed_results(s, k, needed);
+            if ((k->lean && k->lean_out == results) || k->op == K_BEGIN
+                || k->op == K_SETTLE || k->op == K_SYNC
+                || !(leaves_needed(s, k, needed) || is_gone_on_from(s, k)))
                 continue;
             k->lean = more = true;
-            for (int j = 0; j < k->nin; j++) {
-                needed[k->in[j]] = true;
-                if (s->value[k->in[j]].layout == LAY_FRAGMENT)
-                    needed[fragment_root(s, k->in[j])] = true;
+            k->lean_out = results;
+            const KInst lean = lean_inst(s, k);
+            for (int j = 0; j < lean.nin; j++) {
+                needed[lean.in[j]] = true;
+                if (s->value[lean.in[j]].layout == LAY_FRAGMENT)
+                    needed[fragment_root(s, lean.in[j])] = true;
             }
         }
     }
@@ -95,11 +162,19 @@ static void find_lean_ends(Schedule *s)
     }
 }
 
+/* Whether lean iterations leave the instruction's i-th result. */
+static bool leaves_lean(const KInst *k, int i)
+{
+    return i >= 32 || k->lean_out >> i & 1;
+}
+
 uint32_t lean_buffers(const Schedule *s)
 {
     uint32_t set = 0;
     for (int i = 0; i < s->ninsts; i++)
         for (int j = 0; j < s->inst[i].nout && s->inst[i].lean; j++) {
+            if (!leaves_lean(&s->inst[i], j))
+                continue;
             const KValue *v = &s->value[s->inst[i].out[j]];
             set |= has_buffer(v) && v->buffer != NOTHING ? 1u << v->buffer : 0;
         }
@@ -145,8 +220,10 @@ void schedule_lean(Schedule *s)
     bool *needed = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *needed + 1);
     bool several = false;
     s->splits = false;
-    for (int i = 0; i < s->ninsts; i++)
+    for (int i = 0; i < s->ninsts; i++) {
         s->inst[i].lean = false;
+        s->inst[i].lean_out = ~0u;
+    }
     if (!s->may_split)
         return;
     find_lean(s, needed);

@@ -28,6 +28,14 @@ static int node_length(const Node *n)
         || n->op == OP_tanh || n->op == OP_div ? EACH_SINE : EACH_NODE;
 }
 
+/* Whether both of a pair of columns have the same of the program's node, which
+ * is of pairs. */
+static bool is_of_pairs(const Schedule *s, const KInst *k, Ref r)
+{
+    return k->row == AX_I && k->col >= AX_DIM
+        && !(s->g->n[r].axes & AXIS(k->col));
+}
+
 static bool is_of_tokens(const KValue *v)
 {
     return v->nrow > 1 && v->ncol > 1;
@@ -44,7 +52,8 @@ static int map_length(const Schedule *s, const KInst *k)
              : 0;
     }
     for (int i = 0; i < k->nnodes; i++)
-        all += node_length(&s->g->n[k->node[i]]) * e;
+        all += node_length(&s->g->n[k->node[i]]) * e
+             / (is_of_pairs(s, k, k->node[i]) ? 2 : 1);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = &s->value[k->out[i]];
         bool columns = v->layout >= LAY_VECTOR && v->row != k->row;
@@ -202,20 +211,21 @@ void schedule_shorten(Schedule *s)
         shorten(s, true);
 }
 
-/* Requires buffers. Where two warpgroups ahead have few registers, what they
+/* Requires buffers. Where several warpgroups ahead have few registers, what they
  * make of tiles, in tiles, is made of as many columns at a time as do with
- * these. */
+ * these; beside one that carries states they have about twice as many. */
 void schedule_slim(Schedule *s)
 {
-    enum { FEW = 24 };
+    enum { LEAST = 24 };
+    int few = s->groups > 1 ? LEAST : 2 * LEAST;
 
-    for (int i = 0; i < s->ninsts && s->ahead > 1; i++) {
+    for (int i = 0; i < s->ninsts && s->ahead * s->interleave > 1; i++) {
         KInst *k = &s->inst[i];
         int all = share_of(s, KR_AHEAD, k->ncol) / PART_COLS;
         if (k->role != KR_AHEAD || k->op != K_MAP || k->row != AX_I
             || !may_be_in_parts(s, k))
             continue;
-        for (int parts = 2; parts <= all && program_registers(s, k) > FEW;
+        for (int parts = 2; parts <= all && program_registers(s, k) > few;
              parts++)
             k->parts = (uint8_t)(all % parts ? k->parts : parts);
     }

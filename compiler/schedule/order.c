@@ -165,7 +165,7 @@ static bool takes_room(const Order *o, int product, int at)
     bool takes = k->op == K_MAP && k->nout
               && s->value[k->out[0]].layout == LAY_PACKED
               && s->value[k->in[0]].layout == LAY_TILE;
-    return takes && s->ahead > 1 && o->role == KR_MATRIX
+    return takes && s->ahead > 1 && s->groups > 1 && o->role == KR_MATRIX
         && s->value[p->in[0]].col != AX_I;
 }
 
@@ -261,8 +261,20 @@ static bool is_late(const Order *o, int at)
 /* Whether nothing goes on from what the instruction leaves. */
 static bool is_left(const Order *o, int at)
 {
-    return o->inst[at].op == K_MAP
+    return (o->inst[at].op == K_MAP || o->inst[at].op == K_ACROSS)
         && o->height[at] == time_of(o->s, &o->inst[at]);
+}
+
+/* Whether the tensor cores are busy while the program, on a longer way than the
+ * product that may be asked for, is done: one warpgroup that carries states
+ * asks for what they become before what nothing goes on from, which ends while
+ * they are packed. */
+static bool goes_before(const Order *o, int program, int product)
+{
+    return o->role == KR_MATRIX && o->s->groups == 1
+        && o->products > o->ended && o->inst[program].op == K_MAP
+        && !waits_for(o, program)
+        && o->height[program] > o->height[product];
 }
 
 /* Products come first, then what waits for none, then what waits least: of
@@ -274,7 +286,7 @@ static bool is_better(const Order *o, int a, int b)
     if (late != is_late(o, b))
         return !late;
     if (product != (o->inst[b].op == K_PRODUCT))
-        return product;
+        return product ? !goes_before(o, b, a) : goes_before(o, a, b);
     int wa = waits_for(o, a), wb = waits_for(o, b);
     if (wa != wb)
         return wa < wb;
@@ -524,11 +536,13 @@ void schedule_find_again(Schedule *s)
 
 /* ---- decays beside products ---- */
 
-/* The instruction of its role before `at`; NOTHING: there is none. */
+/* The instruction of its role before `at`, other than one of a vector across;
+ * NOTHING: there is none. */
 static int before_in_role(const Schedule *s, int at)
 {
     int i = at - 1;
-    while (i >= 0 && s->inst[i].role != s->inst[at].role)
+    while (i >= 0 && (s->inst[i].role != s->inst[at].role
+                      || s->inst[i].op == K_ACROSS))
         i--;
     return i;
 }

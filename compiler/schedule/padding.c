@@ -120,25 +120,34 @@ static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
     const Node *n = &s->g->n[shown_node(s->g, o)];
     if (n->op == OP_num)
         return (Behind){ CONSTANT, n->num };
-    if (!(n->axes & AXIS(axis)))
+    if (!(n->axes & AXIS(axis)) || counts_tokens(s->g, o))
         return (Behind){ ALIKE, 0 };
     return has_node(k, shown_node(s->g, o))
          ? computed_behind(s, k, shown_node(s->g, o), axis)
          : (Behind){ CONSTANT, 0 };
 }
 
+/* Whether numbers become a number. */
+static bool keeps_numbers(int op)
+{
+    return op == OP_add || op == OP_sub || op == OP_mul || op == OP_neg
+        || op == OP_wrap || op == OP_sin || op == OP_cos;
+}
+
 /* Zero times a number; what is computed of constants alone. */
 static Behind computed(int op, const Behind x[3])
 {
     double y, v[3] = { x[0].x, x[1].x, x[2].x };
-    bool all = true;
-    for (int i = 0; i < op_info[op].arity; i++)
+    bool all = true, numbers = keeps_numbers(op);
+    for (int i = 0; i < op_info[op].arity; i++) {
         all &= x[i].is == CONSTANT;
+        numbers &= x[i].is != ANY;
+    }
     if ((op == OP_mul || op_is(op, MULTIPLIES)) && x[0].is && x[1].is
         && (is_zero(x[0]) || is_zero(x[1])))
         return (Behind){ CONSTANT, 0 };
     if (!all || !(op_info[op].traits & ELEMENTWISE))
-        return (Behind){ ANY, 0 };
+        return (Behind){ numbers ? ALIKE : ANY, 0 };
     elem_row(op, 1, &y, (Row){ v, 1 }, (Row){ v + 1, 1 }, (Row){ v + 2, 1 });
     return isfinite(y) ? (Behind){ CONSTANT, y } : (Behind){ ANY, 0 };
 }
@@ -159,6 +168,8 @@ static Behind pair_behind(const Schedule *s, const KInst *k, const Node *n,
     Behind x = operand_behind(s, k, n->a[0], of);
     bool odd = along && !op_is(n->op, SPREADS)
             && s->g->axis[entries].size % 2;
+    if (!along && x.is == ALIKE)
+        return x;
     return is_zero(x) && !odd ? x : (Behind){ ANY, 0 };
 }
 
@@ -199,12 +210,13 @@ bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r)
     bool all = has_node(k, r) && k->row == AX_I;
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = &s->value[k->in[i]];
-        all &= is_cleared(s, k, k->in[i])
+        all &= is_cleared(s, k, k->in[i]) || counts_tokens(s->g, v->node)
             || !(s->g->n[v->node].axes & (AXIS(AX_I) | AXIS(AX_J)));
     }
     for (int i = 0; i < k->nnodes; i++) {
         int op = s->g->n[k->node[i]].op;
-        all &= (op_info[op].traits & ELEMENTWISE) != 0;
+        all &= (op_info[op].traits & ELEMENTWISE) != 0
+            || (op_is(op, PAIRS) && !adds_pairs(op));
     }
     return all && is_zero(computed_behind(s, k, r, AX_I));
 }

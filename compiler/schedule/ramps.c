@@ -14,6 +14,24 @@ bool is_ramp(const Graph *g, const Node *n)
         && !(g->n[n->a[1]].axes & ~DIM_AXES);
 }
 
+bool is_angle_state(const Graph *g, Ref r)
+{
+    bool any = false;
+    for (int i = 0; i < g->nst; i++)
+        any |= g->st[i].node == r
+            && g->n[shown_node(g, g->st[i].next)].op == OP_wrap;
+    return any;
+}
+
+bool counts_tokens(const Graph *g, Ref o)
+{
+    const Node *n = &g->n[shown_node(g, o)];
+    bool sums = op_is(n->op, RECURS) && !n->flags && !n->a[0] && n->a[1]
+             && n->a[2];
+    return sums && g->n[n->a[1]].op == OP_num && g->n[n->a[1]].num == 1
+        && g->n[n->a[2]].op == OP_num && g->n[n->a[2]].num == 0;
+}
+
 /* The sum of which r is the last row; 0: it is none of a ramp. */
 static Ref ends_ramp(const Graph *g, const Node *n)
 {

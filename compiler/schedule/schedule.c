@@ -21,6 +21,19 @@ static bool carries_ahead(const Schedule *s)
     return any;
 }
 
+/* Whether the role ahead makes tiles of tokens, other than scores. */
+static bool has_features(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        any |= k->role == KR_AHEAD && k->op == K_MAP && k->row == AX_I
+            && k->col >= AX_DIM && k->nout
+            && s->value[k->out[0]].layout == LAY_TILE;
+    }
+    return any;
+}
+
 /* Of a row axis: the matrix role has what it needs, but that the role ahead has
  * what ptxas has been seen to make do with, where that leaves the matrix role
  * the least it must have; all else is that role's. */
@@ -148,8 +161,11 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             return s;
         }
         bool solves = has_op(s, K_INVERSE);
-        s->interleave = s->row_axis && s->groups == 1 && solves
-                && !carries_ahead(s) ? like->interleave : 1;
+        s->interleave = s->row_axis && s->groups == 1
+                && (solves || has_features(s)) && !carries_ahead(s)
+                ? like->interleave : 1;
+        if (s->row_axis)
+            schedule_remake(s);
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
         if (s->ordered)

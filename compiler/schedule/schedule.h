@@ -224,6 +224,7 @@ typedef struct KInst {
     /* of buffers: waited for before, told after */
     uint32_t wait_full, wait_empty, post_full, post_empty;
     uint32_t lean_full;                 /* of a lean iteration: waited for */
+    uint32_t lean_out;                  /* which results of a MAP it leaves */
 } KInst;
 
 /* ---- buffers, roles ---- */
@@ -389,6 +390,11 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 /* Whether the node is such an angle. */
 bool is_ramp(const Graph *g, const Node *n);
+/* Whether it is a state that such an angle is at the end of each chunk: it is
+ * kept within half a turn. */
+bool is_angle_state(const Graph *g, Ref r);
+/* Whether it is how many tokens of a chunk there are so far. */
+bool counts_tokens(const Graph *g, Ref r);
 
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
@@ -436,6 +442,9 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
+/* Of a row axis: what is made of vectors is made where pairs of columns find it.
+ */
+void schedule_remake(Schedule *s);
 /* Of a row axis: what an iteration of the loop does for the next, or leaves to
  * it. */
 void schedule_rotate(Schedule *s);
@@ -469,6 +478,9 @@ void schedule_lean(Schedule *s);
 /* Whether an instruction goes on from what another one of its vector role has
  * in registers: a number that is carried, an operand. */
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
+/* The instruction, which is lean, as such an iteration has it: of a program's
+ * tiles those that the states need, of what makes them. */
+KInst lean_inst(const Schedule *s, const KInst *k);
 /* Buffers that are filled in lean iterations. */
 uint32_t lean_buffers(const Schedule *s);
 /* The time of one, of another iteration's, where all multiprocessors are busy;
@@ -626,6 +638,10 @@ uint32_t matrix_reads(const Schedule *s, const KInst *k);
 uint32_t matrix_writes(const Schedule *s, const KInst *k);
 /* Of those that it writes where other warps may be that have not yet met. */
 uint32_t matrix_overwrites(const Schedule *s, const KInst *k);
+/* The buffers in whose places an iteration finds what the one before did there:
+ * of a ring it has the next slot, and comes to this one again when all warps
+ * have met since. */
+uint32_t places_again(const Schedule *s, int role);
 /* Whether the value is made of a loaded tile, by the role ahead, and lies where
  * that did. */
 bool lies_over_loaded(const Schedule *s, int value);

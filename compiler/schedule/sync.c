@@ -73,10 +73,37 @@ static bool is_vector(const Schedule *s, int value)
     return s->value[value].layout == LAY_VECTOR;
 }
 
+/* Whether each thread goes over entries of vectors by itself. */
+static bool is_entrywise(const Schedule *s, const KInst *k)
+{
+    bool all = k->op == K_ACROSS || k->op == K_CARRY;
+    for (int i = 0; i < k->nnodes; i++)
+        all &= !op_is(s->g->n[k->node[i]].op, PAIRS);
+    return all;
+}
+
+/* Whether a thread that goes over vectors so has left its entries of this one
+ * itself: of a state, of what becomes of it. */
+static bool is_threads_own(const Schedule *s, const KInst *k, int value)
+{
+    const KValue *v = &s->value[value];
+    int from = value_writer(s, value);
+    bool along = k->op == K_CARRY || v->row == k->row;
+    return is_vector(s, value) && along && v->parts == 1 && from != NOTHING
+        && (s->inst[from].op == K_BEGIN
+            || (s->inst[from].op == K_ACROSS
+                && s->inst[from].role == k->role));
+}
+
 uint32_t matrix_reads(const Schedule *s, const KInst *k)
 {
     int n = k->op == K_END ? 0 : k->op == K_CARRY && k->nin ? 1 : k->nin;
-    return matrix_buffers(s, k->role, k->in, n);
+    int16_t others[MOST_USES];
+    int all = 0;
+    for (int i = 0; i < n; i++)
+        if (!is_entrywise(s, k) || !is_threads_own(s, k, k->in[i]))
+            others[all++] = k->in[i];
+    return matrix_buffers(s, k->role, others, all);
 }
 
 uint32_t matrix_writes(const Schedule *s, const KInst *k)
@@ -116,11 +143,33 @@ static bool must_meet(const Schedule *s, const KInst *k, const Dirty *d)
                                 & (d->written | d->read));
 }
 
+static bool role_meets(const Schedule *s, int role)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].role == role && s->inst[i].op == K_SYNC;
+    return any;
+}
+
+uint32_t places_again(const Schedule *s, int role)
+{
+    uint32_t set = ~0u;
+    int turns = s->interleave ? s->interleave : 1;
+    bool walks = s->kind != K_TOKEN && role_meets(s, role);
+    for (int b = 0; b < s->nbuffers && walks; b++)
+        if (s->buffer[b].uses == 1 && s->buffer[b].depth >= 2 * turns)
+            set &= ~(1u << b);
+    return set;
+}
+
 /* Once more from what the item before has left behind. */
 static void order_role(Schedule *s, int role)
 {
     Dirty d = { 0, 0 };
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < 2; round++) {
+        uint32_t again = places_again(s, role);
+        d.written &= again;
+        d.read &= again;
         for (int i = 0; i < s->ninsts; i++) {
             KInst *k = &s->inst[i];
             if (k->role != role)
@@ -135,6 +184,7 @@ static void order_role(Schedule *s, int role)
             d.written |= matrix_writes(s, k);
             d.read |= matrix_reads(s, k);
         }
+    }
 }
 
 /* ---- loads ---- */
@@ -255,7 +305,7 @@ static void wait_early(Schedule *s)
             continue;
         int first = i;
         for (int j = i - 1, ends = 0; j >= 0 && ends < 2; j--) {
-            if (s->inst[j].role != k->role)
+            if (s->inst[j].role != k->role || s->inst[j].op == K_ACROSS)
                 continue;
             ends += s->inst[j].op != K_PRODUCT;
             first = s->inst[j].op == K_PRODUCT ? j : first;

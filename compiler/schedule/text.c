@@ -90,6 +90,8 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " nodes");
     for (int i = 0; i < k->nnodes; i++)
         buf_printf(b, " %%%u", (unsigned)k->node[i]);
+    if (k->lean && k->lean_out != ~0u)
+        print_set(b, "lean out", k->lean_out);
     print_set(b, "lean full", k->lean_full);
     print_set(b, "await full", k->wait_full);
     print_set(b, "await empty", k->wait_empty);
@@ -386,12 +388,13 @@ static void read_inst(Read *x)
         while (has_number(x) && k->nnodes < (int)s->g->len)
             k->node[k->nnodes++] = (Ref)number(x, 1, (int)s->g->len - 1);
     }
-    uint32_t *const set[] = { &k->lean_full, &k->wait_full, &k->wait_empty,
-                              &k->post_full, &k->post_empty };
-    static const char *const what[] = { "lean full", "await full",
+    k->lean_out = ~0u;
+    uint32_t *const set[] = { &k->lean_out, &k->lean_full, &k->wait_full,
+                              &k->wait_empty, &k->post_full, &k->post_empty };
+    static const char *const what[] = { "lean out", "lean full", "await full",
                                         "await empty", "tell full",
                                         "tell empty" };
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (next_is(x, what[i]))
             *set[i] = read_set(x);
     if (x->at[strspn(x->at, " ")] && x->at[strspn(x->at, " ")] != '\n')

@@ -661,7 +661,9 @@ local small <const> = {
 -- Kernels that are printed so have lean turns, and these are taken: the second
 -- part of the sequence begins behind them.
 local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla",
-                         "scaled_result,K=128,V=128" }
+                         "scaled_result,K=128,V=128",
+                         -- of what makes two tiles these need one
+                         "lightning,K=128,V=128", "retnet,K=128,V=128" }
 local parts <const> = ... == "parts"
 
 local are_long <const> = ... == "long"

@@ -140,11 +140,6 @@ template<int STAGES> struct Ring {
 
 /* ---- the bulk copy engine ---- */
 
-/* That loads by way of it find it at hand. */
-INLINE void ask_map(const TensorMap *m)
-{
-    asm volatile("prefetch.tensormap [%0];" :: "l"(m) : "memory");
-}
 /* A box of 64 columns x 64 tokens: (column, token, head, batch entry). */
 INLINE void load_tile(u32 to, const TensorMap *m, u32 full, int col,
                       int token, int head, int batch)

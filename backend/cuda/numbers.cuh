@@ -94,20 +94,3 @@ INLINE i64 divided(i64 x, i64 n)
 {
     return (x | n) >> 31 ? x / n : (u32)x / (u32)n;
 }
-
-#ifndef HOST
-/* Of a kernel that was launched to follow closely: the next such one may begin
- * as well; from here on all that those before it do is done. */
-INLINE void let_follow()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-INLINE void follow()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-#endif

@@ -554,8 +554,7 @@ static void put_barriers(Print *p)
                    (int)(barrier_at(s, i) + 8 * b->depth), readers);
     }
     put_tensor_barriers(p);
-    buf_printf(p->b, "barrier_init_fence();\n}\n%s", p->k->follows
-               ? "follow();\n" : "");
+    buf_printf(p->b, "barrier_init_fence();\n}\n");
     put_tensor_alloc(p);
     buf_printf(p->b, "__syncthreads();\n");
 }
@@ -637,8 +636,6 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->lanes = !is_waited(&p, FORM_COPY);
     k->anywhere = !s->target->form[FORM_COPY]->piece;
     k->walk = s->kind == K_TOKEN ? CUDA_SCHEDULED : CUDA_WALKED;
-    k->follows = o->arch >= 90 && s->kind == K_FORWARD
-              && !plan_is_joint(s->p);
     put_barriers(&p);
     put_roles(&p);
     buf_printf(&b, "namespace in_%s {\nstruct Args { %s"
@@ -650,11 +647,6 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
                                  k->nmaps + !k->nmaps),
                k->ntensors + !k->ntensors, k->threads, s->resident, k->name,
                SHARED_ALIGN);
-    if (k->follows)
-        buf_printf(&b, "let_follow();\n");
-    if (k->follows && k->nmaps && !k->lanes)
-        buf_printf(&b, "if (threadIdx.x == 32)\nUNROLL for (int i = 0; i < %d;"
-                   " i++)\nask_map(&a.map[i]);\n", k->nmaps);
     buf_put(&b, roles.s, roles.len);
     buf_printf(&b, "}\n}  // in_%s\n", k->name);
     source_indent(to, b.s);

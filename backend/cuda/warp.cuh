@@ -125,6 +125,21 @@ INLINE void store_last(Piece *to, Piece x)
            "r"(x.x[2]), "r"(x.x[3]) : "memory");
 }
 
+/* Of a kernel that was launched to follow closely: the next such one may begin
+ * as well; from here on all that those before it do is done. */
+INLINE void let_follow()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+INLINE void follow()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- products: c += a b, by all lanes ---- */
 
 /* An address in shared memory. */

@@ -355,17 +355,6 @@ static bool is_found(const Print *p, const KInst *k, const KValue *v, Found how)
     return any || how != FOUND_OF_DECAYS;
 }
 
-/* Whether what a part of the program finds in tiles is read while the one
- * before is computed. */
-bool loads_ahead(const Print *p, const KInst *k)
-{
-    bool any = false;
-    for (int i = 0; i < k->nin; i++)
-        any |= value_at(p, k->in[i])->layout == LAY_TILE
-            && !is_found_by_steps(p, k, value_at(p, k->in[i]));
-    return any && k->parts > 1 && deals_rows(p->s, KR_MATRIX);
-}
-
 static void put_read(Print *p, const KInst *k, const KValue *v,
                      const char *to, const char *col)
 {

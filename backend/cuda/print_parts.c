@@ -440,6 +440,15 @@ bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v)
                     || (v->layout == LAY_VECTOR && v->row == k->col));
 }
 
+bool loads_ahead(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= value_at(p, k->in[i])->layout == LAY_TILE
+            && !is_found_by_steps(p, k, value_at(p, k->in[i]));
+    return any && k->parts > 1 && deals_rows(p->s, KR_MATRIX);
+}
+
 static bool is_read_along_columns(const Print *p, const KInst *k,
                                   const KValue *v)
 {

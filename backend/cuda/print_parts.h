@@ -83,7 +83,8 @@ const char *element_of(Print *p, const KInst *k, Ref o);
  * before it; its element, or that of a matrix in memory: else NULL. */
 bool is_found_by_steps(const Print *p, const KInst *k, const KValue *v);
 const char *found_element(Print *p, const KInst *k, Ref o);
-/* Whether it finds what one part has while the part before it is computed. */
+/* Whether what a part of the program finds in tiles is read while the one
+ * before is computed. */
 bool loads_ahead(const Print *p, const KInst *k);
 /* Whether it finds a vector along the columns in its loop, two at a time. */
 bool is_found_by_columns(const Print *p, const KInst *k, const KValue *v);
@@ -267,7 +268,7 @@ const char *lane_text(const Print *p, bool fresh);
 void put_item_lane(Print *p);
 void put_lane(Print *p, const KInst *k);
 void put_found_matrices(Print *p, const KInst *k, int regs);
-/* Such vectors of the role's programs that are inputs: all that a walk finds. */
+/* Such vectors of the role's programs that are inputs, for all of a walk. */
 void put_spread(Print *p, KRole role);
 void put_found_sums(Print *p, const KInst *k);
 /* Matrices of 16 bits that a program behind this instruction reads where they

@@ -211,8 +211,8 @@ void schedule_shorten(Schedule *s)
         shorten(s, true);
 }
 
-/* Requires buffers. Where several warpgroups ahead have few registers, what they
- * make of tiles, in tiles, is made of as many columns at a time as do with
+/* Requires buffers. Where several warpgroups ahead have few registers, what
+ * they make of tiles, in tiles, is made of as many columns at a time as do with
  * these; beside one that carries states they have about twice as many. */
 void schedule_slim(Schedule *s)
 {

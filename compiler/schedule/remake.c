@@ -1,8 +1,8 @@
 /* remake.c -- programs of one role that become one. What a program leaves as
- * sums for another, which has pairs of columns for each of theirs, is made where
- * it is found, if it is made of vectors and numbers alone: angles that turn by
- * the same for all tokens. Programs that make tiles of tiles read these side by
- * side, and tell of what they leave at once.
+ * sums for another, which has pairs of columns for each of theirs, is made
+ * where it is found, if it is made of vectors and numbers alone: angles that
+ * turn by the same for all tokens. Programs that make tiles of tiles read these
+ * side by side, and tell of what they leave at once.
  */
 #include "schedule.h"
 

@@ -18,6 +18,7 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
+ *   remake.c   programs of one role that become one
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
@@ -442,8 +443,8 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
-/* Of a row axis: what is made of vectors is made where pairs of columns find it.
- */
+/* Of a row axis: what is made of vectors is made where pairs of columns find
+ * it; programs that make tiles of tiles are one. */
 void schedule_remake(Schedule *s);
 /* Of a row axis: what an iteration of the loop does for the next, or leaves to
  * it. */

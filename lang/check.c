@@ -384,7 +384,8 @@ static double states_error(lua_State *L, const Graph *g, int got, int want)
 }
 
 /* The one input of tokens that the state is made of, those of all calls before;
- * -1: there are none, or several. */
+ * -1: there are none, or several, or it is a layer's, made of what weights make
+ * of that. */
 static int kept_input(lua_State *L, const Graph *g, int state)
 {
     uint8_t *live = memset(lua_newuserdatauv(L, g->len, 0), 0, g->len);
@@ -405,7 +406,7 @@ static int kept_input(lua_State *L, const Graph *g, int state)
             n++;
         }
     lua_pop(L, 1);
-    return n == 1 && !g->in[found].index_of ? found : -1;
+    return n == 1 && !g->layer && !g->in[found].index_of ? found : -1;
 }
 
 /* The greatest over the gradients of states. One that keeps an input's tokens

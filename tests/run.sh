@@ -196,7 +196,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" \
-        "tests/cuda/calls window" "tests/cuda/calls start" \
+        "tests/cuda/calls window" "tests/cuda/calls keyed" \
+        "tests/cuda/calls start" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
@@ -216,7 +217,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/checked.lua" \
         "flin tests/cuda/pairs.lua" "flin tests/lua/scores.lua cuda" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window \
-window_behind window_coupled" \
+window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
+pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" \
         "flin tests/cuda/steps.lua" \
         "flin tests/cuda/stages.lua" \
@@ -257,6 +259,7 @@ window_behind window_coupled" \
         *"wide weighted")       # rings of three depths
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;
+        *"calls keyed") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\

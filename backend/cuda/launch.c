@@ -37,11 +37,14 @@ void check_place(Ctx *c, const Driver *d, const char *name, const void *data)
                   name, data);
 }
 
-/* A call without tokens has no row of them: those may lie anywhere. */
+/* A call without tokens has no row of them: those may lie anywhere. A step's
+ * results, token by token, are rows. */
 static bool has_rows(const Graph *g, CudaArg a)
 {
-    return a.kind == ARG_INPUT ? g->in[a.index].timed : a.kind == ARG_OUTPUT
-        && g->n[g->out[a.index].node].axes & AXIS(AX_I);
+    if (a.kind == ARG_INPUT)
+        return g->in[a.index].timed;
+    return a.kind == ARG_OUTPUT
+        && (!g->chunk || g->n[g->out[a.index].node].axes & AXIS(AX_I));
 }
 
 void check_places(Ctx *c, const Driver *d, const Graph *g, const Launch *l,

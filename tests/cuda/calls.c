@@ -5,6 +5,7 @@
  *   calls [NAME]      for one variant (gated_deltanet)
  *   calls softmax     for attention over all pairs
  *   calls window      for a mask that ends at a distance
+ *   calls keyed       for one that differs by key, in blocks
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
@@ -241,7 +242,7 @@ static void test_saved(Test *k)
     flin_Kernel *f = flin_prepare(k->v, FLIN_BACKWARD, &call, &k->e);
     int64_t n = f ? flin_kernel_saved(f, &call) : 0;
     if (f && k->window) {
-        expect(n == 0, "pairs of a plain sum keep nothing");
+        expect(n == 0, "pairs of a plain sum, and blocks, keep nothing");
         flin_free(f);
         return;
     }
@@ -831,12 +832,19 @@ int main(int argc, char **argv)
     k->both = !strcmp(name, "both");
     k->start = !strcmp(name, "start");
     k->back = !strcmp(name, "back");
-    k->window = !strcmp(name, "window");
+    k->window = !strcmp(name, "window") || !strcmp(name, "keyed");
     k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
                                       .log = count_turn }, &k->e);
     if (!strcmp(name, "softmax"))
         k->v = flin_load_string(k->s, "return require 'flin'.variant {\n"
             "name = 'softmax', normalise = 'softmax' }\n", NULL, &k->e);
+    else if (!strcmp(name, "keyed"))
+        k->v = flin_load_string(k->s, "local flin = require 'flin'\n"
+            "return flin.variant { name = 'keyed', input = { g = 't k : "
+            "log_decay' }, mask = function (i, j, p)\n"
+            "  if i < j or i - j >= 40 then return 0 end\n"
+            "  return flin.exp(p.g_cumsum[i] - p.g_cumsum[j]) end }\n",
+            NULL, &k->e);
     else if (k->window)
         k->v = flin_load_string(k->s, "local flin = require 'flin'\n"
             "return flin.variant { name = 'window', mask = function (i, j, p)\n"

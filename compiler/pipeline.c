@@ -108,6 +108,22 @@ static Plan *partition_roomy(const PlanWish *w, PlanTry *t, size_t times)
                   : plan_simple(t->g);
 }
 
+/* Whether kernels of so large a plan are found soon. */
+static bool is_soon_cut(const Graph *g)
+{
+    enum { MOST_NODES = 294 };          /* of more the search for cuts takes
+                                           minutes, and a gigabyte or two */
+    return g->len <= MOST_NODES;
+}
+
+/* Whether kernels that are too large are to be cut before chunks are: the usual
+ * machine's products are of 64 rows, and of fewer it has slower ones. */
+static bool are_cut_first(const PlanWish *w, const Graph *g)
+{
+    return w->cut && w->chunk == CHUNK_DEFAULT && is_soon_cut(g)
+        && w->m->arch == machine_usual_gpu()->arch;
+}
+
 /* With room for twice as much, or for more: blocks may share a head, each with
  * columns of its own. Who is to run it says whether that will do. */
 static Plan *try_larger(const PlanWish *w, PlanTry *t)
@@ -120,7 +136,9 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
         return NULL;
     for (size_t times = 2; !p && times <= MOST; times *= 2)
         p = partition_roomy(w, &roomy, times);
-    if (!p || !w->larger(t->g->ctx, p, w->m, false))
+    if (!p || (!w->larger(t->g->ctx, p, w->m, false)
+               && !(are_cut_first(w, t->g)
+                    && w->larger(t->g->ctx, p, w->m, true))))
         return NULL;
     t->info = roomy.info;
     return p;
@@ -179,15 +197,13 @@ int chunk_taken(const PlanWish *w)
 
 bool plan_anyhow(const PlanWish *wish, PlanTry *out)
 {
-    enum { MOST = 16, MOST_NODES = 294 };       /* of more the search for cuts
-                                                   takes minutes, and a gigabyte
-                                                   or two */
+    enum { MOST = 16 };
     PlanWish w = *wish;
 
     for (w.chunk = CHUNK_DEFAULT / 2; w.chunk <= CHUNK_DEFAULT; w.chunk *= 2) {
         PlanTry t = { .g = wished_graph(&w) };
-        bool small = t.g && t.g->len <= MOST_NODES;
-        for (size_t n = 1; small && n <= MOST && !t.plan; n *= 2)
+        bool soon = t.g && is_soon_cut(t.g);
+        for (size_t n = 1; soon && n <= MOST && !t.plan; n *= 2)
             t.plan = partition_roomy(&w, &t, n);
         if (!t.plan || !w.larger(t.g->ctx, t.plan, w.m, true))
             continue;

@@ -192,21 +192,17 @@ static Ref find_product(const Graph *g, const Factors *f, AxisSet axes)
     return 0;
 }
 
-/* Scores x = sum_k a[i k] b[j k], or under decays, times y, summed over the
- * tokens of one side. 0: x is no such. */
+/* Scores x = sum_k a[i k] b[j k] times y, summed over the tokens of one side. 0:
+ * x is no such. */
 static Ref sum_of_scores(Graph *g, Ref x, Ref y, AxisSet over)
 {
     const Node n = g->n[x];
 
     for (int i = 0; i < 2; i++) {
-        Ref a = n.a[i], b = n.a[1 - i], z;
-        if (g->n[a].axes != ((n.axes & ~over) | n.over)
-            || g->n[b].axes != (over | n.over))
-            continue;
-        z = is_plain_contraction(n.op) ? dot(g, b, y, over)
-          : gdot(g, i ? b : y, i ? y : b, n.a[2], n.a[3], over,
-                 n.flags & STRICT);
-        return dot(g, a, z, n.over);
+        Ref a = n.a[i], b = n.a[1 - i];
+        if (g->n[a].axes == ((n.axes & ~over) | n.over)
+            && g->n[b].axes == (over | n.over))
+            return dot(g, a, dot(g, b, y, over), n.over);
     }
     return 0;
 }
@@ -221,13 +217,14 @@ static bool is_given(const Graph *g, Ref r)
 }
 
 /* Of given operands: sums from one side and from the other are of the same
- * numbers. */
+ * numbers. Scores under decays per key are no such: they take more than the
+ * sums that they are kept for. */
 static bool are_scores(const Graph *g, Ref r, AxisSet over)
 {
     const Node *n = &g->n[r];
     AxisSet side = over & ROW_AXES ? ROW_AXES : COL_AXES;
 
-    return r < g->forward && is_contraction(n->op) && is_dim(n->over)
+    return r < g->forward && is_plain_contraction(n->op) && is_dim(n->over)
         && is_given(g, n->a[0]) && is_given(g, n->a[1])
         && over && over == (n->axes & side)
         && n->axes & ~side && !(n->axes & DIM_AXES);

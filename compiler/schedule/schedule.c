@@ -218,12 +218,22 @@ static int shortness(const Schedule *s)
          + MOST_BUFFERS * s->narrow;
 }
 
+/* Whether decays per key are in the graph: products under them are done at
+ * once, in parts that have the registers. */
+static bool has_decays_per_key(const Graph *g)
+{
+    bool any = false;
+    for (Ref r = 1; r < g->len; r++)
+        any |= is_decayed_contraction(g->n[r].op);
+    return any;
+}
+
 /* Whether products may be under way while the matrix role does what waits for
  * others: in kernels of all chunks, and walks back that no row axis is for. */
 static bool may_be_ordered(const Schedule *s)
 {
     const KForm *product = s->target->form[FORM_PRODUCT];
-    return product->waited && !product->columns
+    return product->waited && !product->columns && !has_decays_per_key(s->g)
         && (s->kind == K_TOKEN
             || (s->kind == K_REVERSE && !schedule_row_axis(s)));
 }

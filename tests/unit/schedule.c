@@ -219,6 +219,17 @@ static int count_wide(Ctx *c, Test *t)
     return n;
 }
 
+/* Whether, without a row axis, a program runs while products that it does not
+ * wait for are under way. */
+static bool goes_on_beside(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i + 1 < s->ninsts; i++)
+        any |= !s->row_axis && s->inst[i].op == K_SETTLE
+            && s->inst[i].index > 0 && s->inst[i + 1].op == K_MAP;
+    return any;
+}
+
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
@@ -226,7 +237,7 @@ static void run(Ctx *c, void *ud)
                    ctx_format(c, "tests/plans/%s.plan", k->plan))),
                .unpacked = k->unpacked, .few = k->few,
                .arch = k->arch ? k->arch : 90 };
-    int scheduled = 0;
+    int scheduled = 0, beside = 0;
     for (int i = k->others; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i, true);
         expect(!s->why, t.plan->kernel[i].name, s->why);
@@ -242,11 +253,14 @@ static void run(Ctx *c, void *ud)
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
+        beside += goes_on_beside(s);
         expect(s->splits || !k->few, t.plan->kernel[i].name,
                "no lean iterations");
         if (i == t.plan->nkernels - 1 - k->before)
             check_spoiled(c, &t, a.s, k->spoiled);
     }
+    expect(beside > 0 || k->spoiled != solves, "all products are waited for",
+           NULL);
     expect(!k->parts || count_parts(c, &t), "programs in parts", NULL);
     expect(count_wide(c, &t) > 0 || k->spoiled != vectors,
            "four warpgroups", NULL);

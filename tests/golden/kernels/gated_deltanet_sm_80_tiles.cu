@@ -431,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 
 // backward (reverse), 197120 bytes a chunk and head predicted: %1 %2 %4
 // %5 %6 %8 %9 %10 %11 %13 %18 %19 %20 %21 %22 %23 %24 %26 %27 %28 %29
-// %36 %37 %38 %45 %46 %53 %56 %59 %60 %61 %63 %64 %73 %97 %100 %104 %105
+// %36 %37 %38 %45 %46 %55 %58 %61 %62 %63 %65 %66 %75 %99 %102 %106 %107
 struct Args2 { Run run; Tensor t[7]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
@@ -631,10 +631,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int d1 = col;
-                const Pair v60 = t12[i] * z;
-                const Pair v61 = x + v60;
+                const Pair v62 = t12[i] * z;
+                const Pair v63 = x + v62;
                 return [=] {
-                    put_pair<1, true>(t14 + i * 72 + d1, v61);
+                    put_pair<1, true>(t14 + i * 72 + d1, v63);
                 };
             });
             __syncthreads();
@@ -646,16 +646,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v53 = pair_at<1, true>(t10 + i * 72 + d1) * t13[i];
-                put_pair<1, true>(t16 + i * 72 + d1, v53);
+                const Pair v55 = pair_at<1, true>(t10 + i * 72 + d1) * t13[i];
+                put_pair<1, true>(t16 + i * 72 + d1, v55);
             }
             __syncthreads();
             UNROLL_FOUR for (int f = TID / 32, e = TID % 32 * 2; f < n; f += THREADS / 32) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v97 = t13[i] * pair_at<1, true>(t14 + i * 72 + d1);
-                const Pair v100 = get(t5[i]) * v97;
-                put_pair<1, true>(t17 + i * 72 + d1, v100);
+                const Pair v99 = t13[i] * pair_at<1, true>(t14 + i * 72 + d1);
+                const Pair v102 = get(t5[i]) * v99;
+                put_pair<1, true>(t17 + i * 72 + d1, v102);
             }
             __syncthreads();
             two_products<2, 2>(128, 64,
@@ -666,11 +666,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 [&](int row, int col, Pair x, Pair z) {
                 const int d0 = row;
                 const int d1 = col;
-                const Pair v63 = pair_at<1, true>(t0 + d0 * 72 + d1) * t18[0];
-                const Pair v64 = x + v63;
-                const Pair v105 = v64 - z;
+                const Pair v65 = pair_at<1, true>(t0 + d0 * 72 + d1) * t18[0];
+                const Pair v66 = x + v65;
+                const Pair v107 = v66 - z;
                 return [=] {
-                    put_pair<1, true>(t0 + d0 * 72 + d1, v105);
+                    put_pair<1, true>(t0 + d0 * 72 + d1, v107);
                 };
             });
             __syncthreads();
@@ -687,104 +687,742 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 
 // backward (token), 394240 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24
-// %25 %26 %27 %28 %29 %36 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %54
-// %55 %57 %58 %62 %65 %66 %67 %68 %69 %70 %71 %72 %74 %75 %76 %77 %78
-// %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95
-// %96 %98 %99 %101 %102 %103 %106 %107 %108 %109 %110 %111 %112 %113
+// %25 %26 %27 %28 %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52
+// %53 %54 %56 %57 %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77
+// %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94
+// %95 %96 %97 %98 %100 %101 %103 %104 %105 %108 %109 %110 %111 %112 %113
+// %114 %115
 struct Args3 { Run run; Tensor t[11]; };
-extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
-{
-    char *const spill = global(a.run.spill) + blockIdx.x * 174080ll;
+struct Placed3 { Run run; Placed t[11]; };
+CALLED void k3_token_part0()
+    {
+    const Placed3 &a = *(const Placed3 *)(arena + 208);
+    char *const spill = global(a.run.spill) + blockIdx.x * 157696ll;
     float *const scratch = (float *)arena;
     (void)scratch;
-    bf16 *const t0 = (bf16 *)(arena + 18816);
+    bf16 *const t0 = (bf16 *)(arena + 19616);
     enum { SHARED0 = 1 };
-    float *const t1 = (float *)(arena + 18944);
+    float *const t1 = (float *)(arena + 19744);
     enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 134672);
+    float *const t2 = (float *)(arena + 135984);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 54800);
+    float *const t3 = (float *)(arena + 55600);
     enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 81424);
+    bf16 *const t4 = (bf16 *)(arena + 82224);
     enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 18816);
+    bf16 *const t5 = (bf16 *)(arena + 19616);
     enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 54784);
+    float *const t6 = (float *)(arena + 55584);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 18944);
+    bf16 *const t7 = (bf16 *)(arena + 19744);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(spill + 139264);
+    float *const t8 = (float *)(spill + 122880);
     enum { SHARED8 = 0 };
-    float *const t9 = (float *)(arena + 134416);
+    float *const t9 = (float *)(arena + 135728);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 116240);
+    bf16 *const t10 = (bf16 *)(arena + 117040);
     enum { SHARED10 = 1 };
-    bf16 *const t11 = (bf16 *)(arena + 18816);
+    bf16 *const t11 = (bf16 *)(arena + 19616);
     enum { SHARED11 = 1 };
-    float *const t12 = (float *)(arena + 134928);
-    enum { SHARED12 = 1 };
-    float *const t13 = (float *)(arena + 36352);
+    float *const t12 = (float *)(spill + 104448);
+    enum { SHARED12 = 0 };
+    float *const t13 = (float *)(arena + 37152);
     enum { SHARED13 = 1 };
-    float *const t14 = (float *)(arena + 134160);
+    float *const t14 = (float *)(arena + 135216);
     enum { SHARED14 = 1 };
-    float *const t15 = (float *)(arena + 133904);
+    float *const t15 = (float *)(arena + 135472);
     enum { SHARED15 = 1 };
     float *const t16 = (float *)(spill + 0);
     enum { SHARED16 = 0 };
-    float *const t17 = (float *)(arena + 18816);
+    float *const t17 = (float *)(arena + 19616);
     enum { SHARED17 = 1 };
-    bf16 *const t18 = (bf16 *)(arena + 18816);
+    bf16 *const t18 = (bf16 *)(arena + 19616);
     enum { SHARED18 = 1 };
-    bf16 *const t19 = (bf16 *)(arena + 64016);
+    bf16 *const t19 = (bf16 *)(arena + 64816);
     enum { SHARED19 = 1 };
-    float *const t20 = (float *)(arena + 36224);
+    bf16 *const t20 = (bf16 *)(arena + 38176);
     enum { SHARED20 = 1 };
-    bf16 *const t21 = (bf16 *)(arena + 54800);
+    float *const t21 = (float *)(arena + 136240);
     enum { SHARED21 = 1 };
-    float *const t22 = (float *)(spill + 69632);
-    enum { SHARED22 = 0 };
-    float *const t23 = (float *)(spill + 104448);
-    enum { SHARED23 = 0 };
-    float *const t24 = (float *)(spill + 34816);
-    enum { SHARED24 = 0 };
-    bf16 *const t25 = (bf16 *)(arena + 37376);
+    float *const t22 = (float *)(arena + 82224);
+    enum { SHARED22 = 1 };
+    bf16 *const t23 = (bf16 *)(arena + 55600);
+    enum { SHARED23 = 1 };
+    float *const t24 = (float *)(arena + 134448);
+    enum { SHARED24 = 1 };
+    float *const t25 = (float *)(arena + 134960);
     enum { SHARED25 = 1 };
-    float *const t26 = (float *)(arena + 81424);
-    enum { SHARED26 = 1 };
-    float *const t27 = (float *)(arena + 133648);
-    enum { SHARED27 = 1 };
-    float *const t28 = (float *)(spill + 34816);
-    enum { SHARED28 = 0 };
-    float *const t29 = (float *)(spill + 69632);
-    enum { SHARED29 = 0 };
-    float *const t30 = (float *)(arena + 64272);
-    enum { SHARED30 = 1 };
-    float *const t31 = (float *)(arena + 384);
+    float *const t26 = (float *)(spill + 34816);
+    enum { SHARED26 = 0 };
+    float *const t27 = (float *)(spill + 69632);
+    enum { SHARED27 = 0 };
+    float *const t28 = (float *)(arena + 134704);
+    enum { SHARED28 = 1 };
+    const Item &known = *(const Item *)(arena + 128);
+    const Sequence q = { known.b, 0, known.start, known.len };
+    const i64 slot = known.slot;
+    const int head = known.head, block = known.block;
+    (void)q;
+    (void)slot;
+    (void)head;
+    (void)block;
+    const i64 at = known.last;
+    const int n = (int)min(q.len - at * 64, (i64)64);
+    const i64 token = q.start + at * 64;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+    char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
+    (void)n;
+    (void)token;
+    {
+        const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+        copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+    }
+    copy_commit();
+    {
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    {
+        float *p = (float *)(later + 32768);
+        copy_in<128, 136, SHARED8>(t8, p, 128, 1, n, true);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+    }
+    copy_commit();
+    copy_wait<3>();
+    __syncthreads();
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v10 = max_(get(t0[i]), bits(0xc2d00000));
+        const float v114 = get(t0[i]) < bits(0xc2d00000) ? 1 : 0;
+        t1[i] = v10;
+        t2[i] = v114;
+    }
+    __syncthreads();
+    NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+        const float s = 0;
+        scan_lanes<Adding<float>>(n, s, [&](int at) {
+            const int i = at;
+            (void)i;
+            return 0.f;
+        }, [&](int at) {
+            const int i = at;
+            (void)i;
+            return t1[i];
+        },
+            [&](int at, float found, float left) {
+            const int i = at;
+            t3[i] = left;
+            (void)found;
+        });
+    }
+    __syncthreads();
+    {
+        bf16 *p = (bf16 *)(later + 0);
+        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
+        const float v29 = exp_(t3[(n - 1)]);
+        t6[0] = v29;
+    }
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v13 = exp_(t3[i]);
+        const float v27 = t3[(n - 1)] - t3[i];
+        const float v28 = exp_(v27);
+        t14[i] = v13;
+        t15[i] = v28;
+    }
+    copy_wait<0>();
+    __syncthreads();
+    NO_UNROLL for (int e = 0; e < 1; e += 1) {
+        float x = 0;
+        for (int f = 4 * (TID); f < 16384; f += 4 * THREADS) {
+            const int d1 = f % 128;
+            const int d0 = f / 128 % 128;
+            x += dot_four(t4 + d0 * 136 + d1, t5 + d0 * 136 + d1);
+        }
+        x = block_sum(x, scratch);
+        if (TID == 0) {
+            const float v68 = t6[0] * x;
+            t6[0] = v68;
+        }
+    }
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+        copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+        copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
+    }
+    copy_commit();
+    {
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<2>();
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d1 = f;
+            x += dot_four(t7 + i * 136 + d1, t8 + i * 136 + d1);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            t9[i] = x;
+        }
+    }
+    UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
+        const int i = f;
+        const int j = e;
+        if (j >= n)
+            continue;
+        const float v20 = i > j ? exp_(t3[i] - t3[j]) : 0.f;
+        t12[i * 72 + j] = v20;
+    }
+    copy_wait<1>();
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+        copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+    }
+    copy_commit();
+    product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
+        matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
+        matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int j = col;
+        const Pair v22 = get(t11[i]) * x;
+        const Pair v23 = pair_at<1, true>(t12 + i * 72 + j) * v22;
+        const Pair v24 = -v23;
+        return [=] {
+            put_pair<1, true>(t13 + i * 72 + j, v24);
+        };
+    });
+    copy_wait<0>();
+    __syncthreads();
+    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
+        matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
+        matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int d1 = col;
+        const Pair v15 = get(t11[i]) * x;
+        const Pair v16 = t14[i] * v15;
+        const Pair v12 = pair_at<1, true>(t7 + i * 136 + d1) * get(t11[i]);
+        const Pair v17 = v12 - v16;
+        return [=] {
+            put_pair<1, true>(t16 + i * 136 + d1, v17);
+        };
+    });
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+    }
+    copy_commit();
+    solve<false, 72, 1, 136, 1, true>(n * 1, 128, t13 + 0, t16 + 0, t17);
+    {
+        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+        copy_in<128, 136, SHARED20>(t20, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+        copy_in<128, 136, SHARED18>(t18, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+    }
+    copy_commit();
+    narrow<128, 136, 136>(t19, t16, n);
+    UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
+        const int i = f;
+        const int j = e;
+        if (j >= n)
+            continue;
+        const float v36 = i >= j ? exp_(t3[i] - t3[j]) : 0.f;
+        t21[i * 72 + j] = v36;
+    }
+    copy_wait<0>();
+    __syncthreads();
+    two_products<1, 2>(64, 64,
+        term<128, true>(matrix<136, 1, SHARED18 ? 8 : 2>(t18 + 0),
+        matrix<136, 1, SHARED19 ? 8 : 2>(t19 + 0), 128),
+        term<128, true>(matrix<136, 1, SHARED20 ? 8 : 2>(t20 + 0),
+        matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0), 128),
+        [&](int row, int col, Pair x, Pair z) {
+        const int i = row;
+        const int j = col;
+        const Pair v47 = z * x;
+        const Pair v48 = pair_at<1, true>(t21 + i * 72 + j) * x;
+        return [=] {
+            put_pair<1, true>(t22 + i * 72 + j, v47);
+            put_pair<1, true>(t23 + i * 72 + j, v48);
+        };
+    });
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+        copy_in<128, 136, SHARED18>(t18, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+        copy_in<128, 136, SHARED20>(t20, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+    }
+    copy_commit();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        UNROLL_TWICE for (int f = 4 * (TID % 8); f < n; f += 4 * 8) {
+            const int j = f;
+            x += dot_four(t21 + i * 72 + j, t22 + i * 72 + j, n - f);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            t24[i] = x;
+        }
+    }
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int j = e;
+        float x = 0;
+        UNROLL_FOUR for (int f = TID % 8; f < n; f += 8) {
+            const int i = f;
+            x += t21[i * 72 + j] * t22[i * 72 + j];
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            t25[j] = x;
+        }
+    }
+    __syncthreads();
+    {
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    two_products<2, 2>(64, 128,
+        term<64, false>(matrix<72, 1, SHARED23 ? 8 : 2>(t23 + 0),
+        matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
+        term<128, true>(matrix<136, 1, SHARED18 ? 8 : 2>(t18 + 0),
+        matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0), 128),
+        [&](int row, int col, Pair x, Pair z) {
+        const int i = row;
+        const int d0 = col;
+        const Pair v56 = t14[i] * z;
+        const Pair v57 = x + v56;
+        return [=] {
+            put_pair<1, true>(t26 + i * 136 + d0, z);
+            put_pair<1, true>(t27 + i * 136 + d0, v57);
+        };
+    });
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+        copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+    }
+    copy_commit();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t20 + i * 136 + d0, t26 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            t28[i] = x;
+        }
+    }
+    if (a.t[6].p) {
+        bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
+        copy_out<128, 136>(t27, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+    }
+    __syncthreads();
+}
+CALLED void k3_token_part1()
+    {
+    const Placed3 &a = *(const Placed3 *)(arena + 208);
+    char *const spill = global(a.run.spill) + blockIdx.x * 157696ll;
+    float *const scratch = (float *)arena;
+    (void)scratch;
+    float *const t2 = (float *)(arena + 135984);
+    enum { SHARED2 = 1 };
+    bf16 *const t4 = (bf16 *)(arena + 82224);
+    enum { SHARED4 = 1 };
+    bf16 *const t5 = (bf16 *)(arena + 19616);
+    enum { SHARED5 = 1 };
+    float *const t6 = (float *)(arena + 55584);
+    enum { SHARED6 = 1 };
+    float *const t8 = (float *)(spill + 122880);
+    enum { SHARED8 = 0 };
+    float *const t9 = (float *)(arena + 135728);
+    enum { SHARED9 = 1 };
+    bf16 *const t10 = (bf16 *)(arena + 117040);
+    enum { SHARED10 = 1 };
+    bf16 *const t11 = (bf16 *)(arena + 19616);
+    enum { SHARED11 = 1 };
+    float *const t12 = (float *)(spill + 104448);
+    enum { SHARED12 = 0 };
+    float *const t14 = (float *)(arena + 135216);
+    enum { SHARED14 = 1 };
+    float *const t15 = (float *)(arena + 135472);
+    enum { SHARED15 = 1 };
+    float *const t16 = (float *)(spill + 0);
+    enum { SHARED16 = 0 };
+    bf16 *const t19 = (bf16 *)(arena + 64816);
+    enum { SHARED19 = 1 };
+    bf16 *const t20 = (bf16 *)(arena + 38176);
+    enum { SHARED20 = 1 };
+    bf16 *const t23 = (bf16 *)(arena + 55600);
+    enum { SHARED23 = 1 };
+    float *const t24 = (float *)(arena + 134448);
+    enum { SHARED24 = 1 };
+    float *const t25 = (float *)(arena + 134960);
+    enum { SHARED25 = 1 };
+    float *const t28 = (float *)(arena + 134704);
+    enum { SHARED28 = 1 };
+    float *const t29 = (float *)(arena + 82224);
+    enum { SHARED29 = 1 };
+    float *const t30 = (float *)(spill + 34816);
+    enum { SHARED30 = 0 };
+    float *const t31 = (float *)(arena + 65072);
     enum { SHARED31 = 1 };
-    bf16 *const t32 = (bf16 *)(arena + 18944);
+    float *const t32 = (float *)(arena + 1184);
     enum { SHARED32 = 1 };
-    bf16 *const t33 = (bf16 *)(arena + 28160);
+    bf16 *const t33 = (bf16 *)(arena + 19744);
     enum { SHARED33 = 1 };
-    float *const t34 = (float *)(spill + 34816);
-    enum { SHARED34 = 0 };
-    float *const t35 = (float *)(arena + 64016);
-    enum { SHARED35 = 1 };
-    float *const t36 = (float *)(arena + 64528);
+    bf16 *const t34 = (bf16 *)(arena + 28960);
+    enum { SHARED34 = 1 };
+    float *const t35 = (float *)(spill + 69632);
+    enum { SHARED35 = 0 };
+    float *const t36 = (float *)(arena + 64816);
     enum { SHARED36 = 1 };
-    float *const t37 = (float *)(spill + 0);
-    enum { SHARED37 = 0 };
-    float *const t38 = (float *)(arena + 36352);
+    float *const t37 = (float *)(arena + 65328);
+    enum { SHARED37 = 1 };
+    float *const t38 = (float *)(arena + 65584);
     enum { SHARED38 = 1 };
-    bf16 *const t39 = (bf16 *)(arena + 18944);
-    enum { SHARED39 = 1 };
-    float *const t40 = (float *)(arena + 128);
+    float *const t39 = (float *)(spill + 0);
+    enum { SHARED39 = 0 };
+    bf16 *const t40 = (bf16 *)(arena + 19744);
     enum { SHARED40 = 1 };
-    float *const t41 = (float *)(arena + 18816);
+    float *const t41 = (float *)(arena + 928);
+    enum { SHARED41 = 1 };
+    float *const t42 = (float *)(arena + 19616);
+    enum { SHARED42 = 1 };
+    const Item &known = *(const Item *)(arena + 128);
+    const Sequence q = { known.b, 0, known.start, known.len };
+    const i64 slot = known.slot;
+    const int head = known.head, block = known.block;
+    (void)q;
+    (void)slot;
+    (void)head;
+    (void)block;
+    const i64 at = known.last;
+    const int n = (int)min(q.len - at * 64, (i64)64);
+    const i64 token = q.start + at * 64;
+    char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
+    char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
+    (void)n;
+    (void)token;
+    {
+        bf16 *p = (bf16 *)(later + 0);
+        copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
+        matrix<136, 1, SHARED19 ? 8 : 2>(t19 + 0),
+        matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int d0 = col;
+        const Pair v60 = t15[i] * x;
+        return [=] {
+            put_pair<1, true>(t29 + i * 136 + d0, x);
+            put_pair<1, true>(t30 + i * 136 + d0, v60);
+        };
+    });
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+        copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
+    }
+    copy_commit();
+    {
+        const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+        copy_in<128, 136, SHARED20>(t20, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+    }
+    copy_commit();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + i * 136 + d0, t29 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v69 = t15[i] * x;
+            const float v72 = t24[i] - v69;
+            t24[i] = x;
+            t31[i] = v72;
+        }
+    }
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
+        const int e = min(g, 1 - 1);
+        const bool first = g == e && TID % 32 == 0;
+        float x = 0;
+        NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
+            const int i = f;
+            x += dot_four(t15 + i, t24 + i, n - f);
+        }
+        x = lane_sum<32>(x);
+        if (first) {
+            const float v71 = t6[0] + x;
+            t6[0] = v71;
+        }
+    }
+    copy_wait<1>();
+    __syncthreads();
+    product<TF32, 1, 2, 0, true, true, true, Paired>(64, 64, 128,
+        matrix<136, 1, 2>(t8 + 0),
+        matrix<136, 1, 2>(t16 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int j = col;
+        const Pair v78 = pair_at<1, true>(t32 + i * 72 + j) * x;
+        const Pair v79 = pair_at<1, true>(t12 + i * 72 + j) * v78;
+        const Pair v82 = get(t11[i]) * v79;
+        return [=] {
+            put_pair<1, true>(t12 + i * 72 + j, v79);
+            put_pair<1, true>(t33 + i * 72 + j, v79);
+            put_pair<1, true>(t34 + i * 72 + j, v82);
+        };
+    });
+    __syncthreads();
+    product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
+        matrix<72, 1, SHARED33 ? 8 : 2>(t33 + 0),
+        matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int d0 = col;
+        const Pair v83 = get(t11[i]) * x;
+        const Pair v84 = pair_at<1, true>(t30 + i * 136 + d0) - v83;
+        return [=] {
+            put_pair<1, true>(t30 + i * 136 + d0, x);
+            put_pair<1, true>(t35 + i * 136 + d0, v84);
+        };
+    });
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + i * 136 + d0, t30 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v87 = get(t11[i]) * x;
+            t36[i] = x;
+            t37[i] = v87;
+        }
+    }
+    copy_wait<0>();
+    __syncthreads();
+    {
+        const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+        copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
+    }
+    copy_commit();
+    two_products<2, 2>(64, 128,
+        term<64, false>(matrix<1, 72, SHARED23 ? 8 : 2>(t23 + 0),
+        matrix<1, 136, SHARED20 ? 8 : 2>(t20 + 0), n),
+        term<64, false>(matrix<1, 72, SHARED34 ? 8 : 2>(t34 + 0),
+        matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
+        [&](int row, int col, Pair x, Pair z) {
+        const int j = row;
+        const int d0 = col;
+        const Pair v86 = x - z;
+        return [=] {
+            put_pair<1, true>(t38 + j * 136 + d0, z);
+            put_pair<1, true>(t39 + j * 136 + d0, v86);
+        };
+    });
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int j = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + j * 136 + d0, t38 + j * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v90 = x - t25[j];
+            t25[j] = v90;
+        }
+    }
+    narrow<128, 136, 136>(t40, t8, n);
+    __syncthreads();
+    {
+        bf16 *p = (bf16 *)(stored + 0);
+        copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
+        matrix<136, 1, SHARED40 ? 8 : 2>(t40 + 0),
+        matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
+        [&](int row, int col, Pair x) {
+        const int i = row;
+        const int d0 = col;
+        const Pair v103 = t14[i] * x;
+        const Pair v104 = get(t11[i]) * v103;
+        const Pair v92 = pair_at<1, true>(t35 + i * 136 + d0) + pair_at<1, true>(t39 + i * 136 + d0);
+        const Pair v105 = v92 - v104;
+        return [=] {
+            put_pair<1, true>(t35 + i * 136 + d0, x);
+            put_pair<1, true>(t39 + i * 136 + d0, v105);
+        };
+    });
+    __syncthreads();
+    NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+        const int e = min(g, n - 1);
+        const bool first = g == e && TID % 8 == 0;
+        const int i = e;
+        float x = 0;
+        for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
+            const int d0 = f;
+            x += dot_four(t10 + i * 136 + d0, t35 + i * 136 + d0);
+        }
+        x = lane_sum<8>(x);
+        if (first) {
+            const float v97 = get(t11[i]) * x;
+            const float v98 = t28[i] - v97;
+            const float v100 = t14[i] * x;
+            const float v101 = t36[i] + v100;
+            t28[i] = v98;
+            t36[i] = v101;
+        }
+    }
+    if (a.t[7].p) {
+        bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
+        copy_out<128, 136>(t39, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+    }
+    UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
+        const int i = f;
+        const int d1 = e;
+        const Pair v110 = get(t11[i]) * pair_at<1, true>(t8 + i * 136 + d1);
+        put_pair<1, true>(t8 + i * 136 + d1, v110);
+    }
+    __syncthreads();
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v112 = t9[i] - t36[i];
+        const float v108 = t14[i] * t28[i];
+        t9[i] = v112;
+        t36[i] = v108;
+    }
+    if (a.t[8].p) {
+        bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
+        copy_out<128, 136>(t8, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
+    }
+    __syncthreads();
+    if (a.t[9].p) {
+        bf16 *p = (bf16 *)a.t[9].p + at_token(a.t[9], q, token, head);
+        copy_out<1, 1>(t9, (bf16 *)p, a.t[9].st, 0, n, a.t[9].wide);
+    }
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v73 = i == n - 1 ? t6[0] : t41[(i + 1)];
+        const float v74 = t31[i] + v73;
+        const float v88 = v74 - t37[i];
+        const float v94 = v88 + t25[i];
+        const float v109 = v94 + t36[i];
+        t31[i] = v109;
+    }
+    __syncthreads();
+    NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+        const float s = 0;
+        scan_lanes<Adding<float>>(n, s, [&](int at) {
+            const int i = n - 1 - at;
+            (void)i;
+            return 0.f;
+        }, [&](int at) {
+            const int i = n - 1 - at;
+            (void)i;
+            return t31[i];
+        },
+            [&](int at, float found, float left) {
+            const int i = n - 1 - at;
+            t42[i] = left;
+            (void)found;
+        });
+    }
+    __syncthreads();
+    NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+        const int i = e;
+        const float v115 = t2[i] != 0 ? 0.f : t42[i];
+        t2[i] = v115;
+    }
+    __syncthreads();
+    if (a.t[10].p) {
+        bf16 *p = (bf16 *)a.t[10].p + at_token(a.t[10], q, token, head);
+        copy_out<1, 1>(t2, (bf16 *)p, a.t[10].st, 0, n, a.t[10].wide);
+    }
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
+{
+    char *const spill = global(a.run.spill) + blockIdx.x * 157696ll;
+    float *const scratch = (float *)arena;
+    (void)scratch;
+    float *const t32 = (float *)(arena + 1184);
+    enum { SHARED32 = 1 };
+    float *const t41 = (float *)(arena + 928);
     enum { SHARED41 = 1 };
     if (a.run.ragged) {
-        clear(spill_of(a.run, 174080ll), 174080);
+        clear(spill_of(a.run, 157696ll), 157696);
         __syncthreads();
     }
+    static_assert(sizeof a <= 720, "room for the copy");
+    copy_args(arena + 208, a);
+    __syncthreads();
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -797,555 +1435,71 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         const i64 at = part - slot;
         if (at < 0 || at * 64 >= q.len)
             continue;
-        {
-            const int n = 64;
-            (void)n;
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int j = e;
-                if (j >= n)
-                    continue;
-                const float v74 = i > j ? 1.f : 0.f;
-                t31[i * 72 + j] = v74;
-            }
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t40[i] = left;
-                    (void)found;
-                });
-            }
+        place(*(Placed3 *)(arena + 208), a, q.b, head);
+        volatile Item *const known = (Item *)(arena + 128);
+        if (TID == 0) {
+            known->item = item;
+            known->s = s;
+            known->slot = slot;
+            known->start = q.start;
+            known->len = q.len;
+            known->m = 0;
+            known->last = at;
+            known->b = q.b;
+            known->head = head;
+            known->block = block;
         }
-        copy_wait<0>();
         __syncthreads();
         {
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 49152ll;
-            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 65536ll;
-            (void)n;
-            (void)token;
+            const ReloadedSequence q = { { &known->b }, { &known->start }, { &known->len } };
+            const Reloaded<i64> slot = { &known->slot };
+            const Reloaded<int> head = { &known->head };
+            (void)q;
+            (void)slot;
+            (void)head;
+            const Reloaded<i64> s = { &known->s }, at = { &known->last };
+            (void)s;
+            (void)at;
             {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                float *p = (float *)(later + 32768);
-                copy_in<128, 136, SHARED8>(t8, p, 128, 1, n, true);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            copy_wait<3>();
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v10 = max_(get(t0[i]), bits(0xc2d00000));
-                const float v112 = get(t0[i]) < bits(0xc2d00000) ? 1 : 0;
-                t1[i] = v10;
-                t2[i] = v112;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t1[i];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t3[i] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(later + 0);
-                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v29 = exp_(t3[(n - 1)]);
-                t6[0] = v29;
-            }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v13 = exp_(t3[i]);
-                const float v27 = t3[(n - 1)] - t3[i];
-                const float v28 = exp_(v27);
-                t14[i] = v13;
-                t15[i] = v28;
-            }
-            copy_wait<0>();
-            __syncthreads();
-            NO_UNROLL for (int e = 0; e < 1; e += 1) {
-                float x = 0;
-                for (int f = 4 * (TID); f < 16384; f += 4 * THREADS) {
-                    const int d1 = f % 128;
-                    const int d0 = f / 128 % 128;
-                    x += dot_four(t4 + d0 * 136 + d1, t5 + d0 * 136 + d1);
-                }
-                x = block_sum(x, scratch);
-                if (TID == 0) {
-                    const float v66 = t6[0] * x;
-                    t6[0] = v66;
-                }
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            copy_wait<2>();
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d1 = f;
-                    x += dot_four(t7 + i * 136 + d1, t8 + i * 136 + d1);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    t9[i] = x;
-                }
-            }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int j = e;
-                if (j >= n)
-                    continue;
-                const float v20 = i > j ? exp_(t3[i] - t3[j]) : 0.f;
-                t12[i * 72 + j] = v20;
-            }
-            copy_wait<1>();
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                const Pair v22 = get(t11[i]) * x;
-                const Pair v23 = pair_at<1, true>(t12 + i * 72 + j) * v22;
-                const Pair v24 = -v23;
-                return [=] {
-                    put_pair<1, true>(t13 + i * 72 + j, v24);
-                };
-            });
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v15 = get(t11[i]) * x;
-                const Pair v16 = t14[i] * v15;
-                const Pair v12 = pair_at<1, true>(t7 + i * 136 + d1) * get(t11[i]);
-                const Pair v17 = v12 - v16;
-                return [=] {
-                    put_pair<1, true>(t16 + i * 136 + d1, v17);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            solve<false, 72, 1, 136, 1, true>(n * 1, 128, t13 + 0, t16 + 0, t17);
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED18>(t18, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            narrow<128, 136, 136>(t19, t16, n);
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int j = e;
-                if (j >= n)
-                    continue;
-                const float v36 = i >= j ? exp_(t3[i] - t3[j]) : 0.f;
-                t20[i * 72 + j] = v36;
-            }
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED18 ? 8 : 2>(t18 + 0),
-                matrix<136, 1, SHARED19 ? 8 : 2>(t19 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                const Pair v47 = pair_at<1, true>(t20 + i * 72 + j) * x;
-                return [=] {
-                    put_pair<1, true>(t21 + i * 72 + j, v47);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_in<128, 136, SHARED25>(t25, (const bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
-            }
-            copy_commit();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<72, 1, SHARED21 ? 8 : 2>(t21 + 0),
-                matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED18 ? 8 : 2>(t18 + 0),
-                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v54 = t14[i] * z;
-                const Pair v55 = x + v54;
-                return [=] {
-                    put_pair<1, true>(t22 + i * 136 + d0, x);
-                    put_pair<1, true>(t23 + i * 136 + d0, z);
-                    put_pair<1, true>(t24 + i * 136 + d0, v55);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            if (a.t[5].p) {
-                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_out<128, 136>(t24, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
-            copy_wait<1>();
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t25 + i * 136 + d0, t22 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    t26[i] = x;
-                }
-            }
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t25 + i * 136 + d0, t23 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    t27[i] = x;
-                }
-            }
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(later + 0);
-                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED19 ? 8 : 2>(t19 + 0),
-                matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v58 = t15[i] * x;
-                return [=] {
-                    put_pair<1, true>(t28 + i * 136 + d0, x);
-                    put_pair<1, true>(t29 + i * 136 + d0, v58);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<1, 1, SHARED11>(t11, (const bf16 *)p, a.t[3].st, 0, n, a.t[3].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_in<128, 136, SHARED25>(t25, (const bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t10 + i * 136 + d0, t28 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v67 = t15[i] * x;
-                    const float v70 = t26[i] - v67;
-                    t26[i] = x;
-                    t30[i] = v70;
-                }
-            }
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
-                const int e = min(g, 1 - 1);
-                const bool first = g == e && TID % 32 == 0;
-                float x = 0;
-                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
+                const int n = 64;
+                (void)n;
+                UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
                     const int i = f;
-                    x += dot_four(t15 + i, t26 + i, n - f);
+                    const int j = e;
+                    if (j >= n)
+                        continue;
+                    const float v76 = i > j ? 1.f : 0.f;
+                    t32[i * 72 + j] = v76;
                 }
-                x = lane_sum<32>(x);
-                if (first) {
-                    const float v69 = t6[0] + x;
-                    t6[0] = v69;
-                }
-            }
-            copy_wait<1>();
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            product<TF32, 1, 2, 0, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, 2>(t8 + 0),
-                matrix<136, 1, 2>(t16 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                const Pair v76 = pair_at<1, true>(t31 + i * 72 + j) * x;
-                const Pair v77 = pair_at<1, true>(t12 + i * 72 + j) * v76;
-                const Pair v80 = get(t11[i]) * v77;
-                return [=] {
-                    put_pair<1, true>(t12 + i * 72 + j, v77);
-                    put_pair<1, true>(t32 + i * 72 + j, v77);
-                    put_pair<1, true>(t33 + i * 72 + j, v80);
-                };
-            });
-            __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<72, 1, SHARED32 ? 8 : 2>(t32 + 0),
-                matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v81 = get(t11[i]) * x;
-                const Pair v82 = pair_at<1, true>(t29 + i * 136 + d0) - v81;
-                return [=] {
-                    put_pair<1, true>(t29 + i * 136 + d0, x);
-                    put_pair<1, true>(t34 + i * 136 + d0, v82);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t10 + i * 136 + d0, t29 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v85 = get(t11[i]) * x;
-                    t35[i] = x;
-                    t36[i] = v85;
+                NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+                    const float s = 0;
+                    scan_lanes<Adding<float>>(n, s, [&](int at) {
+                        const int i = at;
+                        (void)i;
+                        return 0.f;
+                    }, [&](int at) {
+                        const int i = at;
+                        (void)i;
+                        return 0.f;
+                    },
+                        [&](int at, float found, float left) {
+                        const int i = at;
+                        t41[i] = left;
+                        (void)found;
+                    });
                 }
             }
-            copy_wait<1>();
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED21 ? 8 : 2>(t21 + 0),
-                matrix<1, 136, SHARED25 ? 8 : 2>(t25 + 0), n),
-                term<64, false>(matrix<1, 72, SHARED33 ? 8 : 2>(t33 + 0),
-                matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
-                [&](int row, int col, Pair x, Pair z) {
-                const int j = row;
-                const int d0 = col;
-                const Pair v84 = x - z;
-                return [=] {
-                    put_pair<1, true>(t37 + j * 136 + d0, v84);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int j = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t10 + j * 136 + d0, t37 + j * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v88 = -x;
-                    t38[j] = v88;
-                }
-            }
-            narrow<128, 136, 136>(t39, t8, n);
             copy_wait<0>();
             __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED39 ? 8 : 2>(t39 + 0),
-                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v101 = t14[i] * x;
-                const Pair v102 = get(t11[i]) * v101;
-                const Pair v90 = pair_at<1, true>(t34 + i * 136 + d0) + pair_at<1, true>(t37 + i * 136 + d0);
-                const Pair v103 = v90 - v102;
-                return [=] {
-                    put_pair<1, true>(t34 + i * 136 + d0, x);
-                    put_pair<1, true>(t37 + i * 136 + d0, v103);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t10 + i * 136 + d0, t34 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v95 = get(t11[i]) * x;
-                    const float v96 = t27[i] - v95;
-                    const float v98 = t14[i] * x;
-                    const float v99 = t35[i] + v98;
-                    t27[i] = v96;
-                    t35[i] = v99;
-                }
+            {
+                k3_token_part0();
+                k3_token_part1();
+                __syncthreads();
             }
-            if (a.t[7].p) {
-                bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t37, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+            {
             }
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d1 = e;
-                const Pair v108 = get(t11[i]) * pair_at<1, true>(t8 + i * 136 + d1);
-                put_pair<1, true>(t8 + i * 136 + d1, v108);
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v110 = t9[i] - t35[i];
-                const float v106 = t14[i] * t27[i];
-                t9[i] = v110;
-                t35[i] = v106;
-            }
-            if (a.t[8].p) {
-                bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
-                copy_out<128, 136>(t8, (bf16 *)p, a.t[8].st, a.t[8].sd[0], n, a.t[8].wide);
-            }
-            __syncthreads();
-            if (a.t[9].p) {
-                bf16 *p = (bf16 *)a.t[9].p + at_token(a.t[9], q, token, head);
-                copy_out<1, 1>(t9, (bf16 *)p, a.t[9].st, 0, n, a.t[9].wide);
-            }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v71 = i == n - 1 ? t6[0] : t40[(i + 1)];
-                const float v72 = t30[i] + v71;
-                const float v86 = v72 - t36[i];
-                const float v92 = v86 + t38[i];
-                const float v107 = v92 + t35[i];
-                t30[i] = v107;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return t30[i];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = n - 1 - at;
-                    t41[i] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v113 = t2[i] != 0 ? 0.f : t41[i];
-                t2[i] = v113;
-            }
-            __syncthreads();
-            if (a.t[10].p) {
-                bf16 *p = (bf16 *)a.t[10].p + at_token(a.t[10], q, token, head);
-                copy_out<1, 1>(t2, (bf16 *)p, a.t[10].st, 0, n, a.t[10].wide);
-            }
-            __syncthreads();
         }
-        {
-        }
+        item = known->item;
         __syncthreads();
     }
 }

@@ -725,8 +725,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
 }  // in_k2_token
 
 // backward (reverse), 229888 bytes a chunk and head predicted: %1 %2 %4
-// %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %53 %56 %59 %60 %61
-// %63 %64 %73 %97 %100 %104 %105
+// %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %55 %58 %61 %62 %63
+// %65 %66 %75 %99 %102 %106 %107
 namespace in_k3_reverse {
 struct Args { TensorMap map[7]; Tensor tensor[7]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_constant__ Args a)
@@ -894,11 +894,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 u32 p8[32];
                 u32 p6[16];
                 float f45[32];
-                float f59[32];
-                u32 p61[16];
-                u32 p53[16];
-                float f73[32];
-                u32 p100[16];
+                float f61[32];
+                u32 p63[16];
+                u32 p55[16];
+                float f75[32];
+                u32 p102[16];
                 {
                     pack_all(p8, f8);
                     keep(p8);
@@ -933,8 +933,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x63 = f8[e] * s29;
-                        f8[e] = x63;
+                        const float x65 = f8[e] * s29;
+                        f8[e] = x65;
                     }
                     keep(f8);
                 }
@@ -947,7 +947,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 keep(p6);
                 {
                     float2 d13 = { 0.f, 0.f };
-                    float w53 = 0.f;
+                    float w55 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -956,15 +956,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)col;
                         if (e % 4 == 0)
                             d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x53 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
+                        const float x55 = (e & 1 ? high(p6[e / 2]) : low(p6[e / 2])) * (e & 1 ? d13.y : d13.x);
                         if (e & 1)
-                            p53[e / 2] = pack(w53, x53);
+                            p55[e / 2] = pack(w55, x55);
                         else
-                        w53 = x53;
+                        w55 = x55;
                     }
                     if (x.n < 64)
-                        clear_columns(p53, x.n, l);
-                    keep(p53);
+                        clear_columns(p55, x.n, l);
+                    keep(p55);
                 }
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot2 + 0, 1, x.n, thread);
@@ -980,7 +980,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     matrix_sync<2>();
                 }
                 wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f59, p8, slot2 + 24576, 64, 0);
+                multiply_packed<0, 8, 0, 0>(f61, p8, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(slot2 + 49152, 2, x.n, thread);
@@ -989,16 +989,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p53, slot2 + 49152, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p55, slot2 + 49152, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
                 keep(p6);
                 keep(f45);
                 keep(p8);
-                keep(f59);
+                keep(f61);
                 {
                     float2 d28 = { 0.f, 0.f };
-                    float w61 = 0.f;
+                    float w63 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1007,29 +1007,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                         (void)col;
                         if (e % 4 == 0)
                             d28 = load2(slot0 + 512 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x60 = (e & 1 ? d28.y : d28.x) * f59[e];
-                        const float x61 = f45[e] + x60;
+                        const float x62 = (e & 1 ? d28.y : d28.x) * f61[e];
+                        const float x63 = f45[e] + x62;
                         if (e & 1)
-                            p61[e / 2] = pack(w61, x61);
+                            p63[e / 2] = pack(w63, x63);
                         else
-                        w61 = x61;
+                        w63 = x63;
                     }
                     if (x.n < 64)
-                        clear_columns(p61, x.n, l);
-                    keep(p61);
+                        clear_columns(p63, x.n, l);
+                    keep(p63);
                 }
                 wgmma_fence();
-                multiply_packed<1, 4, 0, 0>(f73, p61, slot2 + 40960, 64, 0);
+                multiply_packed<1, 4, 0, 0>(f75, p63, slot2 + 40960, 64, 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(p61);
-                keep(f73);
-                keep(p53);
+                keep(p63);
+                keep(f75);
+                keep(p55);
                 keep(f8);
                 {
                     float2 d13 = { 0.f, 0.f };
                     float2 d4 = { 0.f, 0.f };
-                    float w100 = 0.f;
+                    float w102 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -1040,27 +1040,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                             d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
                             d4 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x97 = (e & 1 ? d13.y : d13.x) * f73[e];
-                        const float x100 = (e & 1 ? d4.y : d4.x) * x97;
+                        const float x99 = (e & 1 ? d13.y : d13.x) * f75[e];
+                        const float x102 = (e & 1 ? d4.y : d4.x) * x99;
                         if (e & 1)
-                            p100[e / 2] = pack(w100, x100);
+                            p102[e / 2] = pack(w102, x102);
                         else
-                        w100 = x100;
+                        w102 = x102;
                     }
                     if (x.n < 64)
-                        clear_columns(p100, x.n, l);
-                    keep(p100);
+                        clear_columns(p102, x.n, l);
+                    keep(p102);
                 }
                 arrive(base + 231752 + it % 3 * 8);
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 1>(f8, p100, slot2 + 24576, 64, 0);
+                multiply_packed<1, 4, 1, 1>(f8, p102, slot2 + 24576, 64, 0);
                 wgmma_commit();
                 {
                     wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
-                        pack_all(p, f73);
+                        pack_all(p, f75);
                         if (x.n < 64)
                             clear_columns(p, x.n, l);
                         write_transposed(slot3 + 0 + row0 * 128, p, l);
@@ -1069,7 +1069,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                 fence_async();
                 arrive(base + 231840 + it % 2 * 8);
                 wgmma_wait<0>();
-                keep(p100);
+                keep(p102);
                 keep(f8);
                 arrive(base + 231824 + it % 2 * 8);
             }
@@ -1081,10 +1081,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
 
 // backward (token), 410624 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %25 %26 %27 %28
-// %29 %36 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %54 %55 %57 %58 %62
-// %65 %66 %67 %68 %69 %70 %71 %72 %74 %75 %76 %77 %78 %79 %80 %81 %82
-// %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96 %98 %99 %101
-// %102 %103 %106 %107 %108 %109 %110 %111 %112 %113
+// %29 %36 %37 %39 %42 %43 %44 %47 %48 %49 %50 %51 %52 %53 %54 %56 %57
+// %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77 %78 %79 %80 %81
+// %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96 %97 %98
+// %100 %101 %103 %104 %105 %108 %109 %110 %111 %112 %113 %114 %115
 namespace in_k4_token {
 struct Args { TensorMap map[11]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_constant__ Args a)
@@ -1093,56 +1093,56 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231520 + 8 * i, 32);
-            barrier_init(base + 231536 + 8 * i, 288);
+            barrier_init(base + 225376 + 8 * i, 32);
+            barrier_init(base + 225392 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231552 + 8 * i, 32);
-            barrier_init(base + 231568 + 8 * i, 256);
+            barrier_init(base + 225408 + 8 * i, 32);
+            barrier_init(base + 225424 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231584 + 8 * i, 32);
-            barrier_init(base + 231600 + 8 * i, 32);
+            barrier_init(base + 225440 + 8 * i, 32);
+            barrier_init(base + 225456 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231616 + 8 * i, 1);
-            barrier_init(base + 231624 + 8 * i, 256);
+            barrier_init(base + 225472 + 8 * i, 1);
+            barrier_init(base + 225480 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231632 + 8 * i, 1);
-            barrier_init(base + 231640 + 8 * i, 256);
+            barrier_init(base + 225488 + 8 * i, 1);
+            barrier_init(base + 225496 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231648 + 8 * i, 1);
-            barrier_init(base + 231656 + 8 * i, 256);
+            barrier_init(base + 225504 + 8 * i, 1);
+            barrier_init(base + 225512 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231664 + 8 * i, 1);
-            barrier_init(base + 231672 + 8 * i, 256);
+            barrier_init(base + 225520 + 8 * i, 1);
+            barrier_init(base + 225528 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231680 + 8 * i, 256);
-            barrier_init(base + 231688 + 8 * i, 32);
+            barrier_init(base + 225536 + 8 * i, 256);
+            barrier_init(base + 225544 + 8 * i, 32);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 225552 + 8 * i, 1);
+            barrier_init(base + 225560 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 225568 + 8 * i, 1);
+            barrier_init(base + 225576 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 225584 + 8 * i, 1);
+            barrier_init(base + 225592 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231696 + 8 * i, 1);
-            barrier_init(base + 231712 + 8 * i, 256);
+            barrier_init(base + 225600 + 8 * i, 256);
+            barrier_init(base + 225616 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231728 + 8 * i, 1);
-            barrier_init(base + 231736 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231744 + 8 * i, 1);
-            barrier_init(base + 231752 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 231760 + 8 * i, 256);
-            barrier_init(base + 231776 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 231792 + 8 * i, 1);
-            barrier_init(base + 231800 + 8 * i, 256);
+            barrier_init(base + 225632 + 8 * i, 1);
+            barrier_init(base + 225640 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -1156,64 +1156,64 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 231712 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 225496, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231696 + it % 2 * 8, to = base + 98304 + it % 2 * 8192;
-                    arrive_expecting(full, 8192);
-                    load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
-                }
-                wait(base + 231640, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 231632, to = base + 16384;
+                    const u32 full = base + 225488, to = base + 16384;
                     arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[0], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[0], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[0], full, 64, 64, 0, (int)x.at);
                 }
-                wait(base + 231656, parity(it, 1) ^ 1);
+                wait(base + 225512, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231648, to = base + 49152;
+                    const u32 full = base + 225504, to = base + 49152;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 231736, parity(it, 1) ^ 1);
+                wait(base + 225560, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231728, to = base + 114688;
+                    const u32 full = base + 225552, to = base + 98304;
+                    arrive_expecting(full, 8192);
+                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                }
+                wait(base + 225576, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225568, to = base + 106496;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[1].group;
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 231672, parity(it, 1) ^ 1);
+                wait(base + 225528, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231664, to = base + 65536;
+                    const u32 full = base + 225520, to = base + 65536;
                     arrive_expecting(full, 16384);
                     load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
                     load_tile(to + 8192, &a.map[4], full, 64, 0, 0, (int)x.at);
                 }
-                wait(base + 231800, parity(it, 1) ^ 1);
+                wait(base + 225592, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231792, to = base + 147456;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 231752, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 231744, to = base + 131072;
+                    const u32 full = base + 225584, to = base + 122880;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
+                    load_tile(to + 0, &a.map[5], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[5], full, 64, x.row, head, x.where.b);
                 }
-                wait(base + 231624, parity(it, 1) ^ 1);
+                wait(base + 225640, parity(it, 1) ^ 1);
                 {
-                    const u32 full = base + 231616, to = base + 0;
+                    const u32 full = base + 225632, to = base + 139264;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[6], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[6], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[6], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[6], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 225480, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225472, to = base + 0;
                     arrive_expecting(full, 16384);
                     const int head = x.head / a.tensor[3].group;
                     load_tile(to + 0, &a.map[7], full, 0, x.row, head, x.where.b);
@@ -1221,7 +1221,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 }
             }
             if (warp == 1) {
-                wait(base + 231680, parity((it * 3 + 0), 1));
+                wait(base + 225536, parity((it * 3 + 0), 1));
                 if (a.tensor[4].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1230,8 +1230,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 231688);
-                wait(base + 231680, parity((it * 3 + 1), 1));
+                arrive(base + 225544);
+                wait(base + 225536, parity((it * 3 + 1), 1));
                 if (a.tensor[5].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1240,8 +1240,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 231688);
-                wait(base + 231680, parity((it * 3 + 2), 1));
+                arrive(base + 225544);
+                wait(base + 225536, parity((it * 3 + 2), 1));
                 if (a.tensor[6].p) {
                     const u32 from = base + 81920;
                     const int c = (x.row - x.where.start) / 64;
@@ -1250,7 +1250,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     bulk_commit();
                     bulk_wait_read();
                 }
-                arrive(base + 231688);
+                arrive(base + 225544);
             }
             if (warp == 2) {
                 const Pair v4 = input_pair<float>(a.tensor[7], x, lane);
@@ -1263,65 +1263,66 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
                 const float v29 = (float)(exp_(v26));
                 Pair v43 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                const Pair v112 = { (float)(v5.a < bits(0xc2d00000) ? 1 : 0), (float)(v5.b < bits(0xc2d00000) ? 1 : 0) };
-                wait(base + 231536 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 231568 + it % 2 * 8, parity(it, 2) ^ 1);
-                wait(base + 231600 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 221184 + it % 2 * 768, v4, lane);
-                store_pair(base + 222720 + it % 2 * 256, v11, lane);
-                store_pair(base + 221440 + it % 2 * 768, v13, lane);
-                store_pair(base + 221696 + it % 2 * 768, v28, lane);
+                const Pair v114 = { (float)(v5.a < bits(0xc2d00000) ? 1 : 0), (float)(v5.b < bits(0xc2d00000) ? 1 : 0) };
+                wait(base + 225392 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 225424 + it % 2 * 8, parity(it, 2) ^ 1);
+                wait(base + 225456 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 212992 + it % 2 * 768, v4, lane);
+                store_pair(base + 214528 + it % 2 * 256, v11, lane);
+                store_pair(base + 213248 + it % 2 * 768, v13, lane);
+                store_pair(base + 213504 + it % 2 * 768, v28, lane);
                 if (lane == 0)
-                    store1(base + 223232 + it % 2 * 528, v29);
-                store_pair(base + 223248 + it % 2 * 528, v43, lane);
-                store_pair(base + 223504 + it % 2 * 528, v112, lane);
-                arrive(base + 231520 + it % 2 * 8);
-                arrive(base + 231552 + it % 2 * 8);
-                arrive(base + 231584 + it % 2 * 8);
+                    store1(base + 215040 + it % 2 * 528, v29);
+                store_pair(base + 215056 + it % 2 * 528, v43, lane);
+                store_pair(base + 215312 + it % 2 * 528, v114, lane);
+                arrive(base + 225376 + it % 2 * 8);
+                arrive(base + 225408 + it % 2 * 8);
+                arrive(base + 225440 + it % 2 * 8);
             }
             if (warp == 3) {
-                wait(base + 231520 + it % 2 * 8, parity(it, 2));
-                wait(base + 231584 + it % 2 * 8, parity(it, 2));
-                wait(base + 231760 + it % 2 * 8, parity(it, 2));
-                const float v29 = parts_sum<1>(base + 223232 + it % 2 * 528, 1, 0);
-                const float v65 = parts_sum<8>(base + 227360 + it % 2 * 3616, 1, 0);
-                const Pair v28 = parts_pair<1>(base + 221696 + it % 2 * 768, lane);
-                const Pair v62 = parts_pair<2>(base + 225312 + it % 2 * 3616, lane);
-                const Pair v50 = parts_pair<2>(base + 224288 + it % 2 * 3616, lane);
-                const Pair v43 = parts_pair<1>(base + 223248 + it % 2 * 528, lane);
-                const Pair v4 = parts_pair<1>(base + 221184 + it % 2 * 768, lane);
-                const Pair v79 = parts_pair<2>(base + 225824 + it % 2 * 3616, lane);
-                const Pair v87 = parts_pair<2>(base + 226336 + it % 2 * 3616, lane);
-                const Pair v94 = parts_pair<2>(base + 226848 + it % 2 * 3616, lane);
-                const Pair v52 = parts_pair<2>(base + 224800 + it % 2 * 3616, lane);
-                const Pair v13 = parts_pair<1>(base + 221440 + it % 2 * 768, lane);
-                const Pair v109 = parts_pair<2>(base + 227392 + it % 2 * 3616, lane);
-                const Pair v112 = parts_pair<1>(base + 223504 + it % 2 * 528, lane);
-                arrive(base + 231536 + it % 2 * 8);
-                arrive(base + 231600 + it % 2 * 8);
-                arrive(base + 231776 + it % 2 * 8);
-                const float v66 = (float)(v29 * v65);
-                const Pair v67 = { (float)(v28.a * v62.a), (float)(v28.b * v62.b) };
-                const float v68 = pair_sum({ v28.a * v62.a, v28.b * v62.b }, lane, x.n);
-                const float v69 = (float)(v66 + v68);
-                const Pair v70 = { (float)(v50.a - v67.a), (float)(v50.b - v67.b) };
-                const Pair v71 = delayed_back(v43, v69, lane, x.n);
-                const Pair v72 = { (float)(v70.a + v71.a), (float)(v70.b + v71.b) };
-                const Pair v85 = { (float)(v4.a * v79.a), (float)(v4.b * v79.b) };
-                const Pair v86 = { (float)(v72.a - v85.a), (float)(v72.b - v85.b) };
-                const Pair v88 = { (float)(-v87.a), (float)(-v87.b) };
-                const Pair v92 = { (float)(v86.a + v88.a), (float)(v86.b + v88.b) };
-                const Pair v95 = { (float)(v4.a * v94.a), (float)(v4.b * v94.b) };
-                const Pair v96 = { (float)(v52.a - v95.a), (float)(v52.b - v95.b) };
-                const Pair v98 = { (float)(v13.a * v94.a), (float)(v13.b * v94.b) };
-                const Pair v99 = { (float)(v79.a + v98.a), (float)(v79.b + v98.b) };
-                const Pair v106 = { (float)(v13.a * v96.a), (float)(v13.b * v96.b) };
-                const Pair v107 = { (float)(v92.a + v106.a), (float)(v92.b + v106.b) };
-                const Pair v110 = { (float)(v109.a - v99.a), (float)(v109.b - v99.b) };
-                Pair v111 = sum_back(v107, lane, x.n);
-                const Pair v113 = { (float)(v112.a != 0 ? 0.f : v111.a), (float)(v112.b != 0 ? 0.f : v111.b) };
-                output_pair<unsigned short>(a.tensor[9], x, v110, lane);
-                output_pair<unsigned short>(a.tensor[10], x, v113, lane);
+                wait(base + 225376 + it % 2 * 8, parity(it, 2));
+                wait(base + 225440 + it % 2 * 8, parity(it, 2));
+                wait(base + 225600 + it % 2 * 8, parity(it, 2));
+                const float v29 = parts_sum<1>(base + 215040 + it % 2 * 528, 1, 0);
+                const float v67 = parts_sum<8>(base + 220192 + it % 2 * 4640, 1, 0);
+                const Pair v28 = parts_pair<1>(base + 213504 + it % 2 * 768, lane);
+                const Pair v64 = parts_pair<2>(base + 218144 + it % 2 * 4640, lane);
+                const Pair v51 = parts_pair<2>(base + 216096 + it % 2 * 4640, lane);
+                const Pair v43 = parts_pair<1>(base + 215056 + it % 2 * 528, lane);
+                const Pair v4 = parts_pair<1>(base + 212992 + it % 2 * 768, lane);
+                const Pair v81 = parts_pair<2>(base + 218656 + it % 2 * 4640, lane);
+                const Pair v89 = parts_pair<2>(base + 219168 + it % 2 * 4640, lane);
+                const Pair v52 = parts_pair<4>(base + 216608 + it % 2 * 4640, lane);
+                const Pair v96 = parts_pair<2>(base + 219680 + it % 2 * 4640, lane);
+                const Pair v54 = parts_pair<2>(base + 217632 + it % 2 * 4640, lane);
+                const Pair v13 = parts_pair<1>(base + 213248 + it % 2 * 768, lane);
+                const Pair v111 = parts_pair<2>(base + 220224 + it % 2 * 4640, lane);
+                const Pair v114 = parts_pair<1>(base + 215312 + it % 2 * 528, lane);
+                arrive(base + 225392 + it % 2 * 8);
+                arrive(base + 225456 + it % 2 * 8);
+                arrive(base + 225616 + it % 2 * 8);
+                const float v68 = (float)(v29 * v67);
+                const Pair v69 = { (float)(v28.a * v64.a), (float)(v28.b * v64.b) };
+                const float v70 = pair_sum({ v28.a * v64.a, v28.b * v64.b }, lane, x.n);
+                const float v71 = (float)(v68 + v70);
+                const Pair v72 = { (float)(v51.a - v69.a), (float)(v51.b - v69.b) };
+                const Pair v73 = delayed_back(v43, v71, lane, x.n);
+                const Pair v74 = { (float)(v72.a + v73.a), (float)(v72.b + v73.b) };
+                const Pair v87 = { (float)(v4.a * v81.a), (float)(v4.b * v81.b) };
+                const Pair v88 = { (float)(v74.a - v87.a), (float)(v74.b - v87.b) };
+                const Pair v90 = { (float)(v89.a - v52.a), (float)(v89.b - v52.b) };
+                const Pair v94 = { (float)(v88.a + v90.a), (float)(v88.b + v90.b) };
+                const Pair v97 = { (float)(v4.a * v96.a), (float)(v4.b * v96.b) };
+                const Pair v98 = { (float)(v54.a - v97.a), (float)(v54.b - v97.b) };
+                const Pair v100 = { (float)(v13.a * v96.a), (float)(v13.b * v96.b) };
+                const Pair v101 = { (float)(v81.a + v100.a), (float)(v81.b + v100.b) };
+                const Pair v108 = { (float)(v13.a * v98.a), (float)(v13.b * v98.b) };
+                const Pair v109 = { (float)(v94.a + v108.a), (float)(v94.b + v108.b) };
+                const Pair v112 = { (float)(v111.a - v101.a), (float)(v111.b - v101.b) };
+                Pair v113 = sum_back(v109, lane, x.n);
+                const Pair v115 = { (float)(v114.a != 0 ? 0.f : v113.a), (float)(v114.b != 0 ? 0.f : v113.b) };
+                output_pair<unsigned short>(a.tensor[9], x, v112, lane);
+                output_pair<unsigned short>(a.tensor[10], x, v115, lane);
             }
             it++;
         }
@@ -1340,104 +1341,107 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 continue;
             float f14[32];
             float f25[32];
-            float f75[16];
+            float f77[16];
             float f44[16];
-            float f48[32];
-            float f51[32];
+            float f36[16];
+            float f37[16];
             float f49[32];
-            float f57[32];
-            float f78[32];
-            float f93[32];
-            wait(base + 231728, parity(it, 1));
+            float f53[32];
+            float f50[32];
+            float f59[32];
+            float f80[32];
+            float f85[32];
+            float f95[32];
+            wait(base + 225568, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 114688, 2, x.n, thread);
+                clear_tail<256>(base + 106496, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 231632, parity(it, 1));
+            wait(base + 225488, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f51, base + 114688, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
-            wait(base + 231664, parity(it, 1));
+            wait(base + 225520, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 65536, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f93, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f95, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
-            wait(base + 231520 + it % 2 * 8, parity(it, 2));
+            wait(base + 225376 + it % 2 * 8, parity(it, 2));
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
-                u32 t73[16];
-                read_columns<4>(t73 + 0, base + 65536 + 0, 64, col0(64), l);
-                float f108[32];
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                u32 t75[16];
+                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
+                float f110[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x108 = r4[h] * (e & 1 ? high(t73[e / 2]) : low(t73[e / 2]));
-                    f108[e] = x108;
+                    const float x110 = r4[h] * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
+                    f110[e] = x110;
                 }
-                wait(base + 231688, parity((it * 3 + 0), 1) ^ 1);
+                wait(base + 225544, parity((it * 3 + 0), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f108 + 0, l, x.n);
+                    pack_rows(p, f110 + 0, l, x.n);
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 231680);
+                arrive(base + 225536);
             }
-            wait(base + 231792, parity(it, 1));
+            wait(base + 225632, parity(it, 1));
             {
-                wait(base + 231776 + it % 2 * 8, parity(it, 2) ^ 1);
-                float s65 = 0;
+                wait(base + 225616 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s67 = 0;
                 u32 t7[32];
                 read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
                 read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
                 u32 t8[32];
-                read_columns<4>(t8 + 0, base + 147456 + 0, 128, col0(64), l);
-                read_columns<4>(t8 + 16, base + 147456 + 8192, 128, col0(64), l);
+                read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
+                read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
                 UNROLL for (int e = 0; e < 64; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x65 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
-                    s65 += x65;
+                    const float x67 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
+                    s67 += x67;
                 }
-                put_sum(base + 227360 + it % 2 * 3616, warp - 4, s65, l);
+                put_sum(base + 220192 + it % 2 * 4640, warp - 4, s67, l);
             }
-            wait(base + 231648, parity(it, 1));
+            wait(base + 225504, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 49152, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             {
-                float s109[2] = { 0 };
+                float s111[2] = { 0 };
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
-                u32 t73[16];
-                read_columns<4>(t73 + 0, base + 65536 + 0, 64, col0(64), l);
+                u32 t75[16];
+                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x109 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t73[e / 2]) : low(t73[e / 2]));
-                    s109[h] += x109;
+                    const float x111 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
+                    s111[h] += x111;
                 }
-                put_row_sums<64>(base + 227392 + it % 2 * 3616, group, s109, l);
+                put_row_sums<64>(base + 220224 + it % 2 * 4640, group, s111, l);
             }
-            wait(base + 231616, parity(it, 1));
+            wait(base + 225472, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
                 fence_async();
@@ -1446,20 +1450,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
+            wait(base + 225584, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 122880, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 122880, 64, 0, base + 0, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<1>();
             keep(f14);
-            keep(f51);
-            keep(f93);
+            keep(f53);
+            keep(f95);
             fence_async();
-            arrive(base + 231640);
+            arrive(base + 225496);
             matrix_sync<2>();
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t3[16];
                 read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
                 float f17[32];
@@ -1478,56 +1491,54 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 {
                     u32 p[16];
                     pack_rows(p, f17 + 0, l, x.n);
-                    write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
             }
             fence_async();
-            arrive(base + 231656);
-            wait(base + 231696 + it % 2 * 8, parity(it, 2));
+            arrive(base + 225512);
+            wait(base + 225552, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 98304 + it % 2 * 8192, 1, x.n, thread);
+                clear_tail<256>(base + 98304, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304 + it % 2 * 8192, 64, 0, base + 180224, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
             keep(f25);
-            arrive(base + 231712 + it % 2 * 8);
+            keep(f37);
+            arrive(base + 225560);
             matrix_sync<2>();
             {
                 {
                     u32 p[16];
                     pack_rows(p, f25 + 0, l, x.n);
-                    write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
+                    write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
             }
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 114688, 64, 0, base + 180224, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f75, base + 65536, 64, 0, base + 180224, 64, col0(32) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 172032, 64, col0(32) + 0);
             wgmma_commit();
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f57, base + 180224, 64, 0, base + 147456, 128, col0(64) + 0);
-            wgmma_commit();
-            wgmma_wait<2>();
+            wgmma_wait<1>();
             keep(f44);
-            arrive(base + 231736);
-            wait(base + 231552 + it % 2 * 8, parity(it, 2));
+            arrive(base + 225576);
+            wait(base + 225408 + it % 2 * 8, parity(it, 2));
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f47[16];
+                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float f48[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -1537,30 +1548,54 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     (void)col;
                     const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
                     const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    const float x47 = x36 * f44[e];
-                    f47[e] = x47;
+                    f36[e] = x36;
+                    const float x48 = x36 * f44[e];
+                    f48[e] = x48;
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f47 + 0, l, x.n);
-                    write_columns<2>(base + 212992 + 0, p, 64, col0(32), l);
+                    pack_rows(p, f48 + 0, l, x.n);
+                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
                 }
             }
+            {
+                float s51[2] = { 0 };
+                float s52[8] = { 0 };
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x47 = f37[e] * f44[e];
+                    const float x51 = f36[e] * x47;
+                    const float x52 = f36[e] * x47;
+                    s51[h] += col < x.n ? x51 : 0.f;
+                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
+                }
+                put_column_sums(base + 216608 + it % 2 * 4640, 64, col0(32), s52, l);
+                put_row_sums<64>(base + 216096 + it % 2 * 4640, group, s51, l);
+            }
+            fence_async();
+            matrix_sync<2>();
+            wgmma_fence();
+            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
+            wgmma_commit();
             wgmma_wait<1>();
-            keep(f75);
-            arrive(base + 231672);
+            keep(f77);
+            arrive(base + 225528);
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, l.row + 8 * h);
+                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
                 float c11[8];
                 UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 222720 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
-                float f77[16];
-                float f80[16];
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                float f79[16];
+                float f82[16];
                 const int over = l.row - l.col;
                 UNROLL for (int e = 0; e < 16; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -1570,147 +1605,136 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     (void)col;
                     const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
                     const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    const float x74 = kept_(over > past, 1.f);
-                    const float x76 = x74 * f75[e];
-                    const float x77 = x20 * x76;
-                    f77[e] = x77;
-                    const float x80 = r4[h] * x77;
-                    f80[e] = x80;
+                    const float x76 = kept_(over > past, 1.f);
+                    const float x78 = x76 * f77[e];
+                    const float x79 = x20 * x78;
+                    f79[e] = x79;
+                    const float x82 = r4[h] * x79;
+                    f82[e] = x82;
                 }
                 {
                     u32 p[8];
-                    pack_rows(p, f77 + 0, l, x.n);
+                    pack_rows(p, f79 + 0, l, x.n);
+                    write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f82 + 0, l, x.n);
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
-                {
-                    u32 p[8];
-                    pack_rows(p, f80 + 0, l, x.n);
-                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
-                }
             }
-            arrive(base + 231568 + it % 2 * 8);
-            wait(base + 231744, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 131072, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            fence_async();
-            matrix_sync<2>();
+            arrive(base + 225424 + it % 2 * 8);
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f49, base + 212992, 64, 0, base + 131072, 64, col0(64) + 0);
+            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
             wgmma_commit();
+            wgmma_wait<1>();
             keep(f49);
-            wgmma_fence();
-            multiply_tiles<1, 1, 4, 1, 1>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
-            wgmma_commit();
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f48, base + 212992, 64, 0, base + 0, 64, col0(64) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f48);
-            keep(f49);
-            keep(f57);
-            keep(f49);
-            arrive(base + 231800);
             {
-                float s50[2] = { 0 };
-                float s52[2] = { 0 };
+                float s54[2] = { 0 };
                 u32 t1[16];
-                read_columns<4>(t1 + 0, base + 131072 + 0, 64, col0(64), l);
+                read_columns<4>(t1 + 0, base + 122880 + 0, 64, col0(64), l);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
-                float f55[32];
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
+                float f57[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x50 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f48[e];
-                    const float x52 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f51[e];
-                    const float x54 = r13[h] * f51[e];
-                    const float x55 = f48[e] + x54;
-                    f55[e] = x55;
-                    s50[h] += x50;
-                    s52[h] += x52;
+                    const float x54 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f53[e];
+                    const float x56 = r13[h] * f53[e];
+                    const float x57 = f49[e] + x56;
+                    f57[e] = x57;
+                    s54[h] += x54;
                 }
-                put_row_sums<64>(base + 224288 + it % 2 * 3616, group, s50, l);
-                put_row_sums<64>(base + 224800 + it % 2 * 3616, group, s52, l);
-                wait(base + 231688, parity((it * 3 + 1), 1) ^ 1);
+                put_row_sums<64>(base + 217632 + it % 2 * 4640, group, s54, l);
+                wait(base + 225544, parity((it * 3 + 1), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f55 + 0, l, x.n);
+                    pack_rows(p, f57 + 0, l, x.n);
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 231680);
+                arrive(base + 225536);
             }
-            fence_async();
-            arrive(base + 231752);
             wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f78, base + 196608, 64, 0, base + 0, 64, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
+            wgmma_commit();
+            matrix_sync<2>();
+            wgmma_fence();
+            multiply_tiles<0, 1, 4, 0, 0>(f80, base + 188416, 64, 0, base + 0, 64, col0(64) + 0);
+            wgmma_commit();
+            wgmma_fence();
+            multiply_tiles<1, 1, 4, 0, 0>(f85, base + 196608, 64, 0, base + 0, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            keep(f78);
+            keep(f50);
+            keep(f59);
+            keep(f80);
+            keep(f85);
+            fence_async();
+            arrive(base + 225592);
+            arrive(base + 225640);
             {
-                float s62[2] = { 0 };
-                float s79[2] = { 0 };
-                float s87[2] = { 0 };
-                float s94[2] = { 0 };
+                float s64[2] = { 0 };
+                float s81[2] = { 0 };
+                float s89[2] = { 0 };
+                float s96[2] = { 0 };
                 float r28[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r28[h] = parts_sum<1>(base + 221696 + it % 2 * 768, 64, l.row + 8 * h);
+                    r28[h] = parts_sum<1>(base + 213504 + it % 2 * 768, 64, l.row + 8 * h);
                 u32 t2[16];
                 read_columns<4>(t2 + 0, base + 0 + 0, 64, col0(64), l);
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 221184 + it % 2 * 768, 64, l.row + 8 * h);
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
                 float r13[2];
                 UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 221440 + it % 2 * 768, 64, l.row + 8 * h);
-                float f103[32];
+                    r13[h] = parts_sum<1>(base + 213248 + it % 2 * 768, 64, l.row + 8 * h);
+                float f105[32];
                 UNROLL for (int e = 0; e < 32; e++) {
                     const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                     const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                     (void)h;
                     (void)row;
                     (void)col;
-                    const float x58 = r28[h] * f57[e];
-                    const float x62 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f57[e];
-                    const float x79 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f78[e];
-                    const float x81 = r4[h] * f78[e];
-                    const float x82 = x58 - x81;
-                    const float x87 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f49[e];
-                    const float x90 = x82 + f49[e];
-                    const float x94 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f93[e];
-                    const float x101 = r13[h] * f93[e];
-                    const float x102 = r4[h] * x101;
-                    const float x103 = x90 - x102;
-                    f103[e] = x103;
-                    s62[h] += x62;
-                    s79[h] += x79;
-                    s87[h] += x87;
-                    s94[h] += x94;
+                    const float x60 = r28[h] * f59[e];
+                    const float x64 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f59[e];
+                    const float x81 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f80[e];
+                    const float x83 = r4[h] * f80[e];
+                    const float x84 = x60 - x83;
+                    const float x86 = f50[e] - f85[e];
+                    const float x89 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f85[e];
+                    const float x92 = x84 + x86;
+                    const float x96 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f95[e];
+                    const float x103 = r13[h] * f95[e];
+                    const float x104 = r4[h] * x103;
+                    const float x105 = x92 - x104;
+                    f105[e] = x105;
+                    s64[h] += x64;
+                    s81[h] += x81;
+                    s89[h] += x89;
+                    s96[h] += x96;
                 }
-                put_row_sums<64>(base + 225312 + it % 2 * 3616, group, s62, l);
-                put_row_sums<64>(base + 225824 + it % 2 * 3616, group, s79, l);
-                put_row_sums<64>(base + 226336 + it % 2 * 3616, group, s87, l);
-                put_row_sums<64>(base + 226848 + it % 2 * 3616, group, s94, l);
-                wait(base + 231688, parity((it * 3 + 2), 1) ^ 1);
+                put_row_sums<64>(base + 218144 + it % 2 * 4640, group, s64, l);
+                put_row_sums<64>(base + 218656 + it % 2 * 4640, group, s81, l);
+                put_row_sums<64>(base + 219168 + it % 2 * 4640, group, s89, l);
+                put_row_sums<64>(base + 219680 + it % 2 * 4640, group, s96, l);
+                wait(base + 225544, parity((it * 3 + 2), 1) ^ 1);
                 {
                     u32 p[16];
-                    pack_rows(p, f103 + 0, l, x.n);
+                    pack_rows(p, f105 + 0, l, x.n);
                     write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
                 }
                 fence_async();
-                arrive(base + 231680);
+                arrive(base + 225536);
             }
-            arrive(base + 231760 + it % 2 * 8);
+            arrive(base + 225600 + it % 2 * 8);
             fence_async();
-            arrive(base + 231536 + it % 2 * 8);
-            arrive(base + 231624);
+            arrive(base + 225392 + it % 2 * 8);
+            arrive(base + 225480);
             it++;
         }
     }

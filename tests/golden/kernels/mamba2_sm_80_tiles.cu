@@ -409,7 +409,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 }
 
 // backward (reverse), 131328 bytes a chunk and head predicted: %1 %3 %5
-// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %55 %58 %70 %71
+// %7 %9 %12 %13 %14 %15 %16 %17 %19 %22 %27 %59 %62 %74 %75
 struct Args2 { Run run; Tensor t[6]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
@@ -576,8 +576,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
                 const int i = f;
                 const int d1 = e;
-                const Pair v55 = pair_at<1, true>(t7 + i * 136 + d1) * t8[i];
-                put_pair<1, true>(t9 + i * 136 + d1, v55);
+                const Pair v59 = pair_at<1, true>(t7 + i * 136 + d1) * t8[i];
+                put_pair<1, true>(t9 + i * 136 + d1, v59);
             }
             __syncthreads();
             product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
@@ -586,10 +586,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 [&](int row, int col, Pair x) {
                 const int d0 = row;
                 const int d1 = col;
-                const Pair v70 = pair_at<1, true>(t0 + d0 * 136 + d1) * t10[0];
-                const Pair v71 = x + v70;
+                const Pair v74 = pair_at<1, true>(t0 + d0 * 136 + d1) * t10[0];
+                const Pair v75 = x + v74;
                 return [=] {
-                    put_pair<1, true>(t0 + d0 * 136 + d1, v71);
+                    put_pair<1, true>(t0 + d0 * 136 + d1, v75);
                 };
             });
             __syncthreads();
@@ -607,82 +607,87 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 // backward (token), 360976 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %6 %7 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %30 %31 %32
 // %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52 %53
-// %54 %56 %57 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69 %72 %73 %74
-// %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89
+// %54 %55 %56 %57 %58 %60 %61 %63 %64 %65 %66 %67 %68 %69 %70 %71 %72
+// %73 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87 %88 %89 %90 %91
+// %92 %93
 struct Args3 { Run run; Tensor t[11]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 53760ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 34816ll;
     float *const scratch = (float *)arena;
     (void)scratch;
-    bf16 *const t0 = (bf16 *)(arena + 432);
+    bf16 *const t0 = (bf16 *)(arena + 224);
     enum { SHARED0 = 1 };
     bf16 *const t1 = (bf16 *)(arena + 128);
     enum { SHARED1 = 1 };
     float *const t2 = (float *)(arena + 144);
     enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 560);
+    float *const t3 = (float *)(arena + 352);
     enum { SHARED3 = 1 };
-    float *const t4 = (float *)(spill + 0);
-    enum { SHARED4 = 0 };
-    float *const t5 = (float *)(arena + 17984);
+    float *const t4 = (float *)(arena + 608);
+    enum { SHARED4 = 1 };
+    float *const t5 = (float *)(arena + 864);
     enum { SHARED5 = 1 };
-    bf16 *const t6 = (bf16 *)(arena + 114240);
+    bf16 *const t6 = (bf16 *)(arena + 3168);
     enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 62016);
+    bf16 *const t7 = (bf16 *)(arena + 20576);
     enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 432);
+    float *const t8 = (float *)(arena + 160);
     enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 27200);
+    bf16 *const t9 = (bf16 *)(arena + 37984);
     enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 131648);
+    bf16 *const t10 = (bf16 *)(arena + 72800);
     enum { SHARED10 = 1 };
-    float *const t11 = (float *)(arena + 17968);
+    float *const t11 = (float *)(arena + 176);
     enum { SHARED11 = 1 };
-    bf16 *const t12 = (bf16 *)(arena + 560);
+    bf16 *const t12 = (bf16 *)(arena + 37984);
     enum { SHARED12 = 1 };
-    float *const t13 = (float *)(spill + 35328);
-    enum { SHARED13 = 0 };
-    bf16 *const t14 = (bf16 *)(arena + 17984);
+    bf16 *const t13 = (bf16 *)(arena + 107616);
+    enum { SHARED13 = 1 };
+    bf16 *const t14 = (bf16 *)(arena + 125024);
     enum { SHARED14 = 1 };
-    bf16 *const t15 = (bf16 *)(arena + 79424);
+    float *const t15 = (float *)(arena + 55392);
     enum { SHARED15 = 1 };
-    float *const t16 = (float *)(arena + 27200);
+    bf16 *const t16 = (bf16 *)(arena + 142432);
     enum { SHARED16 = 1 };
-    bf16 *const t17 = (bf16 *)(arena + 96832);
+    float *const t17 = (float *)(arena + 73824);
     enum { SHARED17 = 1 };
-    float *const t18 = (float *)(arena + 9776);
+    bf16 *const t18 = (bf16 *)(arena + 151648);
     enum { SHARED18 = 1 };
-    float *const t19 = (float *)(arena + 166464);
+    float *const t19 = (float *)(arena + 1120);
     enum { SHARED19 = 1 };
-    float *const t20 = (float *)(spill + 256);
-    enum { SHARED20 = 0 };
-    float *const t21 = (float *)(spill + 512);
-    enum { SHARED21 = 0 };
-    float *const t22 = (float *)(arena + 560);
+    float *const t20 = (float *)(arena + 1376);
+    enum { SHARED20 = 1 };
+    float *const t21 = (float *)(arena + 1632);
+    enum { SHARED21 = 1 };
+    float *const t22 = (float *)(arena + 20576);
     enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 816);
-    enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 114240);
+    float *const t23 = (float *)(spill + 0);
+    enum { SHARED23 = 0 };
+    float *const t24 = (float *)(arena + 1888);
     enum { SHARED24 = 1 };
-    bf16 *const t25 = (bf16 *)(arena + 560);
+    float *const t25 = (float *)(arena + 2144);
     enum { SHARED25 = 1 };
-    bf16 *const t26 = (bf16 *)(arena + 160);
+    float *const t26 = (float *)(arena + 72800);
     enum { SHARED26 = 1 };
-    float *const t27 = (float *)(arena + 17984);
-    enum { SHARED27 = 1 };
-    float *const t28 = (float *)(spill + 256);
-    enum { SHARED28 = 0 };
-    float *const t29 = (float *)(arena + 832);
+    float *const t27 = (float *)(spill + 0);
+    enum { SHARED27 = 0 };
+    bf16 *const t28 = (bf16 *)(arena + 192);
+    enum { SHARED28 = 1 };
+    float *const t29 = (float *)(arena + 37984);
     enum { SHARED29 = 1 };
-    float *const t30 = (float *)(arena + 176);
-    enum { SHARED30 = 1 };
-    float *const t31 = (float *)(arena + 576);
+    float *const t30 = (float *)(spill + 0);
+    enum { SHARED30 = 0 };
+    float *const t31 = (float *)(arena + 2400);
     enum { SHARED31 = 1 };
-    float *const t32 = (float *)(arena + 560);
+    float *const t32 = (float *)(arena + 2656);
     enum { SHARED32 = 1 };
+    float *const t33 = (float *)(arena + 2912);
+    enum { SHARED33 = 1 };
+    float *const t34 = (float *)(arena + 208);
+    enum { SHARED34 = 1 };
     if (a.run.ragged) {
-        clear(spill_of(a.run, 53760ll), 53760);
+        clear(spill_of(a.run, 34816ll), 34816);
         __syncthreads();
     }
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -711,7 +716,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }
             {
                 const bf16 *p = (const bf16 *)a.t[8].p + head_of(a.t[8], head) * a.t[8].sh;
-                copy_in<1, 1, false>(t26, (const bf16 *)p, 0, 0, 1, a.t[8].wide);
+                copy_in<1, 1, false>(t28, (const bf16 *)p, 0, 0, 1, a.t[8].wide);
             }
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
@@ -726,7 +731,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 },
                     [&](int at, float found, float left) {
                     const int i = at;
-                    t30[i] = left;
+                    t32[i] = left;
                     (void)found;
                 });
             }
@@ -767,12 +772,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED15>(t15, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+                copy_in<128, 136, SHARED13>(t13, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_in<128, 136, SHARED17>(t17, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
+                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
             }
             copy_commit();
             copy_wait<6>();
@@ -782,11 +787,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const float v13 = get(t0[i]) * t2[0];
                 const float v14 = -v13;
                 const float v16 = max_(v14, bits(0xc2d00000));
-                const float v84 = v14 < bits(0xc2d00000) ? 1 : 0;
+                const float v88 = v14 < bits(0xc2d00000) ? 1 : 0;
                 t3[i] = v16;
-                t4[i] = v84;
+                t4[i] = v88;
             }
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+            }
+            copy_commit();
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
                 scan_lanes<Adding<float>>(n, s, [&](int at) {
@@ -804,7 +814,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     (void)found;
                 });
             }
-            copy_wait<4>();
+            copy_wait<5>();
             __syncthreads();
             NO_UNROLL for (int e = 0; e < 1; e += 1) {
                 float x = 0;
@@ -822,15 +832,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 const float v22 = exp_(t5[(n - 1)]);
                 t11[0] = v22;
             }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v20 = t5[(n - 1)] - t5[i];
-                const float v21 = exp_(v20);
-                const float v27 = exp_(t5[i]);
-                t19[i] = v21;
-                t20[i] = v27;
-            }
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+            }
+            copy_commit();
             {
                 const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
                 copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
@@ -842,13 +849,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                     put(p + 0, t8[0]);
                 }
             }
-            copy_wait<3>();
+            copy_wait<5>();
             __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
             NO_UNROLL for (int e = 0; e < 1; e += 1) {
                 float x = 0;
                 for (int f = 4 * (TID); f < 16384; f += 4 * THREADS) {
@@ -858,11 +860,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }
                 x = block_sum(x, scratch);
                 if (TID == 0) {
-                    const float v73 = t11[0] * x;
-                    t11[0] = v73;
+                    const float v77 = t11[0] * x;
+                    t11[0] = v77;
                 }
             }
-            copy_wait<0>();
+            copy_wait<1>();
             __syncthreads();
             UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
                 const int i = f;
@@ -876,68 +878,117 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 if (j >= n)
                     continue;
                 const float v32 = i >= j ? exp_(t5[i] - t5[j]) : 0.f;
-                t13[i * 72 + j] = v32;
+                t15[i * 72 + j] = v32;
             }
+            copy_wait<0>();
             __syncthreads();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
-                matrix<136, 1, SHARED12 ? 8 : 2>(t12 + 0),
-                [&](int row, int col, Pair x) {
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+            }
+            copy_commit();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
+            }
+            copy_commit();
+            two_products<1, 2>(64, 64,
+                term<128, true>(matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
+                matrix<136, 1, SHARED12 ? 8 : 2>(t12 + 0), 128),
+                term<128, true>(matrix<136, 1, SHARED13 ? 8 : 2>(t13 + 0),
+                matrix<136, 1, SHARED14 ? 8 : 2>(t14 + 0), 128),
+                [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int j = col;
-                const Pair v47 = pair_at<1, true>(t13 + i * 72 + j) * x;
+                const Pair v34 = pair_at<1, true>(t15 + i * 72 + j) * z;
+                const Pair v47 = z * x;
+                const Pair v48 = pair_at<1, true>(t15 + i * 72 + j) * x;
                 return [=] {
-                    put_pair<1, true>(t14 + i * 72 + j, v47);
+                    put_pair<1, true>(t16 + i * 72 + j, v34);
+                    put_pair<1, true>(t17 + i * 72 + j, v47);
+                    put_pair<1, true>(t18 + i * 72 + j, v48);
                 };
             });
             __syncthreads();
             {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
+                const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
+                copy_in<128, 136, SHARED14>(t14, (const bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
             }
             copy_commit();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<1, 72, SHARED14 ? 8 : 2>(t14 + 0),
-                matrix<1, 136, SHARED15 ? 8 : 2>(t15 + 0),
-                [&](int row, int col, Pair x) {
-                const int j = row;
-                const int d0 = col;
-                return [=] {
-                    put_pair<1, true>(t16 + j * 136 + d0, x);
-                };
-            });
-            __syncthreads();
+            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
+                const int e = min(g, n - 1);
+                const bool first = g == e && TID % 8 == 0;
+                const int i = e;
+                float x = 0;
+                UNROLL_TWICE for (int f = 4 * (TID % 8); f < n; f += 4 * 8) {
+                    const int j = f;
+                    x += dot_four(t15 + i * 72 + j, t17 + i * 72 + j, n - f);
+                }
+                x = lane_sum<8>(x);
+                if (first) {
+                    t19[i] = x;
+                }
+            }
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
                 const int e = min(g, n - 1);
                 const bool first = g == e && TID % 8 == 0;
                 const int j = e;
                 float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t17 + j * 136 + d0, t16 + j * 136 + d0);
+                UNROLL_FOUR for (int f = TID % 8; f < n; f += 8) {
+                    const int i = f;
+                    x += t15[i * 72 + j] * t17[i * 72 + j];
                 }
                 x = lane_sum<8>(x);
                 if (first) {
-                    const float v51 = -x;
-                    t18[j] = v51;
+                    const float v53 = -x;
+                    t20[j] = v53;
                 }
             }
             __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED6 ? 8 : 2>(t6 + 0),
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                [&](int row, int col, Pair x) {
+            {
+                bf16 *p = (bf16 *)(later + 0);
+                copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
+            }
+            copy_commit();
+            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+                const int i = e;
+                const float v20 = t5[(n - 1)] - t5[i];
+                const float v21 = exp_(v20);
+                const float v27 = exp_(t5[i]);
+                const float v56 = t19[i] + t20[i];
+                t19[i] = v21;
+                t20[i] = v27;
+                t21[i] = v56;
+            }
+            copy_wait<0>();
+            __syncthreads();
+            two_products<2, 2>(64, 128,
+                term<64, false>(matrix<1, 72, SHARED18 ? 8 : 2>(t18 + 0),
+                matrix<1, 136, SHARED13 ? 8 : 2>(t13 + 0), n),
+                term<128, true>(matrix<136, 1, SHARED6 ? 8 : 2>(t6 + 0),
+                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0), 128),
+                [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int d0 = col;
-                const Pair v62 = get(t0[i]) * x;
-                const Pair v63 = t19[i] * v62;
-                const Pair v64 = pair_at<1, true>(t16 + i * 136 + d0) + v63;
+                const Pair v66 = get(t0[i]) * z;
+                const Pair v67 = t19[i] * v66;
+                const Pair v68 = x + v67;
                 return [=] {
-                    put_pair<1, true>(t16 + i * 136 + d0, x);
-                    put_pair<1, true>(t21 + i * 136 + d0, v64);
+                    put_pair<1, true>(t22 + i * 136 + d0, z);
+                    put_pair<1, true>(t23 + i * 136 + d0, v68);
                 };
             });
             __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+                copy_in<128, 136, SHARED13>(t13, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+            }
+            copy_commit();
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+            }
+            copy_commit();
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
                 const int e = min(g, n - 1);
                 const bool first = g == e && TID % 8 == 0;
@@ -945,24 +996,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
                     const int d0 = f;
-                    x += dot_four(t17 + i * 136 + d0, t16 + i * 136 + d0);
+                    x += dot_four(t14 + i * 136 + d0, t22 + i * 136 + d0);
                 }
                 x = lane_sum<8>(x);
                 if (first) {
-                    const float v69 = get(t0[i]) * x;
-                    const float v74 = t19[i] * v69;
-                    t22[i] = v69;
-                    t23[i] = v74;
+                    const float v73 = get(t0[i]) * x;
+                    const float v78 = t19[i] * v73;
+                    t24[i] = v73;
+                    t25[i] = v78;
                 }
             }
             if (a.t[6].p) {
                 bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t21, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
+                copy_out<128, 136>(t23, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
             }
             __syncthreads();
             {
+                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
+            }
+            copy_commit();
+            {
                 bf16 *p = (bf16 *)(stored + 0);
                 copy_in<128, 136, SHARED9>(t9, p, 128, 1, 128, true);
+            }
+            copy_commit();
+            {
+                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
             }
             copy_commit();
             NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
@@ -971,28 +1032,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
                     const int i = f;
-                    x += dot_four(t19 + i, t22 + i, n - f);
+                    x += dot_four(t19 + i, t24 + i, n - f);
                 }
                 x = lane_sum<32>(x);
                 if (first) {
-                    const float v76 = t11[0] + x;
-                    t11[0] = v76;
+                    const float v80 = t11[0] + x;
+                    t11[0] = v80;
                 }
             }
-            copy_wait<0>();
+            copy_wait<1>();
             __syncthreads();
             two_products<2, 2>(64, 128,
-                term<64, false>(matrix<72, 1, SHARED14 ? 8 : 2>(t14 + 0),
-                matrix<1, 136, SHARED17 ? 8 : 2>(t17 + 0), n),
+                term<64, false>(matrix<72, 1, SHARED18 ? 8 : 2>(t18 + 0),
+                matrix<1, 136, SHARED14 ? 8 : 2>(t14 + 0), n),
                 term<128, true>(matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
                 matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0), 128),
                 [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int d0 = col;
-                const Pair v56 = t20[i] * z;
-                const Pair v57 = x + v56;
+                const Pair v60 = t20[i] * z;
+                const Pair v61 = x + v60;
                 return [=] {
-                    put_pair<1, true>(t24 + i * 136 + d0, v57);
+                    put_pair<1, true>(t26 + i * 136 + d0, z);
+                    put_pair<1, true>(t27 + i * 136 + d0, v61);
                 };
             });
             __syncthreads();
@@ -1003,18 +1065,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
                     const int d0 = f;
-                    x += dot_four(t15 + i * 136 + d0, t24 + i * 136 + d0);
+                    x += dot_four(t13 + i * 136 + d0, t26 + i * 136 + d0);
                 }
                 x = lane_sum<8>(x);
                 if (first) {
-                    const float v60 = t18[i] + x;
-                    const float v77 = v60 - t23[i];
-                    t18[i] = v77;
+                    const float v63 = t20[i] * x;
+                    const float v64 = t21[i] + v63;
+                    const float v81 = v64 - t25[i];
+                    t20[i] = v81;
                 }
             }
             if (a.t[7].p) {
                 bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t24, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
+                copy_out<128, 136>(t27, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
             }
             __syncthreads();
             {
@@ -1022,43 +1085,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 copy_in<128, 136, SHARED10>(t10, p, 128, 1, 128, true);
             }
             copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED6>(t6, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED15 ? 8 : 2>(t15 + 0),
-                matrix<136, 1, SHARED17 ? 8 : 2>(t17 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                const Pair v34 = pair_at<1, true>(t13 + i * 72 + j) * x;
-                return [=] {
-                    put_pair<1, true>(t25 + i * 72 + j, v34);
-                };
-            });
-            copy_wait<1>();
+            copy_wait<0>();
             __syncthreads();
             two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED25 ? 8 : 2>(t25 + 0),
+                term<64, false>(matrix<1, 72, SHARED16 ? 8 : 2>(t16 + 0),
                 matrix<1, 136, SHARED7 ? 8 : 2>(t7 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED17 ? 8 : 2>(t17 + 0),
+                term<128, true>(matrix<136, 1, SHARED14 ? 8 : 2>(t14 + 0),
                 matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), 128),
                 [&](int row, int col, Pair x, Pair z) {
                 const int i = row;
                 const int d1 = col;
-                const Pair v66 = t19[i] * z;
-                const Pair v67 = x + v66;
-                const Pair v81 = get(t0[i]) * v67;
-                const Pair v43 = get(t26[0]) * pair_at<1, true>(t7 + i * 136 + d1);
-                const Pair v82 = v43 + v81;
+                const Pair v70 = t19[i] * z;
+                const Pair v71 = x + v70;
+                const Pair v85 = get(t0[i]) * v71;
+                const Pair v43 = get(t28[0]) * pair_at<1, true>(t7 + i * 136 + d1);
+                const Pair v86 = v43 + v85;
                 return [=] {
-                    put_pair<1, true>(t27 + i * 136 + d1, v67);
-                    put_pair<1, true>(t28 + i * 136 + d1, v82);
+                    put_pair<1, true>(t29 + i * 136 + d1, v71);
+                    put_pair<1, true>(t30 + i * 136 + d1, v86);
                 };
             });
-            copy_wait<0>();
             __syncthreads();
             NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
                 const int e = min(g, n - 1);
@@ -1067,22 +1113,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 float x = 0;
                 for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
                     const int d1 = f;
-                    x += dot_four(t6 + i * 136 + d1, t27 + i * 136 + d1);
+                    x += dot_four(t6 + i * 136 + d1, t29 + i * 136 + d1);
                 }
                 x = lane_sum<8>(x);
                 if (first) {
-                    t29[i] = x;
+                    t31[i] = x;
                 }
             }
             if (a.t[9].p) {
                 bf16 *p = (bf16 *)a.t[9].p + at_token(a.t[9], q, token, head);
-                copy_out<128, 136>(t28, (bf16 *)p, a.t[9].st, a.t[9].sd[0], n, a.t[9].wide);
+                copy_out<128, 136>(t30, (bf16 *)p, a.t[9].st, a.t[9].sd[0], n, a.t[9].wide);
             }
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v78 = i == n - 1 ? t11[0] : t30[(i + 1)];
-                const float v79 = t18[i] + v78;
-                t18[i] = v79;
+                const float v82 = i == n - 1 ? t11[0] : t32[(i + 1)];
+                const float v83 = t20[i] + v82;
+                t20[i] = v83;
             }
             __syncthreads();
             NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
@@ -1094,22 +1140,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }, [&](int at) {
                     const int i = n - 1 - at;
                     (void)i;
-                    return t18[i];
+                    return t20[i];
                 },
                     [&](int at, float found, float left) {
                     const int i = n - 1 - at;
-                    t31[i] = left;
+                    t33[i] = left;
                     (void)found;
                 });
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v85 = t4[i] != 0 ? 0.f : t31[i];
-                const float v86 = t2[0] * v85;
-                const float v87 = t29[i] - v86;
-                t4[i] = v85;
-                t31[i] = v87;
+                const float v89 = t4[i] != 0 ? 0.f : t33[i];
+                const float v90 = t2[0] * v89;
+                const float v91 = t31[i] - v90;
+                t4[i] = v89;
+                t33[i] = v91;
             }
             __syncthreads();
             NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
@@ -1122,19 +1168,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 }
                 x = lane_sum<32>(x);
                 if (first) {
-                    const float v89 = t2[0] * x;
-                    t32[0] = v89;
+                    const float v93 = t2[0] * x;
+                    t34[0] = v93;
                 }
             }
             if (a.t[10].p) {
                 bf16 *p = (bf16 *)a.t[10].p + at_token(a.t[10], q, token, head);
-                copy_out<1, 1>(t31, (bf16 *)p, a.t[10].st, 0, n, a.t[10].wide);
+                copy_out<1, 1>(t33, (bf16 *)p, a.t[10].st, 0, n, a.t[10].wide);
             }
             __syncthreads();
             {
                 float *p = (float *)(later + 32784);
                 NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                    put(p + 0, t32[0]);
+                    put(p + 0, t34[0]);
                 }
             }
             __syncthreads();
@@ -1145,7 +1191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
     }
 }
 
-// backward (reverse), 8 bytes a chunk and head predicted: %10 %11 %90 %91
+// backward (reverse), 8 bytes a chunk and head predicted: %10 %11 %94 %95
 struct Args4 { Run run; Tensor t[4]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k4_reverse(const __grid_constant__ Args4 a)
 {
@@ -1231,10 +1277,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k4_reverse(const __grid
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v90 = t0[0] - t2[0];
-                const float v91 = t1[0] + t3[0];
-                t0[0] = v90;
-                t2[0] = v91;
+                const float v94 = t0[0] - t2[0];
+                const float v95 = t1[0] + t3[0];
+                t0[0] = v94;
+                t2[0] = v95;
             }
             __syncthreads();
             NO_UNROLL for (int e = TID; e < 1; e += THREADS) {

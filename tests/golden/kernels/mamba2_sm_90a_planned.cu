@@ -484,7 +484,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
 // %32 %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52
 // %53 %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69
 // %70 %71 %72 %73 %74 %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86
-// %87 %88 %89
+// %87 %88 %89 %90 %91 %92 %93
 namespace in_k2_reverse {
 struct Args { TensorMap map[8]; Tensor tensor[13]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
@@ -493,44 +493,44 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228576 + 8 * i, 32);
-            barrier_init(base + 228592 + 8 * i, 256);
+            barrier_init(base + 230624 + 8 * i, 32);
+            barrier_init(base + 230640 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228608 + 8 * i, 32);
-            barrier_init(base + 228624 + 8 * i, 288);
+            barrier_init(base + 230656 + 8 * i, 32);
+            barrier_init(base + 230672 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228640 + 8 * i, 32);
-            barrier_init(base + 228656 + 8 * i, 32);
+            barrier_init(base + 230688 + 8 * i, 32);
+            barrier_init(base + 230704 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 228672 + 8 * i, 1);
-            barrier_init(base + 228680 + 8 * i, 256);
+            barrier_init(base + 230720 + 8 * i, 1);
+            barrier_init(base + 230728 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228688 + 8 * i, 256);
-            barrier_init(base + 228704 + 8 * i, 32);
+            barrier_init(base + 230736 + 8 * i, 256);
+            barrier_init(base + 230752 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 228720 + 8 * i, 1);
-            barrier_init(base + 228728 + 8 * i, 256);
+            barrier_init(base + 230768 + 8 * i, 1);
+            barrier_init(base + 230776 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228736 + 8 * i, 1);
-            barrier_init(base + 228752 + 8 * i, 256);
+            barrier_init(base + 230784 + 8 * i, 1);
+            barrier_init(base + 230800 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 228768 + 8 * i, 1);
-            barrier_init(base + 228784 + 8 * i, 256);
+            barrier_init(base + 230816 + 8 * i, 1);
+            barrier_init(base + 230832 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 228800 + 8 * i, 1);
-            barrier_init(base + 228808 + 8 * i, 256);
+            barrier_init(base + 230848 + 8 * i, 1);
+            barrier_init(base + 230856 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 228816 + 8 * i, 256);
-            barrier_init(base + 228824 + 8 * i, 32);
+            barrier_init(base + 230864 + 8 * i, 256);
+            barrier_init(base + 230872 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -549,39 +549,39 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int head3 = x.head / a.tensor[3].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 228784 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230832 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 228768 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
+                        const u32 full = base + 230816 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
                         load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
-                    wait(base + 228752 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230800 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 228736 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
+                        const u32 full = base + 230784 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
-                    wait(base + 228680, parity(it, 1) ^ 1);
+                    wait(base + 230728, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 228672, to = base + 0;
+                        const u32 full = base + 230720, to = base + 0;
                         arrive_expecting(full, 32768);
                         load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
                         load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
                         load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
                         load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
                     }
-                    wait(base + 228808, parity(it, 1) ^ 1);
+                    wait(base + 230856, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 228800, to = base + 114688;
+                        const u32 full = base + 230848, to = base + 114688;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
                         load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
-                    wait(base + 228728, parity(it, 1) ^ 1);
+                    wait(base + 230776, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 228720, to = base + 32768;
+                        const u32 full = base + 230768, to = base + 32768;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
                         load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
@@ -596,7 +596,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 228816, parity((it * 3 + 0), 1));
+                    wait(base + 230864, parity((it * 3 + 0), 1));
                     if (a.tensor[4].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -605,8 +605,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 228824);
-                    wait(base + 228816, parity((it * 3 + 1), 1));
+                    arrive(base + 230872);
+                    wait(base + 230864, parity((it * 3 + 1), 1));
                     if (a.tensor[5].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -615,8 +615,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 228824);
-                    wait(base + 228816, parity((it * 3 + 2), 1));
+                    arrive(base + 230872);
+                    wait(base + 230864, parity((it * 3 + 2), 1));
                     if (a.tensor[6].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -625,7 +625,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 228824);
+                    arrive(base + 230872);
                 }
             }
         }
@@ -650,25 +650,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     const float v22 = (float)(exp_(v19));
                     const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
                     Pair v41 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                    const Pair v84 = { (float)(v14.a < bits(0xc2d00000) ? 1 : 0), (float)(v14.b < bits(0xc2d00000) ? 1 : 0) };
-                    wait(base + 228592 + it % 2 * 8, parity(it, 2) ^ 1);
-                    wait(base + 228624 + it % 2 * 8, parity(it, 2) ^ 1);
-                    wait(base + 228656 + it % 2 * 8, parity(it, 2) ^ 1);
+                    const Pair v88 = { (float)(v14.a < bits(0xc2d00000) ? 1 : 0), (float)(v14.b < bits(0xc2d00000) ? 1 : 0) };
+                    wait(base + 230640 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230672 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230704 + it % 2 * 8, parity(it, 2) ^ 1);
                     if (lane == 0)
-                        store1(base + 221184 + it % 2 * 528, v4);
-                    store_pair(base + 222240 + it % 2 * 528, v5, lane);
+                        store1(base + 221184 + it % 2 * 272, v4);
+                    store_pair(base + 221728 + it % 2 * 784, v5, lane);
                     if (lane == 0)
                         store1(base + 223296 + it % 2 * 528, v12);
-                    store_pair(base + 221200 + it % 2 * 528, v17, lane);
-                    store_pair(base + 222496 + it % 2 * 528, v21, lane);
+                    store_pair(base + 221200 + it % 2 * 272, v17, lane);
+                    store_pair(base + 221984 + it % 2 * 784, v21, lane);
                     if (lane == 0)
-                        store1(base + 222752 + it % 2 * 528, v22);
-                    store_pair(base + 221456 + it % 2 * 528, v27, lane);
+                        store1(base + 222240 + it % 2 * 784, v22);
+                    store_pair(base + 222256 + it % 2 * 784, v27, lane);
                     store_pair(base + 223312 + it % 2 * 528, v41, lane);
-                    store_pair(base + 223568 + it % 2 * 528, v84, lane);
-                    arrive(base + 228576 + it % 2 * 8);
-                    arrive(base + 228608 + it % 2 * 8);
-                    arrive(base + 228640 + it % 2 * 8);
+                    store_pair(base + 223568 + it % 2 * 528, v88, lane);
+                    arrive(base + 230624 + it % 2 * 8);
+                    arrive(base + 230656 + it % 2 * 8);
+                    arrive(base + 230688 + it % 2 * 8);
                 }
             }
         }
@@ -679,45 +679,49 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 228608 + it % 2 * 8, parity(it, 2));
-                    wait(base + 228640 + it % 2 * 8, parity(it, 2));
-                    wait(base + 228688 + it % 2 * 8, parity(it, 2));
-                    const Pair v50 = parts_pair<2>(base + 225440 + it % 2 * 2112, lane);
-                    const Pair v59 = parts_pair<2>(base + 224928 + it % 2 * 2112, lane);
-                    const Pair v5 = parts_pair<1>(base + 222240 + it % 2 * 528, lane);
-                    const Pair v68 = parts_pair<2>(base + 225952 + it % 2 * 2112, lane);
-                    const float v22 = parts_sum<1>(base + 222752 + it % 2 * 528, 1, 0);
-                    const float v72 = parts_sum<8>(base + 224352 + it % 2 * 2112, 1, 0);
-                    const Pair v21 = parts_pair<1>(base + 222496 + it % 2 * 528, lane);
+                    wait(base + 230656 + it % 2 * 8, parity(it, 2));
+                    wait(base + 230688 + it % 2 * 8, parity(it, 2));
+                    wait(base + 230736 + it % 2 * 8, parity(it, 2));
+                    const Pair v52 = parts_pair<4>(base + 224896 + it % 2 * 3136, lane);
+                    const Pair v51 = parts_pair<2>(base + 224384 + it % 2 * 3136, lane);
+                    const Pair v27 = parts_pair<1>(base + 222256 + it % 2 * 784, lane);
+                    const Pair v58 = parts_pair<2>(base + 226464 + it % 2 * 3136, lane);
+                    const Pair v5 = parts_pair<1>(base + 221728 + it % 2 * 784, lane);
+                    const Pair v72 = parts_pair<2>(base + 226976 + it % 2 * 3136, lane);
+                    const float v22 = parts_sum<1>(base + 222240 + it % 2 * 784, 1, 0);
+                    const float v76 = parts_sum<8>(base + 224352 + it % 2 * 3136, 1, 0);
+                    const Pair v21 = parts_pair<1>(base + 221984 + it % 2 * 784, lane);
                     const Pair v41 = parts_pair<1>(base + 223312 + it % 2 * 528, lane);
-                    const Pair v84 = parts_pair<1>(base + 223568 + it % 2 * 528, lane);
+                    const Pair v88 = parts_pair<1>(base + 223568 + it % 2 * 528, lane);
                     const float v12 = parts_sum<1>(base + 223296 + it % 2 * 528, 1, 0);
-                    const Pair v80 = parts_pair<2>(base + 224384 + it % 2 * 2112, lane);
-                    const float v42 = parts_sum<8>(base + 224896 + it % 2 * 2112, 1, 0);
-                    arrive(base + 228624 + it % 2 * 8);
-                    arrive(base + 228656 + it % 2 * 8);
-                    arrive(base + 228704 + it % 2 * 8);
+                    const Pair v84 = parts_pair<2>(base + 225920 + it % 2 * 3136, lane);
+                    const float v42 = parts_sum<8>(base + 226432 + it % 2 * 3136, 1, 0);
+                    arrive(base + 230672 + it % 2 * 8);
+                    arrive(base + 230704 + it % 2 * 8);
+                    arrive(base + 230752 + it % 2 * 8);
                     if (lane == 0)
                         *(float *)(a.run.later + x.at * 32 + 0) = v42;
-                    const Pair v51 = { (float)(-v50.a), (float)(-v50.b) };
-                    const Pair v60 = { (float)(v51.a + v59.a), (float)(v51.b + v59.b) };
-                    const Pair v69 = { (float)(v5.a * v68.a), (float)(v5.b * v68.b) };
-                    const float v73 = (float)(v22 * v72);
-                    const Pair v74 = { (float)(v21.a * v69.a), (float)(v21.b * v69.b) };
-                    const float v75 = pair_sum({ v21.a * v69.a, v21.b * v69.b }, lane, x.n);
-                    const float v76 = (float)(v73 + v75);
-                    const Pair v77 = { (float)(v60.a - v74.a), (float)(v60.b - v74.b) };
-                    const Pair v78 = delayed_back(v41, v76, lane, x.n);
-                    const Pair v79 = { (float)(v77.a + v78.a), (float)(v77.b + v78.b) };
-                    Pair v83 = sum_back(v79, lane, x.n);
-                    const Pair v85 = { (float)(v84.a != 0 ? 0.f : v83.a), (float)(v84.b != 0 ? 0.f : v83.b) };
-                    const Pair v86 = { (float)(v12 * v85.a), (float)(v12 * v85.b) };
-                    const Pair v87 = { (float)(v80.a - v86.a), (float)(v80.b - v86.b) };
-                    const float v88 = pair_sum({ v5.a * v85.a, v5.b * v85.b }, lane, x.n);
-                    const float v89 = (float)(v12 * v88);
+                    const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
+                    const Pair v56 = { (float)(v51.a + v53.a), (float)(v51.b + v53.b) };
+                    const Pair v63 = { (float)(v27.a * v58.a), (float)(v27.b * v58.b) };
+                    const Pair v64 = { (float)(v56.a + v63.a), (float)(v56.b + v63.b) };
+                    const Pair v73 = { (float)(v5.a * v72.a), (float)(v5.b * v72.b) };
+                    const float v77 = (float)(v22 * v76);
+                    const Pair v78 = { (float)(v21.a * v73.a), (float)(v21.b * v73.b) };
+                    const float v79 = pair_sum({ v21.a * v73.a, v21.b * v73.b }, lane, x.n);
+                    const float v80 = (float)(v77 + v79);
+                    const Pair v81 = { (float)(v64.a - v78.a), (float)(v64.b - v78.b) };
+                    const Pair v82 = delayed_back(v41, v80, lane, x.n);
+                    const Pair v83 = { (float)(v81.a + v82.a), (float)(v81.b + v82.b) };
+                    Pair v87 = sum_back(v83, lane, x.n);
+                    const Pair v89 = { (float)(v88.a != 0 ? 0.f : v87.a), (float)(v88.b != 0 ? 0.f : v87.b) };
+                    const Pair v90 = { (float)(v12 * v89.a), (float)(v12 * v89.b) };
+                    const Pair v91 = { (float)(v84.a - v90.a), (float)(v84.b - v90.b) };
+                    const float v92 = pair_sum({ v5.a * v89.a, v5.b * v89.b }, lane, x.n);
+                    const float v93 = (float)(v12 * v92);
                     if (lane == 0)
-                        *(float *)(a.run.later + x.at * 32 + 16) = v89;
-                    output_pair<unsigned short>(a.tensor[10], x, v87, lane);
+                        *(float *)(a.run.later + x.at * 32 + 16) = v93;
+                    output_pair<unsigned short>(a.tensor[10], x, v91, lane);
                 }
             }
         }
@@ -738,18 +742,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             float f32[16];
             float f44[16];
             float f45[32];
-            float f65[32];
-            float f48[32];
-            float f54[32];
+            float f69[32];
             float f49[32];
-            float f61[32];
+            float f57[32];
+            float f50[32];
+            float f65[32];
             begin_state<float, 128, 64>(f9, a.tensor[11], x, 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 matrix_sync<2>();
-                wait(base + 228672, parity(it, 1));
+                wait(base + 230720, parity(it, 1));
                 {
-                    wait(base + 228704 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230752 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 0, l, 64);
@@ -760,7 +764,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         pack_rows(p, f9 + 32, l, 64);
                         write_columns<4>(base + 147456 + 8192, p, 128, col0(64), l);
                     }
-                    float s72 = 0;
+                    float s76 = 0;
                     u32 t8[32];
                     read_columns<4>(t8 + 0, base + 0 + 0, 128, col0(64), l);
                     read_columns<4>(t8 + 16, base + 0 + 8192, 128, col0(64), l);
@@ -770,22 +774,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x72 = (e & 1 ? high(t8[e / 2]) : low(t8[e / 2])) * f9[e];
-                        s72 += x72;
+                        const float x76 = (e & 1 ? high(t8[e / 2]) : low(t8[e / 2])) * f9[e];
+                        s76 += x76;
                     }
-                    put_sum(base + 224352 + it % 2 * 2112, warp - 4, s72, l);
+                    put_sum(base + 224352 + it % 2 * 3136, warp - 4, s76, l);
                 }
-                wait(base + 228720, parity(it, 1));
+                wait(base + 230768, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 32768, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 228608 + it % 2 * 8, parity(it, 2));
+                wait(base + 230656 + it % 2 * 8, parity(it, 2));
                 {
                     float r5[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r5[h] = parts_sum<1>(base + 222240 + it % 2 * 528, 64, l.row + 8 * h);
+                        r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
                     read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
                     float f18[32];
@@ -804,13 +808,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
                     }
                 }
-                wait(base + 228736 + it % 2 * 8, parity(it, 2));
+                wait(base + 230784 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 228768 + it % 2 * 8, parity(it, 2));
+                wait(base + 230816 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
@@ -821,14 +825,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 wgmma_commit();
                 wgmma_wait<0>();
                 keep(f33);
-                wait(base + 228576 + it % 2 * 8, parity(it, 2));
+                wait(base + 230624 + it % 2 * 8, parity(it, 2));
                 {
                     float r17[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r17[h] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 528, 64, l.row + 8 * h);
+                        r17[h] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, l.row + 8 * h);
                     float c17[8];
                     UNROLL for (int e = 0; e < 8; e++)
-                        c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 528, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                        c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
                     float f34[16];
                     const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
@@ -849,7 +853,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                     }
                 }
-                wait(base + 228800, parity(it, 1));
+                wait(base + 230848, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 114688, 2, x.n, thread);
                     fence_async();
@@ -864,19 +868,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 keep(f44);
                 matrix_sync<2>();
                 {
-                    float f47[16];
+                    float s51[2] = { 0 };
+                    float s52[8] = { 0 };
+                    float f48[16];
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
                         const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x47 = f32[e] * f44[e];
-                        f47[e] = x47;
+                        const float x47 = f33[e] * f44[e];
+                        const float x48 = f32[e] * f44[e];
+                        f48[e] = x48;
+                        const float x51 = f32[e] * x47;
+                        const float x52 = f32[e] * x47;
+                        s51[h] += col < x.n ? x51 : 0.f;
+                        s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                     }
+                    put_column_sums(base + 224896 + it % 2 * 3136, 64, col0(32), s52, l);
+                    put_row_sums<64>(base + 224384 + it % 2 * 3136, group, s51, l);
                     {
                         u32 p[8];
-                        pack_rows(p, f47 + 0, l, x.n);
+                        pack_rows(p, f48 + 0, l, x.n);
                         write_columns<2>(base + 180224 + 0, p, 64, col0(32), l);
                     }
                 }
@@ -885,70 +898,71 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r27[h] = parts_sum<1>(base + 221456 + it % 2 * 528, 64, l.row + 8 * h);
-                    float f55[32];
+                        r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
+                    float f59[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x55 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * r27[h];
-                        f55[e] = x55;
+                        const float x59 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * r27[h];
+                        f59[e] = x59;
                     }
                     {
                         u32 p[16];
-                        pack_rows(p, f55 + 0, l, x.n);
+                        pack_rows(p, f59 + 0, l, x.n);
                         write_columns<4>(base + 204800 + 0, p, 64, col0(64), l);
                     }
                 }
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 0, 0>(f45, base + 196608, 64, 0, base + 114688, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f65, base + 81920 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f69, base + 81920 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(f65);
+                keep(f69);
                 keep(f45);
                 {
-                    float s80[2] = { 0 };
+                    float s84[2] = { 0 };
                     float r21[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r21[h] = parts_sum<1>(base + 222496 + it % 2 * 528, 64, l.row + 8 * h);
+                        r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
                     read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
                     float r5[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r5[h] = parts_sum<1>(base + 222240 + it % 2 * 528, 64, l.row + 8 * h);
-                    const float s4 = parts_sum<1>(base + 221184 + it % 2 * 528, 1, 0);
+                        r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
+                    const float s4 = parts_sum<1>(base + 221184 + it % 2 * 272, 1, 0);
                     u32 t7[16];
                     read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
-                    float f82[32];
+                    float f86[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x66 = r21[h] * f65[e];
-                        const float x67 = f45[e] + x66;
-                        const float x80 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * x67;
-                        const float x81 = r5[h] * x67;
+                        const float x70 = r21[h] * f69[e];
+                        const float x71 = f45[e] + x70;
+                        const float x84 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * x71;
+                        const float x85 = r5[h] * x71;
                         const float x43 = s4 * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
-                        const float x82 = x43 + x81;
-                        f82[e] = x82;
-                        s80[h] += x80;
+                        const float x86 = x43 + x85;
+                        f86[e] = x86;
+                        s84[h] += x84;
                     }
-                    put_row_sums<64>(base + 224384 + it % 2 * 2112, group, s80, l);
-                    wait(base + 228824, parity((it * 3 + 0), 1) ^ 1);
+                    put_row_sums<64>(base + 225920 + it % 2 * 3136, group, s84, l);
+                    wait(base + 230872, parity((it * 3 + 0), 1) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f82 + 0, l, x.n);
+                        pack_rows(p, f86 + 0, l, x.n);
                         write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
-                    arrive(base + 228816);
+                    arrive(base + 230864);
                 }
+                arrive(base + 230640 + it % 2 * 8);
                 {
                     float s42 = 0;
                     u32 t6[16];
@@ -964,121 +978,116 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const float x42 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * (e & 1 ? high(t7[e / 2]) : low(t7[e / 2]));
                         s42 += row < x.n ? x42 : 0.f;
                     }
-                    put_sum(base + 224896 + it % 2 * 2112, warp - 4, s42, l);
+                    put_sum(base + 226432 + it % 2 * 3136, warp - 4, s42, l);
                 }
                 matrix_sync<2>();
                 wgmma_fence();
-                multiply_tiles<0, 1, 4, 0, 0>(f48, base + 180224, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<0, 1, 4, 0, 0>(f49, base + 180224, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f54, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
+                multiply_tiles<0, 1, 8, 0, 0>(f57, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 fence_async();
-                arrive(base + 228680);
-                arrive(base + 228808);
-                keep(f54);
-                keep(f48);
-                {
-                    float s59[2] = { 0 };
-                    float r27[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r27[h] = parts_sum<1>(base + 221456 + it % 2 * 528, 64, l.row + 8 * h);
-                    u32 t3[16];
-                    read_columns<4>(t3 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float f57[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x56 = r27[h] * f54[e];
-                        const float x57 = f48[e] + x56;
-                        f57[e] = x57;
-                        const float x59 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * x57;
-                        s59[h] += x59;
-                    }
-                    put_row_sums<64>(base + 224928 + it % 2 * 2112, group, s59, l);
-                    wait(base + 228824, parity((it * 3 + 1), 1) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f57 + 0, l, x.n);
-                        write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
-                    }
-                    fence_async();
-                    arrive(base + 228816);
-                }
-                arrive(base + 228592 + it % 2 * 8);
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f49, base + 180224, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f61, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 228728);
-                keep(f61);
+                arrive(base + 230728);
+                arrive(base + 230856);
+                keep(f57);
                 keep(f49);
                 {
-                    float s50[2] = { 0 };
-                    float s68[2] = { 0 };
-                    u32 t2[16];
-                    read_columns<4>(t2 + 0, base + 81920 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float r5[2];
+                    float s58[2] = { 0 };
+                    u32 t3[16];
+                    read_columns<4>(t3 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r5[h] = parts_sum<1>(base + 222240 + it % 2 * 528, 64, l.row + 8 * h);
-                    float r21[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r21[h] = parts_sum<1>(base + 222496 + it % 2 * 528, 64, l.row + 8 * h);
-                    float f64[32];
+                        r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
+                    float f61[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x50 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f49[e];
-                        const float x62 = r5[h] * f61[e];
-                        const float x63 = r21[h] * x62;
-                        const float x64 = f49[e] + x63;
-                        f64[e] = x64;
-                        const float x68 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f61[e];
-                        s50[h] += x50;
-                        s68[h] += x68;
+                        const float x58 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * f57[e];
+                        const float x60 = r27[h] * f57[e];
+                        const float x61 = f49[e] + x60;
+                        f61[e] = x61;
+                        s58[h] += x58;
                     }
-                    put_row_sums<64>(base + 225440 + it % 2 * 2112, group, s50, l);
-                    put_row_sums<64>(base + 225952 + it % 2 * 2112, group, s68, l);
-                    wait(base + 228824, parity((it * 3 + 2), 1) ^ 1);
+                    put_row_sums<64>(base + 226464 + it % 2 * 3136, group, s58, l);
+                    wait(base + 230872, parity((it * 3 + 1), 1) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f64 + 0, l, x.n);
+                        pack_rows(p, f61 + 0, l, x.n);
                         write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
-                    arrive(base + 228816);
+                    arrive(base + 230864);
                 }
-                arrive(base + 228688 + it % 2 * 8);
-                fence_async();
-                arrive(base + 228784 + it % 2 * 8);
+                wgmma_fence();
+                multiply_tiles<1, 1, 4, 0, 0>(f50, base + 180224, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
+                wgmma_fence();
+                multiply_tiles<0, 1, 8, 0, 0>(f65, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                arrive(base + 230776);
+                keep(f65);
+                keep(f50);
                 {
-                    const float s22 = parts_sum<1>(base + 222752 + it % 2 * 528, 1, 0);
+                    float s72[2] = { 0 };
+                    float r5[2];
+                    UNROLL for (int h = 0; h < 2; h++)
+                        r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
+                    float r21[2];
+                    UNROLL for (int h = 0; h < 2; h++)
+                        r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
+                    u32 t2[16];
+                    read_columns<4>(t2 + 0, base + 81920 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    float f68[32];
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x66 = r5[h] * f65[e];
+                        const float x67 = r21[h] * x66;
+                        const float x68 = f50[e] + x67;
+                        f68[e] = x68;
+                        const float x72 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f65[e];
+                        s72[h] += x72;
+                    }
+                    put_row_sums<64>(base + 226976 + it % 2 * 3136, group, s72, l);
+                    wait(base + 230872, parity((it * 3 + 2), 1) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_rows(p, f68 + 0, l, x.n);
+                        write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                    }
+                    fence_async();
+                    arrive(base + 230864);
+                }
+                arrive(base + 230736 + it % 2 * 8);
+                fence_async();
+                arrive(base + 230832 + it % 2 * 8);
+                {
+                    const float s22 = parts_sum<1>(base + 222240 + it % 2 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x70 = f9[e] * s22;
-                        f9[e] = x70;
+                        const float x74 = f9[e] * s22;
+                        f9[e] = x74;
                     }
                 }
-                arrive(base + 228624 + it % 2 * 8);
+                arrive(base + 230672 + it % 2 * 8);
                 keep(f9);
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 0), base + 204800, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 204800, 64, 64, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 228752 + it % 2 * 8);
+                arrive(base + 230800 + it % 2 * 8);
                 keep(f9);
             }
             end_state<float, 128, 64>(f9, a.tensor[12], x, 0, 0 + col0(64), l);
@@ -1087,7 +1096,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
 }
 }  // in_k2_reverse
 
-// backward (reverse), 8 bytes a chunk and head predicted: %10 %11 %90 %91
+// backward (reverse), 8 bytes a chunk and head predicted: %10 %11 %94 %95
 namespace in_k3_reverse {
 struct Args { TensorMap map[1]; Tensor tensor[4]; Run run; };
 extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_constant__ Args a)
@@ -1110,11 +1119,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_con
                 UNROLL_EIGHT for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     const float v42 = *((float *)(a.run.later + x.at * 32 + 0));
-                    const float v89 = *((float *)(a.run.later + x.at * 32 + 16));
-                    const float v90 = (float)(v10 - v89);
-                    const float v91 = (float)(v11 + v42);
-                    v10 = v90;
-                    v11 = v91;
+                    const float v93 = *((float *)(a.run.later + x.at * 32 + 16));
+                    const float v94 = (float)(v10 - v93);
+                    const float v95 = (float)(v11 + v42);
+                    v10 = v94;
+                    v11 = v95;
                 }
                 if (lane == 0)
                     end_number<float>(a.tensor[2], x, v10);

@@ -437,7 +437,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
 // %4 %5 %7 %8 %9 %10 %11 %12 %13 %14 %19 %22 %23 %24 %25 %26 %27 %30 %31
 // %32 %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %47 %48
 // %49 %50 %51 %52 %53 %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65
-// %66 %67 %68
+// %66 %67 %68 %69 %70 %71 %72
 namespace in_k2_reverse {
 struct Args { TensorMap map[8]; Tensor tensor[11]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
@@ -446,44 +446,44 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218720 + 8 * i, 32);
-            barrier_init(base + 218736 + 8 * i, 256);
+            barrier_init(base + 220768 + 8 * i, 32);
+            barrier_init(base + 220784 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218752 + 8 * i, 32);
-            barrier_init(base + 218768 + 8 * i, 288);
+            barrier_init(base + 220800 + 8 * i, 32);
+            barrier_init(base + 220816 + 8 * i, 288);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218784 + 8 * i, 32);
-            barrier_init(base + 218800 + 8 * i, 32);
+            barrier_init(base + 220832 + 8 * i, 32);
+            barrier_init(base + 220848 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 218816 + 8 * i, 1);
-            barrier_init(base + 218824 + 8 * i, 256);
+            barrier_init(base + 220864 + 8 * i, 1);
+            barrier_init(base + 220872 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218832 + 8 * i, 256);
-            barrier_init(base + 218848 + 8 * i, 32);
+            barrier_init(base + 220880 + 8 * i, 256);
+            barrier_init(base + 220896 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218864 + 8 * i, 1);
-            barrier_init(base + 218880 + 8 * i, 256);
+            barrier_init(base + 220912 + 8 * i, 1);
+            barrier_init(base + 220928 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 218896 + 8 * i, 1);
-            barrier_init(base + 218912 + 8 * i, 256);
+            barrier_init(base + 220944 + 8 * i, 1);
+            barrier_init(base + 220960 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 218928 + 8 * i, 1);
-            barrier_init(base + 218936 + 8 * i, 256);
+            barrier_init(base + 220976 + 8 * i, 1);
+            barrier_init(base + 220984 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 218944 + 8 * i, 1);
-            barrier_init(base + 218952 + 8 * i, 256);
+            barrier_init(base + 220992 + 8 * i, 1);
+            barrier_init(base + 221000 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 218960 + 8 * i, 256);
-            barrier_init(base + 218968 + 8 * i, 32);
+            barrier_init(base + 221008 + 8 * i, 256);
+            barrier_init(base + 221016 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -502,39 +502,39 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int head3 = x.head / a.tensor[3].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 218912 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 220960 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 218896 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
+                        const u32 full = base + 220944 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
                         load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
-                    wait(base + 218880 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 220928 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 218864 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                        const u32 full = base + 220912 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
                     }
-                    wait(base + 218824, parity(it, 1) ^ 1);
+                    wait(base + 220872, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 218816, to = base + 0;
+                        const u32 full = base + 220864, to = base + 0;
                         arrive_expecting(full, 32768);
                         load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
                         load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
                         load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
                         load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
                     }
-                    wait(base + 218952, parity(it, 1) ^ 1);
+                    wait(base + 221000, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 218944, to = base + 114688;
+                        const u32 full = base + 220992, to = base + 114688;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
                         load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
-                    wait(base + 218936, parity(it, 1) ^ 1);
+                    wait(base + 220984, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 218928, to = base + 98304;
+                        const u32 full = base + 220976, to = base + 98304;
                         arrive_expecting(full, 16384);
                         load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
                         load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
@@ -549,7 +549,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 218960, parity((it * 3 + 0), 1));
+                    wait(base + 221008, parity((it * 3 + 0), 1));
                     if (a.tensor[4].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -558,8 +558,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 218968);
-                    wait(base + 218960, parity((it * 3 + 1), 1));
+                    arrive(base + 221016);
+                    wait(base + 221008, parity((it * 3 + 1), 1));
                     if (a.tensor[5].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -568,8 +568,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 218968);
-                    wait(base + 218960, parity((it * 3 + 2), 1));
+                    arrive(base + 221016);
+                    wait(base + 221008, parity((it * 3 + 2), 1));
                     if (a.tensor[6].p) {
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
@@ -578,7 +578,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 218968);
+                    arrive(base + 221016);
                 }
             }
         }
@@ -598,20 +598,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     const float v14 = (float)(exp_(v11));
                     const Pair v19 = { (float)(exp_(v10.a)), (float)(exp_(v10.b)) };
                     Pair v31 = running_sum(Pair { 0.f, 0.f }, lane, x.n);
-                    const Pair v67 = { (float)(v4.a < bits(0xc2d00000) ? 1 : 0), (float)(v4.b < bits(0xc2d00000) ? 1 : 0) };
-                    wait(base + 218736 + it % 2 * 8, parity(it, 2) ^ 1);
-                    wait(base + 218768 + it % 2 * 8, parity(it, 2) ^ 1);
-                    wait(base + 218800 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 212992 + it % 2 * 512, v10, lane);
-                    store_pair(base + 214016 + it % 2 * 272, v13, lane);
+                    const Pair v71 = { (float)(v4.a < bits(0xc2d00000) ? 1 : 0), (float)(v4.b < bits(0xc2d00000) ? 1 : 0) };
+                    wait(base + 220784 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 220816 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 220848 + it % 2 * 8, parity(it, 2) ^ 1);
+                    store_pair(base + 212992 + it % 2 * 256, v10, lane);
+                    store_pair(base + 213504 + it % 2 * 528, v13, lane);
                     if (lane == 0)
-                        store1(base + 214272 + it % 2 * 272, v14);
-                    store_pair(base + 213248 + it % 2 * 512, v19, lane);
+                        store1(base + 213760 + it % 2 * 528, v14);
+                    store_pair(base + 213776 + it % 2 * 528, v19, lane);
                     store_pair(base + 214560 + it % 2 * 512, v31, lane);
-                    store_pair(base + 214816 + it % 2 * 512, v67, lane);
-                    arrive(base + 218720 + it % 2 * 8);
-                    arrive(base + 218752 + it % 2 * 8);
-                    arrive(base + 218784 + it % 2 * 8);
+                    store_pair(base + 214816 + it % 2 * 512, v71, lane);
+                    arrive(base + 220768 + it % 2 * 8);
+                    arrive(base + 220800 + it % 2 * 8);
+                    arrive(base + 220832 + it % 2 * 8);
                 }
             }
         }
@@ -622,32 +622,36 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    wait(base + 218752 + it % 2 * 8, parity(it, 2));
-                    wait(base + 218784 + it % 2 * 8, parity(it, 2));
-                    wait(base + 218832 + it % 2 * 8, parity(it, 2));
-                    const Pair v38 = parts_pair<2>(base + 216128 + it % 2 * 1568, lane);
-                    const Pair v47 = parts_pair<2>(base + 215616 + it % 2 * 1568, lane);
-                    const float v14 = parts_sum<1>(base + 214272 + it % 2 * 272, 1, 0);
-                    const float v58 = parts_sum<8>(base + 215584 + it % 2 * 1568, 1, 0);
-                    const Pair v13 = parts_pair<1>(base + 214016 + it % 2 * 272, lane);
-                    const Pair v55 = parts_pair<2>(base + 216640 + it % 2 * 1568, lane);
+                    wait(base + 220800 + it % 2 * 8, parity(it, 2));
+                    wait(base + 220832 + it % 2 * 8, parity(it, 2));
+                    wait(base + 220880 + it % 2 * 8, parity(it, 2));
+                    const Pair v40 = parts_pair<4>(base + 216128 + it % 2 * 2592, lane);
+                    const Pair v39 = parts_pair<2>(base + 215616 + it % 2 * 2592, lane);
+                    const Pair v19 = parts_pair<1>(base + 213776 + it % 2 * 528, lane);
+                    const Pair v46 = parts_pair<2>(base + 217152 + it % 2 * 2592, lane);
+                    const float v14 = parts_sum<1>(base + 213760 + it % 2 * 528, 1, 0);
+                    const float v62 = parts_sum<8>(base + 215584 + it % 2 * 2592, 1, 0);
+                    const Pair v13 = parts_pair<1>(base + 213504 + it % 2 * 528, lane);
+                    const Pair v59 = parts_pair<2>(base + 217664 + it % 2 * 2592, lane);
                     const Pair v31 = parts_pair<1>(base + 214560 + it % 2 * 512, lane);
-                    const Pair v67 = parts_pair<1>(base + 214816 + it % 2 * 512, lane);
-                    arrive(base + 218768 + it % 2 * 8);
-                    arrive(base + 218800 + it % 2 * 8);
-                    arrive(base + 218848 + it % 2 * 8);
-                    const Pair v39 = { (float)(-v38.a), (float)(-v38.b) };
-                    const Pair v48 = { (float)(v39.a + v47.a), (float)(v39.b + v47.b) };
-                    const float v59 = (float)(v14 * v58);
-                    const Pair v60 = { (float)(v13.a * v55.a), (float)(v13.b * v55.b) };
-                    const float v61 = pair_sum({ v13.a * v55.a, v13.b * v55.b }, lane, x.n);
-                    const float v62 = (float)(v59 + v61);
-                    const Pair v63 = { (float)(v48.a - v60.a), (float)(v48.b - v60.b) };
-                    const Pair v64 = delayed_back(v31, v62, lane, x.n);
-                    const Pair v65 = { (float)(v63.a + v64.a), (float)(v63.b + v64.b) };
-                    Pair v66 = sum_back(v65, lane, x.n);
-                    const Pair v68 = { (float)(v67.a != 0 ? 0.f : v66.a), (float)(v67.b != 0 ? 0.f : v66.b) };
-                    output_pair<unsigned short>(a.tensor[8], x, v68, lane);
+                    const Pair v71 = parts_pair<1>(base + 214816 + it % 2 * 512, lane);
+                    arrive(base + 220816 + it % 2 * 8);
+                    arrive(base + 220848 + it % 2 * 8);
+                    arrive(base + 220896 + it % 2 * 8);
+                    const Pair v41 = { (float)(-v40.a), (float)(-v40.b) };
+                    const Pair v44 = { (float)(v39.a + v41.a), (float)(v39.b + v41.b) };
+                    const Pair v51 = { (float)(v19.a * v46.a), (float)(v19.b * v46.b) };
+                    const Pair v52 = { (float)(v44.a + v51.a), (float)(v44.b + v51.b) };
+                    const float v63 = (float)(v14 * v62);
+                    const Pair v64 = { (float)(v13.a * v59.a), (float)(v13.b * v59.b) };
+                    const float v65 = pair_sum({ v13.a * v59.a, v13.b * v59.b }, lane, x.n);
+                    const float v66 = (float)(v63 + v65);
+                    const Pair v67 = { (float)(v52.a - v64.a), (float)(v52.b - v64.b) };
+                    const Pair v68 = delayed_back(v31, v66, lane, x.n);
+                    const Pair v69 = { (float)(v67.a + v68.a), (float)(v67.b + v68.b) };
+                    Pair v70 = sum_back(v69, lane, x.n);
+                    const Pair v72 = { (float)(v71.a != 0 ? 0.f : v70.a), (float)(v71.b != 0 ? 0.f : v70.b) };
+                    output_pair<unsigned short>(a.tensor[8], x, v72, lane);
                 }
             }
         }
@@ -667,18 +671,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             float f25[16];
             float f32[16];
             float f33[32];
-            float f52[32];
-            float f36[32];
-            float f42[32];
+            float f56[32];
             float f37[32];
-            float f49[32];
+            float f45[32];
+            float f38[32];
+            float f53[32];
             begin_state<float, 128, 64>(f7, a.tensor[9], x, 0, 0 + col0(64), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 matrix_sync<2>();
-                wait(base + 218816, parity(it, 1));
+                wait(base + 220864, parity(it, 1));
                 {
-                    wait(base + 218848 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 220896 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f7 + 0, l, 64);
@@ -689,7 +693,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         pack_rows(p, f7 + 32, l, 64);
                         write_columns<4>(base + 147456 + 8192, p, 128, col0(64), l);
                     }
-                    float s58 = 0;
+                    float s62 = 0;
                     u32 t6[32];
                     read_columns<4>(t6 + 0, base + 0 + 0, 128, col0(64), l);
                     read_columns<4>(t6 + 16, base + 0 + 8192, 128, col0(64), l);
@@ -699,30 +703,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x58 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * f7[e];
-                        s58 += x58;
+                        const float x62 = (e & 1 ? high(t6[e / 2]) : low(t6[e / 2])) * f7[e];
+                        s62 += x62;
                     }
-                    put_sum(base + 215584 + it % 2 * 1568, warp - 4, s58, l);
+                    put_sum(base + 215584 + it % 2 * 2592, warp - 4, s62, l);
                 }
-                wait(base + 218864 + it % 2 * 8, parity(it, 2));
+                wait(base + 220912 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 218896 + it % 2 * 8, parity(it, 2));
+                wait(base + 220944 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 218928, parity(it, 1));
+                wait(base + 220976, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 98304, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 218944, parity(it, 1));
+                wait(base + 220992, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
                     clear_tail<256>(base + 114688, 2, x.n, thread);
                     fence_async();
@@ -736,16 +740,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 wgmma_wait<0>();
                 keep(f32);
                 keep(f25);
-                wait(base + 218720 + it % 2 * 8, parity(it, 2));
+                wait(base + 220768 + it % 2 * 8, parity(it, 2));
                 {
+                    float s39[2] = { 0 };
                     float r10[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r10[h] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 512, 64, l.row + 8 * h);
+                        r10[h] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 256, 64, l.row + 8 * h);
                     float c10[8];
                     UNROLL for (int e = 0; e < 8; e++)
-                        c10[e] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                        c10[e] = LOG2E * parts_sum<1>(base + 212992 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                    float s40[8] = { 0 };
                     float f26[16];
-                    float f35[16];
+                    float f36[16];
                     const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -757,9 +763,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const float x24 = kept_(over >= past, exp2_(r10[h] - c10[e / 4 * 2 + e % 2]));
                         const float x26 = x24 * f25[e];
                         f26[e] = x26;
-                        const float x35 = x24 * f32[e];
-                        f35[e] = x35;
+                        const float x35 = f25[e] * f32[e];
+                        const float x36 = x24 * f32[e];
+                        f36[e] = x36;
+                        const float x39 = x24 * x35;
+                        const float x40 = x24 * x35;
+                        s39[h] += col < x.n ? x39 : 0.f;
+                        s40[e / 4 * 2 + e % 2] += row < x.n ? x40 : 0.f;
                     }
+                    put_column_sums(base + 216128 + it % 2 * 2592, 64, col0(32), s40, l);
+                    put_row_sums<64>(base + 215616 + it % 2 * 2592, group, s39, l);
                     {
                         u32 p[8];
                         pack_rows(p, f26 + 0, l, x.n);
@@ -767,29 +780,31 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f35 + 0, l, x.n);
+                        pack_rows(p, f36 + 0, l, x.n);
                         write_columns<2>(base + 188416 + 0, p, 64, col0(32), l);
                     }
                 }
+                arrive(base + 220784 + it % 2 * 8);
+                wait(base + 220800 + it % 2 * 8, parity(it, 2));
                 {
                     u32 t5[16];
                     read_columns<4>(t5 + 0, base + 114688 + 0, 64, col0(64), l);
                     float r19[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r19[h] = parts_sum<1>(base + 213248 + it % 2 * 512, 64, l.row + 8 * h);
-                    float f43[32];
+                        r19[h] = parts_sum<1>(base + 213776 + it % 2 * 528, 64, l.row + 8 * h);
+                    float f47[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x43 = (e & 1 ? high(t5[e / 2]) : low(t5[e / 2])) * r19[h];
-                        f43[e] = x43;
+                        const float x47 = (e & 1 ? high(t5[e / 2]) : low(t5[e / 2])) * r19[h];
+                        f47[e] = x47;
                     }
                     {
                         u32 p[16];
-                        pack_rows(p, f43 + 0, l, x.n);
+                        pack_rows(p, f47 + 0, l, x.n);
                         write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
                 }
@@ -798,143 +813,137 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 0, 0>(f33, base + 180224, 64, 0, base + 114688, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f52, base + 65536 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f56, base + 65536 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(f52);
+                keep(f56);
                 keep(f33);
-                wait(base + 218752 + it % 2 * 8, parity(it, 2));
                 {
                     float r13[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 214016 + it % 2 * 272, 64, l.row + 8 * h);
-                    float f54[32];
+                        r13[h] = parts_sum<1>(base + 213504 + it % 2 * 528, 64, l.row + 8 * h);
+                    float f58[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x53 = r13[h] * f52[e];
-                        const float x54 = f33[e] + x53;
-                        f54[e] = x54;
+                        const float x57 = r13[h] * f56[e];
+                        const float x58 = f33[e] + x57;
+                        f58[e] = x58;
                     }
-                    wait(base + 218968, parity((it * 3 + 0), 1) ^ 1);
+                    wait(base + 221016, parity((it * 3 + 0), 1) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f54 + 0, l, x.n);
+                        pack_rows(p, f58 + 0, l, x.n);
                         write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
-                    arrive(base + 218960);
+                    arrive(base + 221008);
                 }
                 wgmma_fence();
-                multiply_tiles<0, 1, 4, 0, 0>(f36, base + 188416, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<0, 1, 4, 0, 0>(f37, base + 188416, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f42, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
+                multiply_tiles<0, 1, 8, 0, 0>(f45, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 218824);
-                arrive(base + 218952);
-                keep(f42);
-                keep(f36);
-                {
-                    float s47[2] = { 0 };
-                    float r19[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r19[h] = parts_sum<1>(base + 213248 + it % 2 * 512, 64, l.row + 8 * h);
-                    u32 t1[16];
-                    read_columns<4>(t1 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float f45[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x44 = r19[h] * f42[e];
-                        const float x45 = f36[e] + x44;
-                        f45[e] = x45;
-                        const float x47 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * x45;
-                        s47[h] += x47;
-                    }
-                    put_row_sums<64>(base + 215616 + it % 2 * 1568, group, s47, l);
-                    wait(base + 218968, parity((it * 3 + 1), 1) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f45 + 0, l, x.n);
-                        write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
-                    }
-                    fence_async();
-                    arrive(base + 218960);
-                }
-                arrive(base + 218736 + it % 2 * 8);
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f37, base + 188416, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f49, base + 98304, 64, 0, base + 147456, 128, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 218936);
-                keep(f49);
+                arrive(base + 220872);
+                arrive(base + 221000);
+                keep(f45);
                 keep(f37);
                 {
-                    float s38[2] = { 0 };
-                    float s55[2] = { 0 };
-                    u32 t2[16];
-                    read_columns<4>(t2 + 0, base + 65536 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float r13[2];
+                    float s46[2] = { 0 };
+                    u32 t1[16];
+                    read_columns<4>(t1 + 0, base + 32768 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    float r19[2];
                     UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 214016 + it % 2 * 272, 64, l.row + 8 * h);
-                    float f51[32];
+                        r19[h] = parts_sum<1>(base + 213776 + it % 2 * 528, 64, l.row + 8 * h);
+                    float f49[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x38 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f37[e];
-                        const float x50 = r13[h] * f49[e];
-                        const float x51 = f37[e] + x50;
-                        f51[e] = x51;
-                        const float x55 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f49[e];
-                        s38[h] += x38;
-                        s55[h] += x55;
+                        const float x46 = (e & 1 ? high(t1[e / 2]) : low(t1[e / 2])) * f45[e];
+                        const float x48 = r19[h] * f45[e];
+                        const float x49 = f37[e] + x48;
+                        f49[e] = x49;
+                        s46[h] += x46;
                     }
-                    put_row_sums<64>(base + 216128 + it % 2 * 1568, group, s38, l);
-                    put_row_sums<64>(base + 216640 + it % 2 * 1568, group, s55, l);
-                    wait(base + 218968, parity((it * 3 + 2), 1) ^ 1);
+                    put_row_sums<64>(base + 217152 + it % 2 * 2592, group, s46, l);
+                    wait(base + 221016, parity((it * 3 + 1), 1) ^ 1);
                     {
                         u32 p[16];
-                        pack_rows(p, f51 + 0, l, x.n);
+                        pack_rows(p, f49 + 0, l, x.n);
                         write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
                     }
                     fence_async();
-                    arrive(base + 218960);
+                    arrive(base + 221008);
                 }
-                arrive(base + 218832 + it % 2 * 8);
-                fence_async();
-                arrive(base + 218912 + it % 2 * 8);
+                wgmma_fence();
+                multiply_tiles<1, 1, 4, 0, 0>(f38, base + 188416, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
+                wgmma_fence();
+                multiply_tiles<0, 1, 8, 0, 0>(f53, base + 98304, 64, 0, base + 147456, 128, col0(64) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                arrive(base + 220984);
+                keep(f53);
+                keep(f38);
                 {
-                    const float s14 = parts_sum<1>(base + 214272 + it % 2 * 272, 1, 0);
+                    float s59[2] = { 0 };
+                    float r13[2];
+                    UNROLL for (int h = 0; h < 2; h++)
+                        r13[h] = parts_sum<1>(base + 213504 + it % 2 * 528, 64, l.row + 8 * h);
+                    u32 t2[16];
+                    read_columns<4>(t2 + 0, base + 65536 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    float f55[32];
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x54 = r13[h] * f53[e];
+                        const float x55 = f38[e] + x54;
+                        f55[e] = x55;
+                        const float x59 = (e & 1 ? high(t2[e / 2]) : low(t2[e / 2])) * f53[e];
+                        s59[h] += x59;
+                    }
+                    put_row_sums<64>(base + 217664 + it % 2 * 2592, group, s59, l);
+                    wait(base + 221016, parity((it * 3 + 2), 1) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_rows(p, f55 + 0, l, x.n);
+                        write_columns<4>(base + 131072 + 0, p, 64, col0(64), l);
+                    }
+                    fence_async();
+                    arrive(base + 221008);
+                }
+                arrive(base + 220880 + it % 2 * 8);
+                fence_async();
+                arrive(base + 220960 + it % 2 * 8);
+                {
+                    const float s14 = parts_sum<1>(base + 213760 + it % 2 * 528, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
                         (void)h;
                         (void)row;
                         (void)col;
-                        const float x56 = f7[e] * s14;
-                        f7[e] = x56;
+                        const float x60 = f7[e] * s14;
+                        f7[e] = x60;
                     }
                 }
-                arrive(base + 218768 + it % 2 * 8);
+                arrive(base + 220816 + it % 2 * 8);
                 keep(f7);
                 wgmma_fence();
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 0), base + 196608, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
                 multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 196608, 64, 64, base + 32768 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 218880 + it % 2 * 8);
+                arrive(base + 220928 + it % 2 * 8);
                 keep(f7);
             }
             end_state<float, 128, 64>(f7, a.tensor[10], x, 0, 0 + col0(64), l);

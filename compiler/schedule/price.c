@@ -109,15 +109,16 @@ bool is_halved(const Schedule *s)
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
  * that no memory binds are within a twentieth. Two that alternate, and invert,
- * take less by `solves`: comba .108 ms of 4 x 2,048 tokens and 16 heads, .56 to
- * .61 of 2 x 16,384, by the price of one .144 and .88. */
+ * take less by `solves`: comba .106 ms of 4 x 2,048 tokens and 16 heads, .55 of
+ * 2 x 16,384, by price .104 and .63; or by `features`: lightning .059 and .296,
+ * by price .066 and .296. */
 static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
-    const double solves = 1.39;
+    const double solves = 1.39, features = 1.3;
     double part = is_halved(s) ? half_columns() : 1;
     double each = s->interleave < 2 ? 1 : count_of(s, K_INVERSE) ? solves
-                : s->interleave;
+                : features;
 
     double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
                          shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,

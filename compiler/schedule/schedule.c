@@ -238,26 +238,31 @@ static bool may_be_ordered(const Schedule *s)
             || (s->kind == K_REVERSE && !schedule_row_axis(s)));
 }
 
-/* So, if that takes no more room. A walk has states in registers beside the
- * sums: it is to save what prices tell apart. */
-static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+/* Whether that takes no more room, and registers that ptxas finds: of
+ * precond_gdn, whose programs have 96 more beside sums, it spills four times as
+ * much. A walk has states in registers, too: it is to save what prices tell
+ * apart. */
+static bool pays_ordered(const Schedule *s, const Schedule *plain)
 {
-    Schedule ordered = *like, *s, *plain;
-    if (!may_be_ordered(like))
-        return attempt_once(c, w, like);
-    ordered.ordered = true;
-    s = attempt_once(c, w, &ordered);
-    bool fits = !s->why && registers_taken(s, KR_MATRIX) <= s->regs[1];
-    if (fits && s->kind == K_TOKEN && shortness(s) < 2)
-        return s;
-    plain = attempt_once(c, w, like);
-    if (!fits)
-        return plain;
+    enum { MORE = 32 };
     double worth = s->kind == K_TOKEN ? 1 : 1.2;
+    int taken = s->why ? 0 : registers_taken(s, KR_MATRIX);
+    if (s->why || taken > s->regs[1])
+        return false;
     return plain->why
         || (shortness(plain) >= shortness(s)
-            && worth * schedule_cycles(s) <= schedule_cycles(plain)) ? s
-                                                                     : plain;
+            && taken <= registers_taken(plain, KR_MATRIX) + MORE
+            && worth * schedule_cycles(s) <= schedule_cycles(plain));
+}
+
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+{
+    Schedule *plain = attempt_once(c, w, like), ordered = *like, *s;
+    if (!may_be_ordered(like))
+        return plain;
+    ordered.ordered = true;
+    s = attempt_once(c, w, &ordered);
+    return pays_ordered(s, plain) ? s : plain;
 }
 
 /* Whether states take so many registers that ptxas has been seen to spill. */

@@ -192,8 +192,8 @@ static Ref find_product(const Graph *g, const Factors *f, AxisSet axes)
     return 0;
 }
 
-/* Scores x = sum_k a[i k] b[j k] times y, summed over the tokens of one side. 0:
- * x is no such. */
+/* Scores x = sum_k a[i k] b[j k] times y, summed over the tokens of one side.
+ * 0: x is no such. */
 static Ref sum_of_scores(Graph *g, Ref x, Ref y, AxisSet over)
 {
     const Node n = g->n[x];

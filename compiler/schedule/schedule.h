@@ -451,8 +451,9 @@ void schedule_remake(Schedule *s);
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
- * what is left to the next iteration goes into products of this one; or, without
- * a row axis, registers do not hold the sums. Requires those, there. */
+ * what is left to the next iteration goes into products of this one; or,
+ * without a row axis, registers, which it requires then, do not hold the sums.
+ */
 bool schedule_order(Schedule *s, KRole role);
 void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not kept. */

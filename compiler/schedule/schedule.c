@@ -229,13 +229,13 @@ static bool has_decays_per_key(const Graph *g)
 }
 
 /* Whether products may be under way while the matrix role does what waits for
- * others: in kernels of all chunks, and walks back that no row axis is for. */
+ * others: in walks back that no row axis is for. In kernels of all chunks sums
+ * take more registers than they leave: ptxas spills. */
 static bool may_be_ordered(const Schedule *s)
 {
     const KForm *product = s->target->form[FORM_PRODUCT];
     return product->waited && !product->columns && !has_decays_per_key(s->g)
-        && (s->kind == K_TOKEN
-            || (s->kind == K_REVERSE && !schedule_row_axis(s)));
+        && s->kind == K_REVERSE && !schedule_row_axis(s);
 }
 
 /* Whether that takes no more room, and registers that ptxas finds: of

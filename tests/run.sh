@@ -187,6 +187,9 @@ cuda() {
         "flin tests/cuda/scheduled.lua cut" \
         "flin tests/cuda/scheduled.lua forward kda,K=128,V=128 \
 hgrn2,K=128,V=128 titans,K=128,V=128" \
+        "flin tests/cuda/scheduled.lua forward gated_oja,V=192 \
+gated_oja,V=192,chunk=32 gated_oja,K=256,V=256 value_decay,V=192 \
+value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \

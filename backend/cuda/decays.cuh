@@ -33,13 +33,15 @@ template<int C> INLINE void store_sums(u32 a, const float (&x)[C])
             store2(a + 4 * e, x[e], x[e + (C > 1)]);
 }
 /* What lies in a chunk's rows becomes its sums, from the first on, or BACK from
- * the last: this warpgroup's SHARE columns from `col` on, C a lane and 16 rows
- * a warp. The last sums go to `last`, where it is not 0. */
-template<int K, int SHARE, bool BACK>
-INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
+ * the last: COLUMNS from `col` on, which a warpgroup has at once, C a lane and
+ * 16 rows a warp. The last sums go to `last`, where it is not 0. */
+constexpr int MOST_COLUMNS = 128;
+template<int K, int COLUMNS, bool BACK>
+INLINE void scan_columns(u32 at, u32 last, int col, const Lane &l)
 {
-    constexpr int C = SHARE > 64 ? 4 : SHARE > 32 ? 2 : 1;
-    const bool here = (SHARE == 32 * C || l.lane * C < SHARE)
+    static_assert(COLUMNS <= MOST_COLUMNS, "four a lane");
+    constexpr int C = COLUMNS > 64 ? 4 : COLUMNS > 32 ? 2 : 1;
+    const bool here = (COLUMNS == 32 * C || l.lane * C < COLUMNS)
                    && l.warp < CHUNK_WARPS;
     const u32 first = at + 4 * (col + l.lane * C);
     const u32 own = sum_row<K>(first, 16 * l.warp);
@@ -78,6 +80,19 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
             store_sums<C>(sum_row<K>(first, -i), zero);
     if (l.warp == CHUNK_WARPS - 1)
         store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
+}
+/* The same of this warpgroup's SHARE columns. One that is alone, ahead of those
+ * that have the states, has all there are, and few registers: more than
+ * MOST_COLUMNS are taken two a lane. */
+template<int K, int SHARE, bool BACK>
+INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
+{
+    constexpr int EACH = SHARE > MOST_COLUMNS ? 64 : SHARE;
+    constexpr int REST = SHARE % EACH;
+    NO_UNROLL for (int k = 0; k < SHARE - REST; k += EACH)
+        scan_columns<K, EACH, BACK>(at, last, col + k, l);
+    if constexpr (REST > 0)
+        scan_columns<K, REST, BACK>(at, last, col + SHARE - REST, l);
 }
 
 /* Gates of tokens, which lie ROW bytes apart; of its columns COL. */

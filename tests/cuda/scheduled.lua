@@ -139,6 +139,29 @@ local more <const> = {
       return { S = S }, flin.dot(x.q, S)
     end,
   },
+  -- decays per value, of a step that erases nothing, and of one that erases
+  -- along two values
+  value_decay = flin.variant {
+    name  = "value_decay",
+    input = { q = "t k", k = "t k", v = "t v", gv = "t v : log_decay" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local S = flin.exp(x.gv) * s.S + flin.outer(x.k, x.v)
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  value_dplr = flin.variant {
+    name  = "value_dplr",
+    input = { q = "t k", k = "t k", v = "t v", a = "t v : unit_norm",
+              gv = "t v : log_decay", beta = "t : unit" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local S = flin.exp(x.gv) * s.S
+      S = S - flin.outer(x.beta * flin.dot(S, x.a), x.a)
+      return { S = S + flin.outer(x.k, x.v) }, flin.dot(x.q, S)
+             + flin.dot(x.q, x.k) * x.v
+    end,
+  },
   -- states that stand in each other, one without a gate
   heavy_ball = flin.variant {
     name  = "heavy_ball",
@@ -544,6 +567,7 @@ local function check_forward(text, T)
     at[key] = tonumber(n)
   end
   local x = v:random(at)
+  x.chunk = tonumber(text:match ",chunk=(%d+)")
   x.cu_seqlens = { 0, 3, 33, T }
   x.initial_state = {}
   for state, left in pairs(select(2, v:reference(x))) do

@@ -250,32 +250,49 @@ static void exponents(Scan *s, Ref *lead, Ref *tail)
     *tail = op1(s->g, OP_exp, sum);
 }
 
+/* Keys and queries, values, and what columns and rows of weights are scaled by.
+ */
+typedef struct Sides { Ref x[2], v, scale[2]; } Sides;
+
+/* A state for each product of the mask's: keys write, queries read; or, turned,
+ * the other way round. What is read of all. */
+static Ref read_sums(Scan *s, Sides e, bool turned)
+{
+    const Mask *m = s->m;
+    Graph *g = s->g;
+    AxisSet over = g->n[e.x[0]].axes;
+    Ref y = num(g, 0), read = e.x[!turned];
+
+    for (int n = 0; n < m->nproducts; n++) {
+        const Product *p = &m->product[n];
+        Ref state = new_state(s, ctx_format(m->ctx, "S_%d", n + 1),
+                              over | g->n[e.v].axes);
+        Ref col = mul(s, value_of(s, p->col), e.scale[0]);
+        Ref row = mul(s, mul(s, value_of(s, p->row), e.scale[1]),
+                      op1(g, OP_exp, value_of(s, p->extra)));
+        Ref by = turned ? col : row;
+        Ref write = mul(s, mul(s, turned ? row : col, e.x[turned]), e.v);
+        set_next(s, state, op2(g, OP_add, state, write));
+        y = op2(g, OP_add, y, g->n[by].axes & over
+                ? dot(g, mul(s, by, read), state, over)
+                : mul(s, by, dot(g, read, state, over)));
+    }
+    return y;
+}
+
 static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
 {
     Scan s = { .m = m, .step = step, .from = w->from, .query = w->query,
                .g = new_scan(m, step) };
     Graph *g = s.g;
-    Ref lead = num(g, 1), tail = lead, y = num(g, 0);
+    Ref lead = num(g, 1), tail = lead;
 
     Ref q = input_of(&s, "q", true), k = input_of(&s, "k", false);
     Ref v = input_of(&s, "v", false);
-    AxisSet over = g->n[k].axes;
     if (w->leads)
         exponents(&s, &lead, &tail);
-    for (int n = 0; n < m->nproducts; n++) {
-        const Product *p = &m->product[n];
-        Ref state = new_state(&s, ctx_format(m->ctx, "S_%d", n + 1),
-                              over | g->n[v].axes);
-        Ref col = mul(&s, value_of(&s, p->col), tail);
-        Ref row = mul(&s, mul(&s, value_of(&s, p->row), lead),
-                      op1(g, OP_exp, value_of(&s, p->extra)));
-        Ref write = mul(&s, mul(&s, col, k), v);
-        set_next(&s, state, op2(g, OP_add, state, write));
-        y = op2(g, OP_add, y, g->n[row].axes & over
-                ? dot(g, mul(&s, row, q), state, over)
-                : mul(&s, row, dot(g, q, state, over)));
-    }
-    graph_output(g, "y", y);
+    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead } },
+                                   false));
     return g;
 }
 
@@ -314,28 +331,15 @@ static Graph *across_turned(Mask *m, const Graph *step, WindowBlocks *b)
     const Input *values = &step->in[graph_find_input(step, "v")];
     Ref v = add_input(&s, "v", mask_declared(step, values),
                       (int)(values - step->in), false);
-    Ref lead = num(g, 1), tail = lead, y = num(g, 0);
-    AxisSet over = g->n[k].axes;
+    Ref lead = num(g, 1), tail = lead;
     if (b->tail) {
         AxisSet axes = b->tail->n[b->tail->out[0].node].axes;
         lead = exponential(&s, "lead", axes, FROM_LEAD);
         tail = exponential(&s, "tail", axes, FROM_TAIL);
     }
 
-    for (int n = 0; n < m->nproducts; n++) {
-        const Product *p = &m->product[n];
-        Ref state = new_state(&s, ctx_format(m->ctx, "S_%d", n + 1),
-                              over | g->n[v].axes);
-        Ref col = mul(&s, value_of(&s, p->col), tail);
-        Ref row = mul(&s, mul(&s, value_of(&s, p->row), lead),
-                      op1(g, OP_exp, value_of(&s, p->extra)));
-        Ref write = mul(&s, mul(&s, row, q), v);
-        set_next(&s, state, op2(g, OP_add, state, write));
-        y = op2(g, OP_add, y, g->n[col].axes & over
-                ? dot(g, mul(&s, col, k), state, over)
-                : mul(&s, col, dot(g, k, state, over)));
-    }
-    graph_output(g, "y", y);
+    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead } },
+                                   true));
     g->transposed = TRANSPOSED_ADDED;
     return g;
 }

@@ -238,14 +238,13 @@ static bool may_be_ordered(const Schedule *s)
         && s->kind == K_REVERSE && !schedule_row_axis(s);
 }
 
-/* Whether that takes no more room, and registers that ptxas finds: of
- * precond_gdn, whose programs have 96 more beside sums, it spills four times as
- * much. A walk has states in registers, too: it is to save what prices tell
- * apart. */
+/* Whether that takes no more room, and registers that ptxas finds: of programs
+ * that have 96 more beside sums it spills four times as much; and saves what
+ * prices tell apart. */
 static bool pays_ordered(const Schedule *s, const Schedule *plain)
 {
     enum { MORE = 32 };
-    double worth = s->kind == K_TOKEN ? 1 : 1.2;
+    const double worth = 1.2;
     int taken = s->why ? 0 : registers_taken(s, KR_MATRIX);
     if (s->why || taken > s->regs[1])
         return false;

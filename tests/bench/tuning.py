@@ -94,8 +94,8 @@ def begin():
                 with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as f:
                     json.dump(str(self.best_config), f)
                 os.replace(f.name, path)
-                print(f"# {self.fn.__name__}: {len(self.configs)} configurations"
-                      f" in {time.monotonic() - from_:.0f} s", file=sys.stderr,
+                print(f"# {self.fn.__name__}: {len(self.configs)} in "
+                      f"{time.monotonic() - from_:.0f} s", file=sys.stderr,
                       flush=True)
                 return result
         self.cache[key] = config

@@ -294,31 +294,6 @@ static void tokens(Ctx *c, void *ud)
     }
 }
 
-/* Whether, without a row axis, a program runs while products that it does not
- * wait for are under way. */
-static bool goes_on_beside(const Schedule *s)
-{
-    bool any = false;
-    for (int i = 0; i + 1 < s->ninsts; i++)
-        any |= !s->row_axis && s->inst[i].op == K_SETTLE
-            && s->inst[i].index > 0 && s->inst[i + 1].op == K_MAP;
-    return any;
-}
-
-static void products(Ctx *c, void *ud)
-{
-    Test t = { .plan = plan_parse(c, read_text(c, "tests/plans/mimo_chunks"
-                                               ".plan")), .arch = 90 };
-    bool any = false;
-    (void)ud;
-    for (int i = 0; i < t.plan->nkernels; i++) {
-        Schedule *s = schedule_of(c, &t, i, true);
-        expect(!s->why, t.plan->kernel[i].name, s->why);
-        any |= !s->why && goes_on_beside(s);
-    }
-    expect(any, "all products are waited for", NULL);
-}
-
 int main(void)
 {
     Case cases[] = {
@@ -356,8 +331,6 @@ int main(void)
             expect(false, cases[i].plan, c->err.message);
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
-    if (!ctx_protect(c, products, NULL))
-        expect(false, "products", c->err.message);
     ctx_free(c);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -17,10 +17,9 @@ static const char *wrong(const Schedule *s, const char *what, int i)
 static bool finds_again(const Schedule *s, const KInst *a, const KInst *b)
 {
     return a->op == K_MAP && b->op == K_MAP && a->role == b->role
-        && !a->deferred
-        && !b->deferred && !a->nnodes && !b->nnodes && a->nin == 1
-        && b->nin == 1
-        && a->nout == 1 && b->nout == 1 && a->in[0] == b->in[0]
+        && !a->deferred && !b->deferred && !a->nnodes && !b->nnodes
+        && a->nin == 1 && b->nin == 1 && a->nout == 1 && b->nout == 1
+        && a->in[0] == b->in[0]
         && s->value[a->in[0]].layout == LAY_TILE
         && s->value[a->out[0]].layout == LAY_PACKED;
 }
@@ -84,8 +83,7 @@ static const char *check_role_under_way(const Schedule *s, int role)
             return wrong(s, "a product that goes on behind its iteration", i);
     }
     return issued > ended
-        ? wrong(s, "a product that goes on behind its iteration",
-                                  role) : NULL;
+         ? wrong(s, "a product that goes on behind its iteration", role) : NULL;
 }
 
 static const char *check_under_way(const Schedule *s)
@@ -582,8 +580,7 @@ static const char *check_lean(const Schedule *s)
             if (s->inst[i].lean && !s->inst[m].lean
                 && goes_on_from(s, &s->inst[i], &s->inst[m]))
                 return wrong(s, "a lean iteration that does not make what it"
-                             " goes"
-                             " on from", i);
+                             " goes on from", i);
     return NULL;
 }
 
@@ -784,8 +781,7 @@ static Life life_of(const Schedule *s, int v)
             if (lies_in_registers(&s->value[s->inst[i].in[j]])
                 && fragment_root(s, s->inst[i].in[j]) == v) {
                 if (packs_carried(s, &s->inst[i]) && s->inst[i].in[1] == v)
-                    life.first = i;     /* written again for the next iteration
-                                           */
+                    life.first = i;     /* written again for what follows */
                 else
                     life.last = i;
             }

@@ -93,6 +93,60 @@ static bool is_scattered(const Graph *g, const Call *call, DType tile,
     return any;
 }
 
+/* A row of whole pieces of 16 bytes, where such a one may begin; of a state one
+ * row behind the other. */
+static bool is_whole(const Graph *g, const View *v, const uint8_t *order,
+                     int rank, bool dense)
+{
+    int64_t each = 16 / dtype_size(v->dtype), size = 1;
+    bool whole = v->data != NULL;
+    for (int d = rank; d-- > 0; size *= g->axis[order[d]].size)
+        whole &= v->sd[d] == (d == rank - 1 ? 1 : dense ? size : v->sd[d])
+              && (d == rank - 1 || v->sd[d] % each == 0);
+    return whole && (!rank || (g->axis[order[rank - 1]].size % each == 0
+                               && (uintptr_t)v->data % 16 == 0
+                               && v->sb % each == 0 && v->st % each == 0
+                               && v->sh % each == 0));
+}
+
+/* Whether it is a step of one token of each batch entry, of such tensors. */
+static bool is_single(const Graph *g, const Call *call)
+{
+    const uint32_t most = UINT32_MAX / 1024;    /* numbers of blocks by heads */
+    bool one = !g->chunk && call->seq && !call->each && !call->from && !call->to
+            && (uint64_t)call->nseq * (uint64_t)call->heads
+               * (uint64_t)call->heads < most;
+    for (int64_t i = 0; i < call->nseq && one; i++)
+        one = call->seq[i].b == i && !call->seq[i].start
+           && call->seq[i].len == 1;
+    for (int i = 0; i < g->nin && one; i++)
+        one = is_whole(g, &call->in[i], g->in[i].order, g->in[i].rank, false);
+    for (int i = 0; i < g->nout && one; i++)
+        one = is_whole(g, &call->out[i], g->out[i].order, g->out[i].rank,
+                       false) && call->out[i].heads == call->heads;
+    for (int i = 0; i < g->nst && one; i++)
+        one = is_whole(g, &call->s0[i], g->st[i].order, g->st[i].rank, true)
+           && is_whole(g, &call->s1[i], g->st[i].order, g->st[i].rank, true)
+           && call->s1[i].heads == call->heads
+           && (call->s1[i].sb || call->nseq < 2);
+    return one;
+}
+
+static bool is_grouped(const Graph *g, const Call *call)
+{
+    bool any = false;
+    for (int i = 0; i < g->nin; i++)
+        any |= call->in[i].heads != call->heads;
+    for (int i = 0; i < g->nst; i++)
+        any |= call->s0[i].heads != call->heads;
+    return any;
+}
+
+static void make_general(CudaOptions *o)
+{
+    o->single = o->grouped = o->paged = false;
+}
+
 static CudaOptions options_of(const Builds *all, const Call *call,
                               const Driver *d)
 {
@@ -108,6 +162,9 @@ static CudaOptions options_of(const Builds *all, const Call *call,
     o.few = o.scheduled && is_few(call, d->processors);
     o.cut = o.scheduled && call->ends && !plan_is_joint(all->plan);
     o.scattered = o.scheduled && is_scattered(g, call, o.tile, false);
+    o.single = o.scheduled && is_single(g, call);
+    o.grouped = o.single && is_grouped(g, call);
+    o.paged = o.single && call->pages.at;
     memcpy(o.vector, o.in, sizeof o.vector);
     return o;
 }
@@ -417,6 +474,7 @@ static const Build *tiles_build(Ctx *c, Builds *all, CudaOptions *o,
         && !(b->m && schedule_fits(all->plan->g, b, call))) {
         o->scheduled = o->few = o->cut = o->scattered = false;
         o->spare = 0;
+        make_general(o);
         b = find_roomy(c, all, o, NULL, also);
     }
     if (b->m && b->m->chunk != all->plan->g->chunk)
@@ -651,12 +709,26 @@ static const Build *build_forward(Ctx *c, Builds *all, const Call *call,
     return whole ? whole : tiles ? tiles : tiles_build(c, all, o, call, 0);
 }
 
+/* While a stream records a graph what all such calls may go by will do. */
+static bool is_single_there(const Builds *all, const CudaOptions *o)
+{
+    for (const Build *b = all->first; b; b = b->next)
+        if (b->m && b->o.single && b->o.grouped == o->grouped
+            && b->o.paged == o->paged && b->o.tile == o->tile
+            && !memcmp(b->o.in, o->in, sizeof o->in))
+            return true;
+    return false;
+}
+
 const Build *build_for_if(Ctx *c, Builds *all, const Call *call,
                           const Build **forward)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
     *forward = NULL;
+    if (o.single && all->first && !is_single_there(all, &o)
+        && stream_capturing(c, d, call->stream))
+        make_general(&o);
     if (!plan_is_joint(all->plan))
         return build_forward(c, all, call, &o);
     set_rows(c, all, &o);
@@ -707,6 +779,9 @@ static void build_all_forward(Ctx *c, Builds *all, const Call *call,
     }
     for (int groups = 1; groups <= 2 && emits; groups++)
         hopper_build(c, all, o, groups, NULL);
+    o.single = o.scheduled && !all->plan->g->chunk;
+    if (o.single)
+        right(c, all, tiles_build(c, all, &o, call, 0));
 }
 
 void build_all(Ctx *c, Builds *all, const Call *call)

@@ -67,6 +67,11 @@ typedef struct CudaOptions {
                                            half the multiprocessors idle */
     bool scattered;                     /* of those: rows of the call's tensors
                                            lie anywhere, or not whole */
+    bool single;                        /* of steps: a call has one token of
+                                           each batch entry; all tensors are
+                                           there, in whole rows, states dense */
+    bool grouped;                       /* of those: heads share some of them */
+    bool paged;                         /* of those: states lie in pools */
     bool wholly;                        /* of those: too large ones are not cut
                                            anyhow */
     bool cut;                           /* of those: they are of a call in
@@ -359,6 +364,7 @@ typedef struct HostRun {
     uint64_t stored, later, spill;
     int32_t heads, ragged;
     int32_t parts, bound[CUDA_SEGMENTS + 1];
+    uint32_t per_head;
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */

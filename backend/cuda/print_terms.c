@@ -25,7 +25,9 @@ int32_t token_count(const Walk *w, Ref r, AxisSet axes)
 
 static int token_value(const Walk *w, Ref r)
 {
-    return schedule_value(w->s, r, is_regtile(w->s, r) ? LAY_REGTILE
+    int line = schedule_value(w->s, r, LAY_LINE);
+    return line != NOTHING ? line
+         : schedule_value(w->s, r, is_regtile(w->s, r) ? LAY_REGTILE
                           : LAY_FLAT);
 }
 
@@ -96,6 +98,11 @@ static const char *token_element_at(const Walk *w, Ref r, int skip,
     const KValue *v = value_at(&w->p, s.value);
     if (v->layout == LAY_REGTILE)
         return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
+    if (v->layout == LAY_LINE)
+        return ctx_format(w->c, "line_at(t%d, %s)", s.value, !w->g->n[r].axes ? "0"
+                          : ctx_format(w->c, w->g->n[r].axes
+                                       == AXIS(w->s->tokens.row) ? "u / %d"
+                                       : "u %% %d", REGTILE_PIECE));
     return ctx_format(w->c, token_type(w, v) == F32 ? "t%d[%s]"
                       : "get(t%d[%s])", fragment_root(w->s, s.value),
                       token_index(w, &s, skip, other));

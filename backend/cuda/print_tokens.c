@@ -6,6 +6,8 @@
 #include "source.h"
 #include "../../compiler/eval.h"
 
+#include <string.h>
+
 static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
 
 /* ---- sums ---- */
@@ -135,6 +137,59 @@ static bool is_down(const Walk *w, Ref r)
     return w->g->n[r].over == AXIS(w->s->tokens.row);
 }
 
+/* What warps have added up. */
+static void put_whole(Walk *w, Ref r)
+{
+    int v = schedule_value(w->s, r, LAY_PARTIAL);
+    int parts = value_at(&w->p, v)->parts;
+    int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
+    int len = token_extent(w, r, ax);
+
+    buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
+               "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
+               v, ranks_text(w, r, len * parts), len, token_coord(w, ax));
+}
+
+/* Whether a thread has its columns' sums before it goes through its tile. */
+static bool is_gathered(const Walk *w, Ref r)
+{
+    return token_sums_regtile(w->s, r) && is_down(w, r)
+        && !(w->g->n[r].axes & ~w->s->tokens.regtile);
+}
+
+static void put_gathered(Walk *w, Ref r)
+{
+    int v = schedule_value(w->s, r, LAY_PARTIAL);
+
+    buf_printf(w->b, "float w%u[%d];\nregtile_whole<%d, %d>(w%u, t%d +"
+               " regtile_col);\n", (unsigned)r, REGTILE_PIECE,
+               value_at(&w->p, v)->parts,
+               (int)token_extent(w, r, w->s->tokens.col), (unsigned)r, v);
+}
+
+/* n nodes of the program in hand, for each element of a register tile. */
+static void open_tile_program(Walk *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_gathered(w, w->k->node[i]))
+            put_gathered(w, w->k->node[i]);
+    open_regtile(w);
+}
+
+/* For one element of a thread's register tile. */
+static void put_tile_value(Walk *w, Ref r, uint8_t *done)
+{
+    if (is_gathered(w, r))
+        buf_printf(w->b, "const float v%u = w%u[u %% %d];\n", (unsigned)r,
+                   (unsigned)r, REGTILE_PIECE);
+    else if (token_sums_regtile(w->s, r))
+        put_whole(w, r);
+    else if (token_sums(w->s, r))
+        put_sum(w, r, false, done);
+    else
+        put_token_value(w, r);
+}
+
 /* Of a thread's own, and of those that the warp's other threads have. */
 static void put_partial(Walk *w)
 {
@@ -145,6 +200,7 @@ static void put_partial(Walk *w)
     bool down = is_down(w, r);
     int len = token_extent(w, r, down ? s->tokens.col : s->tokens.row);
     int pieces = s->tokens.warp_cols / REGTILE_PIECE;
+    uint8_t *done = ctx_alloc(w->c, w->g->len);
     Buf *b = w->b;
 
     for (AxisSet a = ranks; a; a &= a - 1) {
@@ -154,9 +210,9 @@ static void put_partial(Walk *w)
     }
     buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? REGTILE_PIECE
                : (int)regtile_rows(s));
-    open_regtile(w);
+    open_tile_program(w, w->k->nnodes - 1);
     for (int i = 0; i + 1 < w->k->nnodes; i++)
-        put_token_value(w, w->k->node[i]);
+        put_tile_value(w, w->k->node[i], done);
     buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", REGTILE_PIECE,
                token_term(w, r));
     if (down)
@@ -172,19 +228,6 @@ static void put_partial(Walk *w)
                down ? " + regtile_col" : "");
 }
 
-/* What warps have added up. */
-static void put_whole(Walk *w, Ref r)
-{
-    int v = schedule_value(w->s, r, LAY_PARTIAL);
-    int parts = value_at(&w->p, v)->parts;
-    int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
-    int len = token_extent(w, r, ax);
-
-    buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
-               "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
-               v, ranks_text(w, r, len * parts), len, token_coord(w, ax));
-}
-
 /* ---- addresses ---- */
 
 static int place_in(const uint8_t *order, int rank, int ax)
@@ -195,25 +238,68 @@ static int place_in(const uint8_t *order, int rank, int ax)
     return at;
 }
 
+/* From an element to the next along an axis: rows are whole in calls that are
+ * single, and states dense. */
+static const char *step_text(const Walk *w, int tensor, const uint8_t *order,
+                             int rank, int d, bool dense)
+{
+    int64_t step = 1;
+    if (!w->p.o->single || (d + 1 < rank && !dense))
+        return ctx_format(w->c, "a.t[%d].sd[%d]", tensor, d);
+    for (int i = d + 1; i < rank; i++)
+        step *= w->g->axis[order[i]].size;
+    return ctx_format(w->c, "%lld", (long long)step);
+}
+
 /* The first element of the block's slice. */
 static const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
-                              int rank, AxisSet axes)
+                              int rank, AxisSet axes, bool dense)
 {
     int ax = w->s->slice_axis;
     return w->s->slices == 1 || !(axes & AXIS(ax)) ? ""
-         : ctx_format(w->c, " + block * %d * a.t[%d].sd[%d]",
-                      (int)block_extent(w->s, ax), tensor,
-                      place_in(order, rank, ax));
+         : ctx_format(w->c, " + block * %d * %s",
+                      (int)block_extent(w->s, ax),
+                      step_text(w, tensor, order, rank,
+                                place_in(order, rank, ax), dense));
 }
 
-/* From there on. */
+static const char *wide_text(const Walk *w, int tensor)
+{
+    return w->p.o->single ? "true"
+         : ctx_format(w->c, "a.t[%d].wide", tensor);
+}
+
+/* Of a call that is single all tensors are there. */
+static const char *there_text(const Walk *w, int tensor)
+{
+    return w->p.o->single ? "true" : ctx_format(w->c, "a.t[%d].p", tensor);
+}
+
+/* The tensor's own head, as a number of its elements. */
+static const char *head_text(const Walk *w, int tensor, const char *head)
+{
+    const CudaOptions *o = w->p.o;
+    return o->single && !o->grouped
+         ? ctx_format(w->c, "%s * a.t[%d].sh", head, tensor)
+         : ctx_format(w->c, "head_of(a.t[%d], %s) * a.t[%d].sh", tensor, head,
+                      tensor);
+}
+
+/* Where the token's elements begin. */
+static const char *token_place(const Walk *w, int tensor, const char *head)
+{
+    return ctx_format(w->c, "q.b * a.t[%d].sb + token * a.t[%d].st + %s",
+                      tensor, tensor, head_text(w, tensor, head));
+}
+
+/* From there on. dense: one row behind the other, in calls that are single. */
 static const char *strides_text(const Walk *w, int tensor,
-                                const uint8_t *order, int rank)
+                                const uint8_t *order, int rank, bool dense)
 {
     Buf b = { .ctx = w->c };
     for (int d = 0; d < rank; d++)
-        buf_printf(&b, " + %s * a.t[%d].sd[%d]", token_coord(w, order[d]),
-                   tensor, d);
+        buf_printf(&b, " + %s * %s", token_coord(w, order[d]),
+                   step_text(w, tensor, order, rank, d, dense));
     return b.len ? b.s : "";
 }
 
@@ -230,12 +316,12 @@ static const char *output_place(Walk *w, int i)
 {
     const Output *o = &w->g->out[i];
     int t = result_tensor(&w->p, ARG_OUTPUT, i);
-    return ctx_format(w->c, "(%s *)a.t[%d].p + at_token(a.t[%d], q, token,"
-                      " fresh(head))%s%s",
-                      ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t, t,
+    return ctx_format(w->c, "(%s *)a.t[%d].p + %s%s%s",
+                      ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t,
+                      token_place(w, t, "fresh(head)"),
                       slice_text(w, t, o->order, o->rank,
-                                 w->g->n[o->node].axes),
-                      strides_text(w, t, o->order, o->rank));
+                                 w->g->n[o->node].axes, false),
+                      strides_text(w, t, o->order, o->rank, false));
 }
 
 /* Whether the result is stored from the program's loop. */
@@ -255,8 +341,8 @@ static void put_outputs(Walk *w)
         Ref r = w->g->out[i].node;
         const char *to = is_left(w, i) ? output_place(w, i) : NULL;
         if (to)
-            buf_printf(w->b, "if (a.t[%d].p%s)\nput(%s, v%u);\n",
-                       result_tensor(&w->p, ARG_OUTPUT, i),
+            buf_printf(w->b, "if (%s%s)\nput(%s, v%u);\n",
+                       there_text(w, result_tensor(&w->p, ARG_OUTPUT, i)),
                        first_text(w, w->g->n[r].axes), to, (unsigned)r);
     }
 }
@@ -275,8 +361,8 @@ static void put_stored(Walk *w)
     AxisSet axes = w->g->n[o->node].axes;
     const char *to = output_place(w, w->k->index);
 
-    buf_printf(w->b, "if (a.t[%d].p%s) {\n",
-               result_tensor(&w->p, ARG_OUTPUT, w->k->index),
+    buf_printf(w->b, "if (%s%s) {\n",
+               there_text(w, result_tensor(&w->p, ARG_OUTPUT, w->k->index)),
                first_text(w, axes));
     for (int i = 0; i < o->rank; i++) {
         const char *x = token_coord(w, o->order[i]);
@@ -361,15 +447,12 @@ static void put_lazy(Walk *w)
 static void put_regtile_map(Walk *w)
 {
     uint8_t *done = ctx_alloc(w->c, w->g->len);
-    open_regtile(w);
-    for (int i = 0; i < w->k->nnodes; i++) {
-        Ref r = w->k->node[i];
-        if (token_sums(w->s, r))
-            put_sum(w, r, false, done);
-        else
-            put_token_value(w, r);
-    }
+    buf_printf(w->b, "{\n");
+    open_tile_program(w, w->k->nnodes);
+    for (int i = 0; i < w->k->nnodes; i++)
+        put_tile_value(w, w->k->node[i], done);
     put_lazy(w);
+    buf_printf(w->b, "}\n");
     buf_printf(w->b, "}\n");
 }
 
@@ -446,6 +529,14 @@ static void put_flat_map(Walk *w)
 
 /* ---- inputs ---- */
 
+/* What a thread has of it. */
+static int line_length(const Walk *w, Ref r)
+{
+    AxisSet axes = w->g->n[r].axes;
+    return !axes ? 1 : axes == AXIS(w->s->tokens.row)
+         ? (int)regtile_rows(w->s) : REGTILE_PIECE;
+}
+
 static void put_declared(Walk *w, int value, const char *place)
 {
     const KValue *v = value_at(&w->p, value);
@@ -453,8 +544,12 @@ static void put_declared(Walk *w, int value, const char *place)
 
     if (v->alias != NOTHING)
         return;
-    if (v->layout == LAY_REGTILE) {
-        buf_printf(w->b, "float t%d[%d];\n", value, regtile_count(w->s));
+    if (v->layout == LAY_REGTILE || v->layout == LAY_LINE) {
+        if (v->layout == LAY_LINE)
+            buf_printf(w->b, "Line<%s, %d> t%d;\n", type,
+                       line_length(w, v->node), value);
+        else
+            buf_printf(w->b, "float t%d[%d];\n", value, regtile_count(w->s));
         return;
     }
     buf_printf(w->b, "%s *const t%d = (%s *)(%s + %d", type, value, type,
@@ -491,7 +586,7 @@ static void put_any_load(Walk *w, int value, int tensor, const Input *in)
     put_coords(w, "e", r, axes);
     buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
                copies(w, value), value, token_index(w, &s, NOTHING, NULL), in
-               ? strides_text(w, tensor, in->order, in->rank)
+               ? strides_text(w, tensor, in->order, in->rank, false)
                : ctx_format(w->c, " + %s", kept_index(w, r)));
 }
 
@@ -519,6 +614,72 @@ static void put_found(Walk *w, int value)
                pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
 }
 
+/* Where token m lies. */
+static void put_token(Walk *w, const char *m)
+{
+    static const char *const name[] = { "stored", "later" };
+
+    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
+               "\n(void)token;\n", w->s->kind == K_REVERSE
+               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
+    for (int i = 0; i < 2; i++)
+        if (w->stored->bytes[i])
+            buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
+                       " * a.run.heads + head) * %lldll;\n(void)%s;\n",
+                       name[i], name[i], (long long)w->stored->bytes[i],
+                       name[i]);
+}
+
+/* By each thread, what is its own. */
+static void put_line(Walk *w)
+{
+    int value = w->k->out[0];
+    Ref r = value_at(&w->p, value)->node;
+    int i = w->g->n[r].index;
+    const Input *in = &w->g->in[i];
+    int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
+    const char *type = ctype_text(w->p.o->in[i]);
+    AxisSet axes = w->g->n[r].axes;
+    bool down = axes == AXIS(w->s->tokens.row);
+
+    buf_printf(w->b, "{\nconst %s *p = (const %s *)a.t[%d].p + %s%s;\n", type,
+               type, t, token_place(w, t, "head"),
+               slice_text(w, t, in->order, in->rank, axes, false));
+    if (!axes)
+        buf_printf(w->b, "line_put(t%d, 0, p[0]);\n}\n", value);
+    else
+        buf_printf(w->b, "line_in<%d, %s>(t%d, p, %s, %s, %s);\n}\n", down
+                   ? (int)block_extent(w->s, w->s->tokens.row)
+                   : (int)block_extent(w->s, w->s->tokens.col),
+                   down && !regtile_whole(w->s) ? "false" : "true", value,
+                   down ? "regtile_row" : "regtile_col",
+                   step_text(w, t, in->order, in->rank, 0, false),
+                   wide_text(w, t));
+}
+
+/* Of a token. */
+static void put_lines(Walk *w, const char *m)
+{
+    const Schedule *s = w->s;
+    bool any = false;
+
+    if (w->p.o->single && strcmp(m, "0"))
+        return;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
+        if (!token_is_line(s, k))
+            continue;
+        if (!any) {
+            buf_printf(w->b, "if (%s < q.len) {\n", m);
+            put_token(w, m);
+        }
+        any = true;
+        w->k = k;
+        put_line(w);
+    }
+    if (any)
+        buf_printf(w->b, "}\n");
+}
+
 /* By one warp. */
 static void put_load_of(Walk *w)
 {
@@ -537,9 +698,9 @@ static void put_load_of(Walk *w)
 
     buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = (const %s *)a.t[%d].p +"
                " ", t % warps_of(w), type, type, t);
-    buf_printf(w->b, in->timed ? "at_token(a.t[%d], q, token, head)"
-               : "head_of(a.t[%d], head) * a.t[%d].sh", t, t);
-    buf_printf(w->b, "%s;\n", slice_text(w, t, in->order, in->rank, axes));
+    buf_printf(w->b, "%s%s;\n", in->timed ? token_place(w, t, "head")
+               : head_text(w, t, "head"),
+               slice_text(w, t, in->order, in->rank, axes, false));
     rows = axes ? axes & ~AXIS(cols) : 0;
     if (rows & (rows - 1)) {
         put_any_load(w, value, t, in);
@@ -550,10 +711,12 @@ static void put_load_of(Walk *w)
         buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
                    rows ? (int)token_extent(w, r, lowest(rows)) : 1, len, len,
                    copies(w, value), value,
-                   rows ? ctx_format(w->c, "a.t[%d].sd[%d]", t, down) : "0",
-                   axes ? ctx_format(w->c, "a.t[%d].sd[%d]", t,
-                                     place_in(in->order, in->rank, cols)) : "0",
-                   whole ? ctx_format(w->c, "a.t[%d].wide", t) : "false");
+                   rows ? step_text(w, t, in->order, in->rank, down, false)
+                        : "0",
+                   axes ? step_text(w, t, in->order, in->rank,
+                                    place_in(in->order, in->rank, cols), false)
+                        : "0",
+                   whole ? wide_text(w, t) : "false");
     }
     buf_printf(w->b, "}\n");
 }
@@ -563,12 +726,16 @@ static void put_load_of(Walk *w)
 static const char *regtile_args(const Walk *w, int v, const State *st, int t)
 {
     const Schedule *s = w->s;
-    return ctx_format(w->c, "<%d, %s>(t%d, p, regtile_row, regtile_col, a.t[%d]"
-                      ".sd[%d], a.t[%d].sd[%d], a.t[%d].wide",
-                      (int)block_extent(s, s->tokens.row),
-                      regtile_whole(s) ? "true" : "false", v, t,
-                      place_in(st->order, st->rank, s->tokens.row), t,
-                      place_in(st->order, st->rank, s->tokens.col), t);
+    return ctx_format(w->c, "<%d, %s, %d>(t%d, p, regtile_row, regtile_col, %s,"
+                      " %s, %s", (int)block_extent(s, s->tokens.row),
+                      regtile_whole(s) ? "true" : "false",
+                      (int)w->g->axis[s->tokens.col].size, v,
+                      step_text(w, t, st->order, st->rank,
+                                place_in(st->order, st->rank, s->tokens.row),
+                                true),
+                      step_text(w, t, st->order, st->rank,
+                                place_in(st->order, st->rank, s->tokens.col),
+                                true), wide_text(w, t));
 }
 
 static void put_begin(Walk *w)
@@ -581,10 +748,10 @@ static void put_begin(Walk *w)
     Spot s = token_spot(w, st->node);
     Buf *b = w->b;
 
-    buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + own"
-               " * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
-               type, type, t, t, t, t,
-               slice_text(w, t, st->order, st->rank, axes));
+    buf_printf(b, "if (%s) {\nconst %s *p = (const %s *)a.t[%d].p + own"
+               " * a.t[%d].sb + %s%s;\n", there_text(w, t), type, type, t, t,
+               head_text(w, t, "head"),
+               slice_text(w, t, st->order, st->rank, axes, true));
     if (regtile) {
         buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
                    " %d; u++)\nt%d[u] = 0;\n}\n", regtile_args(w, v, st, t),
@@ -596,7 +763,7 @@ static void put_begin(Walk *w)
         buf_printf(b, i ? "t%d[%s] = 0;\n}\n}\n"
                         : "t%d[%s] = get(p[0%s]);\n}\n} else {\n", v,
                    token_index(w, &s, NOTHING, NULL),
-                   strides_text(w, t, st->order, st->rank));
+                   strides_text(w, t, st->order, st->rank, true));
     }
 }
 
@@ -609,13 +776,13 @@ static void put_end(Walk *w, bool each)
     const char *type = ctype_text(result_type(&w->p, ARG_NEXT, w->k->index));
     Buf *b = w->b;
 
-    buf_printf(b, "if (a.t[%d].p%s%s) {\n%s *p = (%s *)a.t[%d].p + %s *"
-               " a.t[%d].sb + %shead_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
-               each ? " && entry >= 0" : " && !a.pages.each",
+    buf_printf(b, "if (%s%s%s) {\n%s *p = (%s *)a.t[%d].p + %s * a.t[%d].sb +"
+               " %s%s%s;\n", there_text(w, t), each ? " && entry >= 0"
+               : w->p.o->single ? "" : " && !a.pages.each",
                first_text(w, axes), type, type, t, each ? "entry" : "own", t,
                each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
-                                 t) : "", t, t,
-               slice_text(w, t, st->order, st->rank, axes));
+                                 t) : "", head_text(w, t, "head"),
+               slice_text(w, t, st->order, st->rank, axes, true));
     if (value_at(&w->p, v)->layout == LAY_REGTILE) {
         buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t));
         return;
@@ -623,7 +790,7 @@ static void put_end(Walk *w, bool each)
     Spot s = token_spot(w, st->node);
     open_loop(w, st->node, axes);
     buf_printf(b, "put(p%s, t%d[%s]);\n}\n}\n",
-               strides_text(w, t, st->order, st->rank), v,
+               strides_text(w, t, st->order, st->rank, true), v,
                token_index(w, &s, NOTHING, NULL));
 }
 
@@ -684,19 +851,14 @@ static void put_inst(Walk *w, const KInst *k)
     }
 }
 
-static void put_token(Walk *w, const char *m)
+/* Whether threads copy something for one another before a token. */
+static bool brings_any(const Schedule *s)
 {
-    static const char *const name[] = { "stored", "later" };
-
-    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
-               "\n(void)token;\n", w->s->kind == K_REVERSE
-               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
-    for (int i = 0; i < 2; i++)
-        if (w->stored->bytes[i])
-            buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
-                       " * a.run.heads + head) * %lldll;\n(void)%s;\n",
-                       name[i], name[i], (long long)w->stored->bytes[i],
-                       name[i]);
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        if (token_brings(s, k)
+            || (k->op == K_LOAD && k < s->inst + s->tokens.first))
+            return true;
+    return false;
 }
 
 /* Token m's inputs on their way. */
@@ -704,6 +866,12 @@ static void put_ahead(Walk *w, const char *m)
 {
     const Schedule *s = w->s;
 
+    if (!brings_any(s))
+        return;
+    if (w->p.o->single && strcmp(m, "0")) {     /* there is no next one */
+        buf_printf(w->b, "copy_commit();\n");
+        return;
+    }
     buf_printf(w->b, "if (%s < q.len) {\n", m);
     put_token(w, m);
     put_places(w, m);
@@ -748,6 +916,15 @@ static void put_changed(Walk *w, const KInst *k)
     }
 }
 
+/* Whether what is left of some state goes out behind the last token. */
+static bool any_ends(const Walk *w)
+{
+    for (const KInst *k = w->s->inst; k < w->s->inst + w->s->ninsts; k++)
+        if (k->op == K_END && !last_change(w, k))
+            return true;
+    return false;
+}
+
 /* Behind each token, or of all else behind the last. */
 static void put_ends(Walk *w, bool each)
 {
@@ -776,6 +953,9 @@ static void put_before(Walk *w)
     }
     if (!ahead)
         put_ahead(w, "0");
+    put_lines(w, "0");
+    if (w->p.o->single)
+        return;
     buf_printf(w->b, "if (q.len < 1) {\ncopy_wait<0>();\n__syncthreads();\n");
     put_changed(w, NULL);
     buf_printf(w->b, "}\n");
@@ -784,31 +964,64 @@ static void put_before(Walk *w)
 static void put_walk(Walk *w)
 {
     const Schedule *s = w->s;
+    bool brings = brings_any(s);
     Buf *b = w->b;
 
     buf_printf(b, "NO_UNROLL for (i64 m = 0; m < q.len; m++) {\n");
     put_ahead(w, "m + 1");
     put_places(w, "m");
     put_token(w, "m");
-    buf_printf(b, "copy_wait<1>();\n__syncthreads();\n");
     for (const KInst *k = s->inst + s->tokens.first; k < s->inst + s->ninsts;
          k++) {
-        if (!token_brings(s, k))
+        if (k->op == K_SYNC && brings) {
+            buf_printf(b, "copy_wait<1>();\n");
+            brings = false;
+        }
+        if (!token_brings(s, k) && !token_is_line(s, k))
             put_inst(w, k);
         put_changed(w, k);
     }
-    buf_printf(b, "if (a.pages.each) {\n"
-               "const i64 entry = state_entry(a.pages, s, at);\n(void)entry;\n"
-               );
-    put_ends(w, true);
-    buf_printf(b, "}\n__syncthreads();\n}\n");
+    put_lines(w, "m + 1");
+    if (!w->p.o->single) {
+        buf_printf(b, "if (a.pages.each) {\n"
+                   "const i64 entry = state_entry(a.pages, s, at);\n"
+                   "(void)entry;\n");
+        put_ends(w, true);
+        buf_printf(b, "}\n");
+    }
+    buf_printf(b, w->p.o->single && !any_ends(w) ? "}\n"
+                  : "__syncthreads();\n}\n");
     put_ends(w, false);
+}
+
+/* A call that is single has an item for each block. */
+static void put_single(const Walk *w)
+{
+    const CudaKernel *k = w->p.k;
+
+    buf_printf(w->b, "{\nconst u32 item = blockIdx.x;\n"
+               "const int block = (int)(item %% %d);\n"
+               "const i64 s = by_few_heads(a.run, item / %d);\n"
+               "const int head = (int)(item / %d) - (int)s * a.run.heads;\n"
+               "(void)block;\n", k->blocks, k->blocks, k->blocks);
+    if (k->follows)
+        buf_printf(w->b, "follow();\n");
+    buf_printf(w->b, w->p.o->paged
+               ? "const i64 own = state_entry(a.pages, s, -1);\n"
+                 "if (own < 0)\nreturn;\n"
+               : "const i64 own = s;\n");
+    buf_printf(w->b, "const OneToken q = { (int)s };\n"
+               "const i64 slot = s + s * a.run.per_entry;\n(void)slot;\n");
 }
 
 static void put_item(const Walk *w)
 {
     const CudaKernel *k = w->p.k;
 
+    if (w->p.o->single && !k->spill) {
+        put_single(w);
+        return;
+    }
     buf_printf(w->b, "NO_UNROLL for (i64 item = blockIdx.x; item <"
                " a.run.items; item += blocks_here()) {\n"
                "const int block = (int)(item %% %d);\n"
@@ -819,8 +1032,11 @@ static void put_item(const Walk *w)
         buf_printf(w->b, "follow();\n");
     buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
                "if (own < 0)\ncontinue;\n"
-               "const Sequence q = sequence(a.run, s);\n"
-               "const i64 slot = first_slot(a.run, s, 1);\n(void)slot;\n");
+               "const %s;\n"
+               "const i64 slot = %s;\n(void)slot;\n", w->p.o->single
+               ? "OneToken q = { (int)s }" : "Sequence q = sequence(a.run, s)",
+               w->p.o->single ? "s + s * a.run.per_entry"
+                              : "first_slot(a.run, s, 1)");
 }
 
 void tokens_text(const Schedule *s, const CudaOptions *o,
@@ -853,7 +1069,8 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     put_item(&w);
     put_before(&w);
     put_walk(&w);
-    buf_printf(&body, "__syncthreads();\n}\n}\n");
+    buf_printf(&body, o->single && !s->spill ? "}\n}\n"
+                      : "__syncthreads();\n}\n}\n");
     buf_printf(&head, "struct Args%d { Run run; Tensor t[%d]; Pages pages; };"
                "\nextern \"C\" __global__ void __launch_bounds__(THREADS, %d)"
                " %s(const __grid_constant__ Args%d a)\n{\n", n,

@@ -4,13 +4,16 @@
  * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
  * what there is to do, shared out among the blocks of the grid. ragged: chunks
  * may have fewer tokens than their tiles have room for. parts: blocks that
- * share a walk; part i has its chunks from bound[i] / 4096 of all on. */
+ * share a walk; part i has its chunks from bound[i] / 4096 of all on. per_head:
+ * 2^32 / heads, rounded up, by which few numbers are divided by the heads; 0:
+ * there is one head. */
 struct Run {
     const Sequence *seq;
     i64 nseq, tokens, per_entry, items;
     char *stored, *later, *spill;
     int heads, ragged;
     int parts, bound[5];
+    u32 per_head;
 };
 
 /* Of kernels of single tokens: which states of pools are the sequences'
@@ -33,6 +36,18 @@ INLINE i64 state_entry(const Pages &p, i64 s, i64 token)
                              : ((const int *)p.at)[at];
     return entry >= 0 && entry < p.states ? entry : -1;
 }
+
+/* Of x that are few: its sequence. */
+INLINE int by_few_heads(const Run &run, u32 x)
+{
+    return (int)(run.per_head ? (u32)((u64)x * run.per_head >> 32) : x);
+}
+
+/* One token of batch entry b, and no other. */
+struct OneToken {
+    int b;
+    enum { start = 0, len = 1 };
+};
 
 INLINE Sequence sequence(const Run &run, i64 s)
 {

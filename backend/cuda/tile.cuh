@@ -416,6 +416,18 @@ template<class G> INLINE void load_four(float *x, const G *p)
     for (int e = 0; e < 4; e++)
         x[e] = get(in.x[e]);
 }
+/* What nobody else looks at for a while. */
+template<class G> INLINE void load_once(float *x, const G *p)
+{
+    load_four(x, p);
+}
+INLINE void load_once(float *x, const float *p)
+{
+    const Piece in = load_last((const Piece *)p);
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        x[e] = bits(in.x[e]);
+}
 template<class G> INLINE void store_four(G *p, const float *x)
 {
     Four<G> out;
@@ -452,45 +464,87 @@ template<class A> INLINE float sum_four(const A *a, int left = 4)
 
 /* A thread's, from its first row on, of ROWS; WHOLE: of which no thread has
  * fewer. */
-template<int ROWS, bool WHOLE, int N, class G>
+template<int ROWS, bool WHOLE, int PITCH, int N, class G>
 INLINE void regtile_in(float (&x)[N], const G *p, int row, int col, i64 sr,
-                    i64 sc, bool wide)
+                       i64 sc, bool wide)
 {
     const int left = WHOLE ? N : ROWS - row;
-    p += row * sr + col * sc;
     if (!WHOLE)
         UNROLL
         for (int i = 0; i < N; i++)
             x[i] = 0;
-    if (wide) {
+    if (wide && sr == PITCH) {
+        p += row * PITCH + col;
         UNROLL
         for (int i = 0; i < N; i += 4)
             if (i / 4 < left)
-                load_four(x + i, p + i / 4 * sr);
+                load_once(x + i, p + i / 4 * PITCH);
+        return;
+    }
+    p += row * sr + col * sc;
+    UNROLL
+    for (int i = 0; i < N; i++)
+        if (i / 4 < left)
+            x[i] = get(p[i / 4 * sr + i % 4 * sc]);
+}
+/* A thread's of a row or column, as they lie in memory: two to a register where
+ * they are short, which are taken apart where they are used. */
+template<class G, int N, int SIZE = sizeof(G)> struct Line { G x[N]; };
+template<class G, int N> struct Line<G, N, 2> { u32 x[(N + 1) / 2]; };
+template<class G, int N, int SIZE>
+INLINE float line_at(const Line<G, N, SIZE> &a, int i) { return get(a.x[i]); }
+template<class G, int N>
+INLINE float line_at(const Line<G, N, 2> &a, int i)
+{
+    G g;
+    g.bits = (unsigned short)(a.x[i / 2] >> i % 2 * 16);
+    return get(g);
+}
+template<class G, int N, int SIZE>
+INLINE void line_put(Line<G, N, SIZE> &a, int i, G g) { a.x[i] = g; }
+template<class G, int N>
+INLINE void line_put(Line<G, N, 2> &a, int i, G g)
+{
+    a.x[i / 2] = i % 2 ? (a.x[i / 2] & 0xffff) | (u32)g.bits << 16
+                       : (u32)g.bits;
+}
+/* From `from` on, of SIZE. */
+template<int SIZE, bool WHOLE, int N, class G>
+INLINE void line_in(Line<G, N> &x, const G *p, int from, i64 step, bool wide)
+{
+    enum { WORDS = 4 * sizeof(G) / 4 };
+    const int left = WHOLE ? N : SIZE - from;
+    p += from * step;
+    if (WHOLE && N % 4 == 0 && wide) {
+        UNROLL
+        for (int i = 0; i < N / 4; i++)
+            *((Several<u32, WORDS> *)x.x + i)
+                = *((const Several<u32, WORDS> *)p + i);
     } else {
         UNROLL
         for (int i = 0; i < N; i++)
-            if (i / 4 < left)
-                x[i] = get(p[i / 4 * sr + i % 4 * sc]);
+            if (i < left)
+                line_put(x, i, p[i * step]);
     }
 }
-template<int ROWS, bool WHOLE, int N, class G>
+template<int ROWS, bool WHOLE, int PITCH, int N, class G>
 INLINE void regtile_out(const float (&x)[N], G *p, int row, int col, i64 sr,
-                     i64 sc, bool wide)
+                        i64 sc, bool wide)
 {
     const int left = WHOLE ? N : ROWS - row;
-    p += row * sr + col * sc;
-    if (wide) {
+    if (wide && sr == PITCH) {
+        p += row * PITCH + col;
         UNROLL
         for (int i = 0; i < N; i += 4)
             if (i / 4 < left)
-                store_four(p + i / 4 * sr, x + i);
-    } else {
-        UNROLL
-        for (int i = 0; i < N; i++)
-            if (i / 4 < left)
-                put(p + i / 4 * sr + i % 4 * sc, x[i]);
+                store_four(p + i / 4 * PITCH, x + i);
+        return;
     }
+    p += row * sr + col * sc;
+    UNROLL
+    for (int i = 0; i < N; i++)
+        if (i / 4 < left)
+            put(p + i / 4 * sr + i % 4 * sc, x[i]);
 }
 /* Adds up the lanes that have the same columns, of PIECES; one leaves them. */
 template<int PIECES> INLINE void regtile_sum(const float (&x)[4], float *to)
@@ -506,6 +560,21 @@ template<int PIECES> INLINE void regtile_sum(const float (&x)[4], float *to)
     }
     if (LANE < PIECES)
         *(Piece *)to = out;
+}
+/* What PARTS of them come to, each of LEN columns. */
+template<int PARTS, int LEN> INLINE void regtile_whole(float (&x)[4],
+                                                       const float *from)
+{
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        x[e] = 0;
+    UNROLL
+    for (int w = 0; w < PARTS; w++) {
+        const Piece part = *(const Piece *)(from + w * LEN);
+        UNROLL
+        for (int e = 0; e < 4; e++)
+            x[e] += bits(part.x[e]);
+    }
 }
 /* The same of rows, from `row` on, whose columns PIECES lanes have; to: what
  * the warp's columns add up to in each row. */

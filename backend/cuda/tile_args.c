@@ -315,6 +315,13 @@ static unsigned char *put_tensor(unsigned char *at, const View *v, int rank,
     return put(at, last, sizeof last);
 }
 
+/* run.cuh's per_head: exact of x where x heads < 2^32. */
+static uint32_t part_of_heads(int64_t heads)
+{
+    int64_t all = (int64_t)1 << 32;
+    return heads > 1 ? (uint32_t)((all + heads - 1) / heads) : 0;
+}
+
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
                     const Call *call, uint64_t seq, uint64_t workspace,
                     int64_t *grid)
@@ -325,6 +332,7 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
 
     run.per_entry = entry_chunks(m, call);
     run.items = items_of(m, k, call);
+    run.per_head = part_of_heads(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);

@@ -65,7 +65,7 @@ typedef struct Trial {
     const Build *b, *forward, *ends;
     const Plan *p;
     const Graph *g;
-    int64_t tokens;
+    int64_t tokens, rows;               /* of a batch entry, of all */
     Seq seq[SEQUENCES];
     Call truth, call;                   /* in the host's memory; on the GPU */
     Call rounded[ROUNDED];              /* as the truth, from when on they */
@@ -189,7 +189,7 @@ static void make_inputs(Ctx *c, Trial *t)
     const CudaOptions *o = &t->b->o;
     for (int i = 0; i < t->g->nin; i++) {
         const Input *in = &t->g->in[i];
-        int64_t rows = in->timed ? t->tokens : 1;
+        int64_t rows = in->timed ? t->rows : 1;
         View v = layout(t, o->in[i], HEADS, 0, in->timed ? t->tokens : 0,
                         in->order, in->rank);
         if (!in->timed)
@@ -234,10 +234,10 @@ static void make_outputs(Ctx *c, Trial *t)
     for (int i = 0; i < t->g->nout; i++) {
         const Output *out = &t->g->out[i];
         View v = layout(t, F64, HEADS, 0, t->tokens, out->order, out->rank);
-        t->truth.out[i] = in_host(c, v, t->tokens);
+        t->truth.out[i] = in_host(c, v, t->rows);
         v = layout(t, o->out[i], o->sum_out[i] ? 1 : HEADS, 0, t->tokens,
                    out->order, out->rank);
-        t->call.out[i] = on_gpu(c, t, v, t->tokens, NULL);
+        t->call.out[i] = on_gpu(c, t, v, t->rows, NULL);
     }
 }
 
@@ -245,9 +245,16 @@ static void make_call(Ctx *c, Trial *t)
 {
     bool longer = t->g->chunk && t->smaller < SIZES - 1;
     int64_t first = longer ? t->g->chunk + 7 : 5;
-    t->tokens = first + SECOND;
-    t->seq[0] = (Seq){ 0, 0, first };
-    t->seq[1] = (Seq){ 0, first, SECOND };
+    if (t->b->o.single) {
+        t->tokens = 1;
+        t->rows = SEQUENCES;
+        t->seq[0] = (Seq){ 0, 0, 1 };
+        t->seq[1] = (Seq){ 1, 0, 1 };
+    } else {
+        t->tokens = t->rows = first + SECOND;
+        t->seq[0] = (Seq){ 0, 0, first };
+        t->seq[1] = (Seq){ 0, first, SECOND };
+    }
     t->truth.nseq = SEQUENCES;
     t->truth.seq = t->seq;
     t->truth.heads = HEADS;
@@ -341,7 +348,7 @@ static void interpret_again(Ctx *c, Trial *t)
         Call *call = &t->rounded[k];
         *call = t->truth;
         for (int i = 0; i < t->g->nout; i++)
-            call->out[i] = in_host(c, call->out[i], t->tokens);
+            call->out[i] = in_host(c, call->out[i], t->rows);
         for (int i = 0; i < t->g->nst; i++)
             call->s1[i] = in_host(c, call->s1[i], SEQUENCES);
         interpret_rounded(c, t->g, call, unit_of(t->b->o.tile),
@@ -368,7 +375,7 @@ static Result result_of(const Trial *t, int i)
     int s = i - t->g->nout;
     if (s < 0)
         return (Result){ false, i, t->g->out[i].name, &t->call.out[i],
-                         &t->truth.out[i], t->tokens, false, false };
+                         &t->truth.out[i], t->rows, false, false };
     return (Result){ true, s, t->g->st[s].name, &t->call.s1[s],
                      &t->truth.s1[s], SEQUENCES, t->b->o.sum_s1[s],
                      t->g->st[s].angle };

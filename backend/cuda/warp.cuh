@@ -117,7 +117,15 @@ template<int LEFT> INLINE void copy_wait()
     asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
 }
 
-/* To memory, of what nobody looks at for a while. */
+/* From memory, and to it, of what nobody looks at for a while. */
+INLINE Piece load_last(const Piece *from)
+{
+    Piece x;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3])
+        : "l"(__cvta_generic_to_global(from)));
+    return x;
+}
 INLINE void store_last(Piece *to, Piece x)
 {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"

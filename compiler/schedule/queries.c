@@ -45,8 +45,8 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
 }
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
-    "wide", "inverse", "sums", "global", "vector", "scalar", "regtile", "flat",
-    "partial" };
+    "wide", "inverse", "sums", "global", "vector", "scalar", "regtile", "line",
+    "flat", "partial" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
     "store", "carry", "end", "partial" };

@@ -102,12 +102,13 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
  * the matrix, a token's rows before the first and behind the last. GLOBAL: a
  * tensor's, or what kernels keep for one another, where it lies. VECTOR:
  * float32 in shared memory, one a token, or one a column of a state; SCALAR:
- * one. Of single tokens: HELD: float32 in the registers of all threads; FLAT:
- * in shared memory, in canonical order, an input of its own type; PARTIAL: of
+ * one. Of single tokens: REGTILE: float32 in the registers of all threads; LINE:
+ * of an input, what a thread's rows or columns of register tiles have of it,
+ * float32 in its registers; FLAT: in shared memory, in canonical order, an input of its own type; PARTIAL: of
  * sums, what warps have added up, `parts` of them, float32 as FLAT. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
                       LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, LAY_REGTILE,
-                      LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
+                      LAY_LINE, LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;
 extern const char *const layout_name[NLAYOUTS];
 
 /* LEAST_ROWS: of a chunk. SLICE_COLS: of an axis that blocks share out.
@@ -576,6 +577,11 @@ bool token_constant(const Schedule *s, Ref r, double *x);
 Ref token_shown(const Schedule *s, Ref r);
 /* Whether kernels before have kept it, token by token. */
 bool token_found(const Schedule *s, Ref r);
+/* Whether threads load what is theirs of an input themselves. */
+static inline bool token_is_line(const Schedule *s, const KInst *k)
+{
+    return k->op == K_LOAD && s->value[k->out[0]].layout == LAY_LINE;
+}
 /* Whether it is loaded to a place for this token and one for the next, as what
  * is not large is; whether the instruction does so, ahead of the token. */
 bool has_two_places(const Schedule *s, const KValue *v);

@@ -19,6 +19,8 @@ typedef struct Tokens {
     const int32_t (*ext)[NAXES];
     uint8_t *has;
     uint8_t *inlined;                   /* computed by the one that reads it */
+    uint8_t *threads;                   /* by each thread for its own elements */
+    uint8_t *line;                      /* an input that each thread loads so */
     int *level, deepest;
 } Tokens;
 
@@ -162,16 +164,45 @@ static bool sums_all_of(const Tokens *x, Ref u, Ref r)
     return same;
 }
 
+/* Whether threads read r for their rows or columns of register tiles alone. */
+static bool is_of_threads(const Tokens *x, Ref r)
+{
+    AxisSet regtile = x->s->tokens.regtile;
+    bool own = regtile && !(x->g->n[r].axes & ~regtile) && !is_before(x, r)
+            && !is_next(x, r) && !is_output(x, r) && !x->w->stores[r];
+
+    for (AxisSet a = x->g->n[r].axes; a && own; a &= a - 1)
+        own = x->ext[r][lowest(a)] == x->g->axis[lowest(a)].size;
+    for (Ref u = r + 1; u < x->g->len && own; u++)
+        for (int i = 0; i < 4; i++) {
+            Ref a = x->g->n[u].a[i];
+            if (!x->has[u] || !a || token_shown(x->s, a) != r)
+                continue;
+            own &= a == r && is_computed(x, u)
+                && (is_regtile(x->s, u) || token_sums_regtile(x->s, u)
+                    || x->threads[u]);
+        }
+    return own;
+}
+
+/* What is of threads each computes by itself, and none waits for one that does
+ * it for all. */
+static bool is_computed_twice(const Tokens *x, Ref r)
+{
+    return (is_elementwise(x, r) || token_sums_regtile(x->s, r))
+        && is_of_threads(x, r);
+}
+
 static void find_inlined(Tokens *x)
 {
     for (Ref r = (Ref)x->g->len - 1; r > 0; r--) {
         bool regtile = is_regtile(x->s, r);
-        if (!is_computed(x, r) || !(is_elementwise(x, r) || regtile))
+        if (!is_computed(x, r))
             continue;
-        if (regtile) {
-            x->inlined[r] = !is_next(x, r);
+        x->threads[r] = !regtile && is_computed_twice(x, r);
+        x->inlined[r] = regtile ? !is_next(x, r) : x->threads[r];
+        if (regtile || x->threads[r] || !is_elementwise(x, r))
             continue;
-        }
         for (Ref u = r + 1; u < x->g->len && !x->inlined[r]; u++)
             for (int i = 0; i < 3; i++)
                 x->inlined[r] |= is_computed(x, u) && x->g->n[u].a[i] == r
@@ -221,6 +252,50 @@ static void find_levels(Tokens *x)
         }
 }
 
+/* ---- inputs that threads load themselves ---- */
+
+/* The earliest level at which some program computes u. */
+static int computed_at(const Tokens *x, Ref u)
+{
+    int first = x->deepest;
+
+    if (token_sums_regtile(x->s, u))    /* its warps' parts */
+        return x->level[u] - 1;
+    if (!x->inlined[u])
+        return x->level[u];
+    for (Ref q = u + 1; q < x->g->len; q++)
+        for (int i = 0; i < 4; i++)
+            if (is_computed(x, q) && x->g->n[q].a[i] == u) {
+                int at = computed_at(x, q);
+                first = at < first ? at : first;
+            }
+    return first;
+}
+
+/* What is first wanted beside the states themselves, of numbers that lie along
+ * rows or columns: the first programs wait for no other thread's copies. */
+static bool is_line(const Tokens *x, Ref r)
+{
+    AxisSet axes = x->g->n[r].axes;
+    bool first = false;
+
+    if (x->g->n[r].op != OP_input || !x->g->n[r].timed || !x->has[r]
+        || x->w->in[x->g->n[r].index] == F64 || axes & (axes - 1)
+        || !is_of_threads(x, r))
+        return false;
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (is_computed(x, u) && x->g->n[u].a[i] == r)
+                first |= computed_at(x, u) == 0;
+    return first;
+}
+
+static void find_lines(Tokens *x)
+{
+    for (int i = 0; i < x->g->nin; i++)
+        x->line[x->g->in[i].node] = is_line(x, x->g->in[i].node);
+}
+
 /* ---- values and instructions ---- */
 
 static int32_t count_of(const Tokens *x, Ref r, AxisSet axes)
@@ -266,17 +341,23 @@ static void writes(Tokens *x, KInst *k, int v) { inst_writes(x->s, k, v); }
 
 static Layout layout_of(const Tokens *x, Ref r)
 {
-    return is_regtile(x->s, r) ? LAY_REGTILE : LAY_FLAT;
+    return is_regtile(x->s, r) ? LAY_REGTILE : x->line[r] ? LAY_LINE : LAY_FLAT;
 }
 
-/* The node, and before it what is inlined in it; what others have left is read.
- */
+static void program_node(Tokens *x, KInst *k, Ref r, bool whole);
+
+/* The node, and before it what is inlined in it; what others have left is read:
+ * of a sum over register tiles the warps' parts. */
 static void program_add(Tokens *x, KInst *k, Ref r)
+{
+    program_node(x, k, r, token_sums_regtile(x->s, r));
+}
+
+static void program_node(Tokens *x, KInst *k, Ref r, bool whole)
 {
     const Node *n = &x->g->n[r];
     if (has_node(k, r))
         return;
-    bool whole = k->op == K_MAP && token_sums_regtile(x->s, r);
     if (whole)
         reads(x, k, value_of(x, r, LAY_PARTIAL));
     for (int i = 0; i < 4 && !whole; i++) {
@@ -372,7 +453,7 @@ static void select_partials(Tokens *x, int level)
         if (is_computed(x, r) && token_sums_regtile(x->s, r)
             && x->level[r] == level + 1) {
             KInst *k = inst_new(x, K_PARTIAL);
-            program_add(x, k, r);
+            program_node(x, k, r, false);
             writes(x, k, value_of(x, r, LAY_PARTIAL));
         }
 }
@@ -393,7 +474,7 @@ static void select_maps(Tokens *x, int level, bool before, bool regtile)
 /* Of inputs that some instruction reads. */
 static void select_load(Tokens *x, Ref r, bool before, bool large)
 {
-    int v = value_of(x, r, LAY_FLAT);
+    int v = value_of(x, r, layout_of(x, r));
     if (before || has_two_places(x->s, &x->s->value[v]) != large)
         writes(x, inst_new(x, K_LOAD), v);
 }
@@ -565,7 +646,10 @@ static void carry_states(Tokens *x)
 
 /* ---- places ---- */
 
-static bool in_shared(const KValue *v) { return v->layout != LAY_REGTILE; }
+static bool in_shared(const KValue *v)
+{
+    return v->layout != LAY_REGTILE && v->layout != LAY_LINE;
+}
 
 static int32_t bytes_of(const Schedule *s, const KValue *v)
 {
@@ -690,7 +774,8 @@ static bool must_wait(const Schedule *s, const KInst *a, const KInst *b)
         || any_overlap(s, a->in, a->nin, b->out, b->nout);
 }
 
-/* Besides those that stand before each token and behind it, and loads of it. */
+/* Besides those that stand behind each token. What is brought for a token has
+ * come where it waits first. */
 static void put_barriers(Schedule *s)
 {
     KInst sync = { .op = K_SYNC, .role = KR_MATRIX, .index = NOTHING };
@@ -699,7 +784,6 @@ static void put_barriers(Schedule *s)
         if (i == s->tokens.first)
             while (token_brings(s, &s->inst[i]))
                 i++;
-        from = i >= s->tokens.first && from < s->tokens.first ? i : from;
         for (int j = from; j < i; j++)
             wait |= must_wait(s, &s->inst[j], &s->inst[i]);
         if (!wait)
@@ -726,11 +810,10 @@ static const char *order_fault(const Schedule *s)
         for (int j = 0; j < k->nin; j++)
             if (!is_written_before(s, k->in[j], i))
                 return "a value is read that nobody has written";
-        if (k->op == K_SYNC || i == s->tokens.first)
+        if (k->op == K_SYNC)
             from = i;
         for (int j = from; j < i; j++)
-            if (!token_brings(s, &s->inst[j]) && !token_brings(s, k)
-                && must_wait(s, &s->inst[j], k))
+            if (!token_brings(s, k) && must_wait(s, &s->inst[j], k))
                 return "no barrier before what another thread uses";
     }
     return NULL;
@@ -824,6 +907,8 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
 
     x.has = ctx_alloc(s->c, n);
     x.inlined = ctx_alloc(s->c, n);
+    x.threads = ctx_alloc(s->c, n);
+    x.line = ctx_alloc(s->c, n);
     x.level = ctx_alloc(s->c, n * sizeof *x.level);
     for (int i = 0; i < s->k->nnodes; i++) {
         Ref r = s->k->node[i];
@@ -842,6 +927,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
         s->resident = 4;
     find_inlined(&x);
     find_levels(&x);
+    find_lines(&x);
     begin_states(&x, K_BEGIN);
     select_loads(&x, true, false);
     for (int i = 0; i <= x.deepest; i++)

@@ -184,6 +184,7 @@ template<class P> inline void copy_ahead(P *to, const P *from)
 }
 inline void copy_commit() {}
 template<class P> inline void store_last(P *to, P x) { *to = x; }
+template<class P> inline P load_last(const P *from) { return *from; }
 inline void let_follow() {}
 inline void follow() {}
 template<int LEFT> inline void copy_wait() {}

@@ -157,14 +157,15 @@ static bool is_gathered(const Walk *w, Ref r)
         && !(w->g->n[r].axes & ~w->s->tokens.regtile);
 }
 
-static void put_gathered(Walk *w, Ref r)
+/* From column `from` on. */
+static void put_gathered(Walk *w, Ref r, const char *from)
 {
     int v = schedule_value(w->s, r, LAY_PARTIAL);
 
-    buf_printf(w->b, "float w%u[%d];\nregtile_whole<%d, %d>(w%u, t%d +"
-               " regtile_col);\n", (unsigned)r, REGTILE_PIECE,
-               value_at(&w->p, v)->parts,
-               (int)token_extent(w, r, w->s->tokens.col), (unsigned)r, v);
+    buf_printf(w->b, "float w%u[%d];\nregtile_whole<%d, %d>(w%u, t%d + %s);\n",
+               (unsigned)r, REGTILE_PIECE, value_at(&w->p, v)->parts,
+               (int)token_extent(w, r, w->s->tokens.col), (unsigned)r, v,
+               from);
 }
 
 /* n nodes of the program in hand, for each element of a register tile. */
@@ -172,7 +173,7 @@ static void open_tile_program(Walk *w, int n)
 {
     for (int i = 0; i < n; i++)
         if (is_gathered(w, w->k->node[i]))
-            put_gathered(w, w->k->node[i]);
+            put_gathered(w, w->k->node[i], "regtile_col");
     open_regtile(w);
 }
 
@@ -490,6 +491,82 @@ static bool wants_lanes(const Walk *w, Ref r)
         && terms_of(w, r) >= LANES;
 }
 
+/* Of the program in hand, for kernels behind. */
+static void put_kept_nodes(Walk *w)
+{
+    for (int i = 0; i < w->k->nnodes; i++)
+        if (w->s->stores[w->k->node[i]]
+            && w->k >= w->s->inst + w->s->tokens.first)
+            put_kept(w, w->k->node[i], ctx_format(w->c, "v%u",
+                                                  (unsigned)w->k->node[i]));
+}
+
+/* Whether a thread leaves pieces of a row: of results that are whole rows, of
+ * what warps have added up. */
+static bool goes_in_pieces(const Walk *w)
+{
+    const KInst *k = w->k;
+    Ref last = k->node[k->nnodes - 1];
+    bool any = false;
+    bool all = w->p.o->single && w->s->tokens.regtile
+            && w->g->n[last].axes == AXIS(w->s->tokens.col)
+            && token_extent(w, last, w->s->tokens.col) % REGTILE_PIECE == 0;
+
+    for (int i = 0; i < k->nnodes && all; i++)
+        all = !token_sums(w->s, k->node[i]) || is_gathered(w, k->node[i]);
+    for (int i = 0; i < w->g->nout && all; i++) {
+        any |= is_left(w, i);
+        all = !is_left(w, i) || w->g->out[i].rank == 1;
+    }
+    return any && all;
+}
+
+static void put_left_pieces(Walk *w, int i)
+{
+    int t = result_tensor(&w->p, ARG_OUTPUT, i);
+
+    buf_printf(w->b, "if (%s%s) {\nconst int %s = e;\n*(Four<%s> *)(%s) = y%d;"
+               "\n}\n", there_text(w, t),
+               first_text(w, w->g->n[w->g->out[i].node].axes),
+               token_coord(w, w->s->tokens.col),
+               ctype_text(result_type(&w->p, ARG_OUTPUT, i)),
+               output_place(w, i), i);
+}
+
+static void put_pieces_map(Walk *w)
+{
+    const KInst *k = w->k;
+    Ref last = k->node[k->nnodes - 1];
+
+    buf_printf(w->b, "for (int e = fresh(TID) * %d; e < %d; e += THREADS * %d)"
+               " {\n", REGTILE_PIECE,
+               (int)token_count(w, last, w->g->n[last].axes), REGTILE_PIECE);
+    for (int i = 0; i < k->nnodes; i++)
+        if (is_gathered(w, k->node[i]))
+            put_gathered(w, k->node[i], "e");
+    for (int i = 0; i < w->g->nout; i++)
+        if (is_left(w, i))
+            buf_printf(w->b, "Four<%s> y%d;\n",
+                       ctype_text(result_type(&w->p, ARG_OUTPUT, i)), i);
+    buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
+               "const int %s = e + u;\n(void)%s;\n", REGTILE_PIECE,
+               token_coord(w, w->s->tokens.col),
+               token_coord(w, w->s->tokens.col));
+    for (int i = 0; i < k->nnodes; i++)
+        put_tile_value(w, k->node[i], NULL);
+    put_lazy(w);
+    for (int i = 0; i < w->g->nout; i++)
+        if (is_left(w, i))
+            buf_printf(w->b, "put(&y%d.x[u], v%u);\n", i,
+                       (unsigned)w->g->out[i].node);
+    put_kept_nodes(w);
+    buf_printf(w->b, "}\n");
+    for (int i = 0; i < w->g->nout; i++)
+        if (is_left(w, i))
+            put_left_pieces(w, i);
+    buf_printf(w->b, "}\n");
+}
+
 static void put_flat_map(Walk *w)
 {
     const KInst *k = w->k;
@@ -519,11 +596,7 @@ static void put_flat_map(Walk *w)
             put_token_value(w, k->node[i]);
     put_lazy(w);
     put_outputs(w);
-    for (int i = 0; i < k->nnodes; i++)
-        if (w->s->stores[k->node[i]]
-            && k >= w->s->inst + w->s->tokens.first)
-            put_kept(w, k->node[i], ctx_format(w->c, "v%u",
-                                               (unsigned)k->node[i]));
+    put_kept_nodes(w);
     buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
 }
 
@@ -837,7 +910,7 @@ static void put_inst(Walk *w, const KInst *k)
         break;
     case K_MAP:
         (is_regtile(w->s, k->node[k->nnodes - 1]) ? put_regtile_map
-                                                  : put_flat_map)(w);
+         : goes_in_pieces(w) ? put_pieces_map : put_flat_map)(w);
         break;
     case K_PARTIAL: put_partial(w); break;
     case K_STORE:

@@ -102,10 +102,11 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
  * the matrix, a token's rows before the first and behind the last. GLOBAL: a
  * tensor's, or what kernels keep for one another, where it lies. VECTOR:
  * float32 in shared memory, one a token, or one a column of a state; SCALAR:
- * one. Of single tokens: REGTILE: float32 in the registers of all threads; LINE:
- * of an input, what a thread's rows or columns of register tiles have of it,
- * float32 in its registers; FLAT: in shared memory, in canonical order, an input of its own type; PARTIAL: of
- * sums, what warps have added up, `parts` of them, float32 as FLAT. */
+ * one. Of single tokens: REGTILE: float32 in the registers of all threads;
+ * LINE: what a thread's rows or columns of register tiles have of an input, in
+ * its registers, in the input's own type; FLAT: in shared memory, in canonical
+ * order, an input of its own type; PARTIAL: of sums, what warps have added up,
+ * `parts` of them, float32 as FLAT. */
 typedef enum Layout { LAY_TILE, LAY_FRAGMENT, LAY_PACKED, LAY_WIDE, LAY_INVERSE,
                       LAY_SUMS, LAY_GLOBAL, LAY_VECTOR, LAY_SCALAR, LAY_REGTILE,
                       LAY_LINE, LAY_FLAT, LAY_PARTIAL, NLAYOUTS } Layout;

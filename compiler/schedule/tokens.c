@@ -19,7 +19,7 @@ typedef struct Tokens {
     const int32_t (*ext)[NAXES];
     uint8_t *has;
     uint8_t *inlined;                   /* computed by the one that reads it */
-    uint8_t *threads;                   /* by each thread for its own elements */
+    uint8_t *threads;                   /* by each for its own elements */
     uint8_t *line;                      /* an input that each thread loads so */
     int *level, deepest;
 } Tokens;

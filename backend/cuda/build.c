@@ -93,20 +93,20 @@ static bool is_scattered(const Graph *g, const Call *call, DType tile,
     return any;
 }
 
-/* A row of whole pieces of 16 bytes, where such a one may begin; of a state one
- * row behind the other. */
+/* Its rows are whole, and begin where pieces of 16 bytes may if they are such;
+ * a state's lie one behind the other. */
 static bool is_whole(const Graph *g, const View *v, const uint8_t *order,
                      int rank, bool dense)
 {
     int64_t each = 16 / dtype_size(v->dtype), size = 1;
+    bool pieces = rank && g->axis[order[rank - 1]].size % each == 0;
     bool whole = v->data != NULL;
     for (int d = rank; d-- > 0; size *= g->axis[order[d]].size)
         whole &= v->sd[d] == (d == rank - 1 ? 1 : dense ? size : v->sd[d])
-              && (d == rank - 1 || v->sd[d] % each == 0);
-    return whole && (!rank || (g->axis[order[rank - 1]].size % each == 0
-                               && (uintptr_t)v->data % 16 == 0
-                               && v->sb % each == 0 && v->st % each == 0
-                               && v->sh % each == 0));
+              && (!pieces || d == rank - 1 || v->sd[d] % each == 0);
+    return whole && (!pieces || ((uintptr_t)v->data % 16 == 0
+                                 && v->sb % each == 0 && v->st % each == 0
+                                 && v->sh % each == 0));
 }
 
 /* Whether it is a step of one token of each batch entry, of such tensors. */

@@ -99,10 +99,10 @@ static const char *token_element_at(const Walk *w, Ref r, int skip,
     if (v->layout == LAY_REGTILE)
         return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
     if (v->layout == LAY_LINE)
-        return ctx_format(w->c, "line_at(t%d, %s)", s.value, !w->g->n[r].axes ? "0"
-                          : ctx_format(w->c, w->g->n[r].axes
-                                       == AXIS(w->s->tokens.row) ? "u / %d"
-                                       : "u %% %d", REGTILE_PIECE));
+        return ctx_format(w->c, "line_at(t%d, %s)", s.value,
+                          !w->g->n[r].axes ? "0" : ctx_format(w->c,
+                          w->g->n[r].axes == AXIS(w->s->tokens.row)
+                          ? "u / %d" : "u %% %d", REGTILE_PIECE));
     return ctx_format(w->c, token_type(w, v) == F32 ? "t%d[%s]"
                       : "get(t%d[%s])", fragment_root(w->s, s.value),
                       token_index(w, &s, skip, other));

@@ -264,9 +264,11 @@ static const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
                                 place_in(order, rank, ax), dense));
 }
 
-static const char *wide_text(const Walk *w, int tensor)
+/* Whether rows are whole pieces of 16 bytes; calls that are single have such
+ * where that many elements are. */
+static const char *wide_text(const Walk *w, int tensor, DType d, int64_t row)
 {
-    return w->p.o->single ? "true"
+    return w->p.o->single && row * (int64_t)dtype_size(d) % 16 == 0 ? "true"
          : ctx_format(w->c, "a.t[%d].wide", tensor);
 }
 
@@ -516,7 +518,10 @@ static bool goes_in_pieces(const Walk *w)
         all = !token_sums(w->s, k->node[i]) || is_gathered(w, k->node[i]);
     for (int i = 0; i < w->g->nout && all; i++) {
         any |= is_left(w, i);
-        all = !is_left(w, i) || w->g->out[i].rank == 1;
+        all = !is_left(w, i)
+           || (w->g->out[i].rank == 1
+               && w->g->axis[w->s->tokens.col].size * (int)dtype_size(
+                      result_type(&w->p, ARG_OUTPUT, i)) % 16 == 0);
     }
     return any && all;
 }
@@ -727,7 +732,8 @@ static void put_line(Walk *w)
                    down && !regtile_whole(w->s) ? "false" : "true", value,
                    down ? "regtile_row" : "regtile_col",
                    step_text(w, t, in->order, in->rank, 0, false),
-                   wide_text(w, t));
+                   wide_text(w, t, w->p.o->in[i], w->g->axis[in->order[0]]
+                             .size));
 }
 
 /* Of a token. */
@@ -789,14 +795,16 @@ static void put_load_of(Walk *w)
                    axes ? step_text(w, t, in->order, in->rank,
                                     place_in(in->order, in->rank, cols), false)
                         : "0",
-                   whole ? wide_text(w, t) : "false");
+                   whole ? wide_text(w, t, w->p.o->in[i], w->g->axis[cols].size)
+                         : "false");
     }
     buf_printf(w->b, "}\n");
 }
 
 /* ---- states ---- */
 
-static const char *regtile_args(const Walk *w, int v, const State *st, int t)
+static const char *regtile_args(const Walk *w, int v, const State *st, int t,
+                                DType type)
 {
     const Schedule *s = w->s;
     return ctx_format(w->c, "<%d, %s, %d>(t%d, p, regtile_row, regtile_col, %s,"
@@ -808,7 +816,8 @@ static const char *regtile_args(const Walk *w, int v, const State *st, int t)
                                 true),
                       step_text(w, t, st->order, st->rank,
                                 place_in(st->order, st->rank, s->tokens.col),
-                                true), wide_text(w, t));
+                                true),
+                      wide_text(w, t, type, w->g->axis[s->tokens.col].size));
 }
 
 static void put_begin(Walk *w)
@@ -827,7 +836,8 @@ static void put_begin(Walk *w)
                slice_text(w, t, st->order, st->rank, axes, true));
     if (regtile) {
         buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
-                   " %d; u++)\nt%d[u] = 0;\n}\n", regtile_args(w, v, st, t),
+                   " %d; u++)\nt%d[u] = 0;\n}\n", regtile_args(w, v, st, t,
+                                w->p.o->s0[w->k->index]),
                    regtile_count(w->s), v);
         return;
     }
@@ -857,7 +867,8 @@ static void put_end(Walk *w, bool each)
                                  t) : "", head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
     if (value_at(&w->p, v)->layout == LAY_REGTILE) {
-        buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t));
+        buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t,
+                   result_type(&w->p, ARG_NEXT, w->k->index)));
         return;
     }
     Spot s = token_spot(w, st->node);

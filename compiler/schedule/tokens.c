@@ -185,12 +185,33 @@ static bool is_of_threads(const Tokens *x, Ref r)
     return own;
 }
 
+/* Exponentials and the like that r takes of what is there: of one element. */
+static int hard_steps(const Tokens *x, Ref r)
+{
+    int n = op_info[x->g->n[r].op].traits & HARD ? 1 : 0;
+    if (!is_computed(x, r) || !is_elementwise(x, r))
+        return 0;
+    for (int i = 0; i < op_info[x->g->n[r].op].arity; i++)
+        n += hard_steps(x, x->g->n[r].a[i]);
+    return n;
+}
+
+/* How many elements of it a thread has. */
+static int own_elements(const Tokens *x, Ref r)
+{
+    AxisSet axes = x->g->n[r].axes;
+    int n = axes & AXIS(x->s->tokens.row) ? (int)regtile_rows(x->s) : 1;
+    return axes & AXIS(x->s->tokens.col) ? n * REGTILE_PIECE : n;
+}
+
 /* What is of threads each computes by itself, and none waits for one that does
- * it for all. */
+ * it for all: where that takes longer than waiting, as MOST_HARD do, about. */
 static bool is_computed_twice(const Tokens *x, Ref r)
 {
+    enum { MOST_HARD = 8 };
     return (is_elementwise(x, r) || token_sums_regtile(x->s, r))
-        && is_of_threads(x, r);
+        && is_of_threads(x, r)
+        && hard_steps(x, r) * own_elements(x, r) <= MOST_HARD;
 }
 
 static void find_inlined(Tokens *x)

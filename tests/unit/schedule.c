@@ -267,7 +267,7 @@ static void drop_barrier(Schedule *s) { drop(s, find(s, K_SYNC, 0)); }
 static void drop_map(Schedule *s) { drop(s, find(s, K_MAP, 0)); }
 static void upon_another(Schedule *s)
 {
-    s->value[find(s, K_MAP, 1)->out[0]].at
+    s->value[find(s, K_PARTIAL, 1)->out[0]].at
         = s->value[find(s, K_PARTIAL, 0)->out[0]].at;
 }
 

@@ -728,6 +728,21 @@ static void put_start(const Prepared *y, int rank, Buf *b)
                y->m->threads, rank, tokens_of(y) ? "alignas(16) " : "");
 }
 
+/* Of another attempt: ptxas may have lacked registers for sums of products that
+ * are under way while programs run. The cut stays as it is. */
+static void wait_for_products(const Prepared *y, int n)
+{
+    for (int i = 0; i < n; i++) {
+        Tiles *t = y->t[i];
+        const Schedule *s = t->out->schedule;
+        if (!t->o->attempt || !s || s->why || !s->ordered)
+            continue;
+        t->waits = true;
+        s = find_schedule(t, y->ahead, false);
+        t->out->schedule = s->why ? t->out->schedule : s;
+    }
+}
+
 static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
 {
     for (int i = 0; i < n; i++) {
@@ -792,12 +807,13 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
             return NULL;
         }
     }
+    int kernels = y.p->nkernels - (o->ends ? own.p->nkernels : 0);
+    wait_for_products(&y, kernels);
     CudaModule *m = y.m;
     put_start(&y, cuda_rank(whole->g), &b);
     if (o->scheduled)
         plan_print(y.p, &schedules);
-    put_kernels(&y, o->ends ? y.p->nkernels - own.p->nkernels
-                            : y.p->nkernels, &b, &schedules);
+    put_kernels(&y, kernels, &b, &schedules);
     m->layout = layout_of(c, &own, o);
     int n = m->nkernels;
     if (!o->ends)

@@ -258,7 +258,7 @@ static bool pays_ordered(const Schedule *s, const Schedule *plain)
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     Schedule *plain = attempt_once(c, w, like), ordered = *like, *s;
-    if (!may_be_ordered(like))
+    if (w->waits || !may_be_ordered(like))
         return plain;
     ordered.ordered = true;
     s = attempt_once(c, w, &ordered);

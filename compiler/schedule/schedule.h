@@ -343,6 +343,8 @@ typedef struct KernelWish {
     const uint8_t *stored16, *lies_transposed;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
+    bool waits;                         /* none that is ordered, but for a row
+                                           axis */
     bool roughly;                       /* what it takes, at the least: whether
                                            there is room, and how much it
                                            lacks */

@@ -2,6 +2,8 @@
  * needs. */
 #include "attempts.h"
 
+#include "../../compiler/schedule/schedule.h"
+
 #include <string.h>
 
 /* Text that a core compiles in a second or two: kernels of less go together.
@@ -59,15 +61,16 @@ static void print(Ctx *own, void *ud)
     r->m[p->attempt] = m;
 }
 
-/* What has a schedule was found its registers there: the same in every attempt.
- */
-static bool has_attempts(const CudaModule *m)
+/* What has a schedule was found its registers there: the same in every attempt,
+ * but that products which were kept under way are waited for in the second. */
+static bool has_attempt(const CudaModule *m, int attempt)
 {
     bool any = false;
     for (int i = 0; i < m->nkernels; i++) {
-        CudaWalk walk = m->kernel[i].walk;
-        any |= walk != CUDA_SCHEDULED && walk != CUDA_WALKED
-            && walk != CUDA_SUM;
+        const CudaKernel *k = &m->kernel[i];
+        bool scheduled = k->walk == CUDA_SCHEDULED || k->walk == CUDA_WALKED;
+        any |= scheduled ? attempt == 1 && k->schedule && k->schedule->ordered
+             : k->walk != CUDA_SUM;
     }
     return any;
 }
@@ -75,7 +78,7 @@ static bool has_attempts(const CudaModule *m)
 const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program)
 {
     Printing p = { r, attempt };
-    if (attempt && !has_attempts(r->m[0]))
+    if (attempt && !has_attempt(r->m[0], attempt))
         return NULL;
     if (!r->m[attempt] && !r->refused[attempt])
         ctx_within(c, r->ctx, print, &p);

@@ -77,6 +77,8 @@ typedef struct Tiles {
                                            has room for */
     const int32_t (*ext)[NAXES];        /* per node */
     int slice_axis, slice;              /* a block's share of it; or -1 */
+    bool waits;                         /* its schedule keeps no products under
+                                           way that a program could wait for */
     uint8_t *has, *pre, *kept, *done, *deferred, *stored_here;
     bool out_here[MAX_OUTPUTS];
     Spot *spot;                         /* per node, once it is done */

@@ -412,26 +412,18 @@ static Prepared prepare_forward(Search *search, const Plan *whole,
     return best;
 }
 
-/* The plan cut so, with factors kept for all kernels behind or for walks alone,
- * where that is worth the memory. */
+/* The plan cut so, with factors kept for all kernels behind or for walks alone.
+ */
 static void take_factors(Search *search, const Plan *whole, Split how, int wait,
                          const Plan *cut, Prepared *best, double *least)
 {
-    const double worth = 0.9;
-    Prepared cheaper = *best;
-    double seconds = INFINITY;
-
     how.bare = search->bare;
     for (how.factors = 1; how.factors < 3; how.factors++) {
         if (keeps_same(whole, how, cut))
             return;
         Prepared y = prepare(search, whole, how);
         if (may_be_ahead(&y, how))
-            take_cheaper(&y, search->o, wait, &cheaper, &seconds);
-    }
-    if (seconds < worth * *least) {
-        *best = cheaper;
-        *least = seconds;
+            take_cheaper(&y, search->o, wait, best, least);
     }
 }
 
@@ -462,12 +454,14 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
                             bool bare, bool drops)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
+    const double worth = 0.9;           /* that factors take memory */
     int ways = o->rows ? 1 : 3;         /* forward */
     Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops,
                       false, NULL };
     Prepared best = prepare(&search, whole,
                             (Split){ .deferred = o->scheduled });
-    double least = price_of(&best, o, 0);
+    Prepared kept = best;               /* with factors */
+    double least = price_of(&best, o, 0), least_kept = INFINITY;
     if (o->scheduled && whole->g->chunk > 1 && !plan_is_joint(best.p)
         && !(o->cut && is_scheduled(&best, 0)))
         best = prepare_forward(&search, whole, best);
@@ -501,10 +495,12 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
                 take_cheaper(&y, o, alone ? LATE : 0, &best, &least);
             walks &= !walk || may;      /* one too large is, each time */
             if (!walk)
-                take_factors(&search, p, how, alone ? LATE : 0, y.p, &best,
-                             &least);
+                take_factors(&search, p, how, alone ? LATE : 0, y.p, &kept,
+                             &least_kept);
         }
     }
+    if (least_kept < worth * least)
+        best = kept;
     if (is_scheduled(&best, best.p->split))
         return best;
     int lacking = INT_MAX;              /* what has none takes longer than its
@@ -732,6 +728,21 @@ static void put_start(const Prepared *y, int rank, Buf *b)
                y->m->threads, rank, tokens_of(y) ? "alignas(16) " : "");
 }
 
+/* Of another attempt: ptxas may have lacked registers for sums of products that
+ * are under way while programs run. The cut stays as it is. */
+static void wait_for_products(const Prepared *y, int n)
+{
+    for (int i = 0; i < n; i++) {
+        Tiles *t = y->t[i];
+        const Schedule *s = t->out->schedule;
+        if (!t->o->attempt || !s || s->why || !s->ordered)
+            continue;
+        t->waits = true;
+        s = find_schedule(t, y->ahead, false);
+        t->out->schedule = s->why ? t->out->schedule : s;
+    }
+}
+
 static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
 {
     for (int i = 0; i < n; i++) {
@@ -796,12 +807,13 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
             return NULL;
         }
     }
+    int kernels = y.p->nkernels - (o->ends ? own.p->nkernels : 0);
+    wait_for_products(&y, kernels);
     CudaModule *m = y.m;
     put_start(&y, cuda_rank(whole->g), &b);
     if (o->scheduled)
         plan_print(y.p, &schedules);
-    put_kernels(&y, o->ends ? y.p->nkernels - own.p->nkernels
-                            : y.p->nkernels, &b, &schedules);
+    put_kernels(&y, kernels, &b, &schedules);
     m->layout = layout_of(c, &own, o);
     int n = m->nkernels;
     if (!o->ends)

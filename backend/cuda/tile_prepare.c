@@ -143,7 +143,7 @@ const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
                      .spare = t->o->spare,
                      .inverses = ahead, .roughly = roughly,
                      .s0 = t->o->s0, .s1 = t->o->s1,
-                     .spilled = t->o->attempt };
+                     .waits = t->waits, .spilled = t->o->attempt };
 
     if (t->at + 1 == t->o->without) {
         Schedule *none = ctx_alloc(t->c, sizeof *none);

@@ -806,17 +806,37 @@ static void add_life(const Schedule *s, Life life, int regs, int (*live)[2])
                 live[i][behind] += regs;
 }
 
-int registers_live(const Schedule *s, KRole role)
+/* Before each instruction, and behind it. */
+static int (*find_live(const Schedule *s, KRole role))[2]
 {
     int (*live)[2] = ctx_alloc(s->c, (size_t)s->ninsts * sizeof *live);
-    int most = 0;
     for (int v = 0; v < s->nvalues; v++)
         if (lies_in_registers(&s->value[v]) && s->value[v].alias == NOTHING
             && s->value[v].ahead == (role == KR_AHEAD))
             add_life(s, life_of(s, v), fragment_regs(s, &s->value[v]), live);
+    return live;
+}
+
+int registers_live(const Schedule *s, KRole role)
+{
+    int (*live)[2] = find_live(s, role), most = 0;
     for (int i = 0; i < s->ninsts; i++)
         for (int behind = 0; behind < 2 && s->inst[i].role == role; behind++)
             most = live[i][behind] > most ? live[i][behind] : most;
+    return most;
+}
+
+int registers_taken(const Schedule *s, KRole role)
+{
+    int (*live)[2] = find_live(s, role), most = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role != role || k->op != K_MAP)
+            continue;
+        int n = live[i][0] > live[i][1] ? live[i][0] : live[i][1];
+        n += program_registers(s, k);
+        most = n > most ? n : most;
+    }
     return most;
 }
 
@@ -834,11 +854,11 @@ int registers_left(const Schedule *s, KRole role)
 /* Those, and what else a thread needs. */
 const char *registers_fault(const Schedule *s)
 {
-    enum { OTHERS = 64, AHEAD = 32 };
+    enum { AHEAD = 32 };
     for (int ahead = 0; ahead < 1 + (s->ahead > 0); ahead++) {
         int most = registers_live(s, ahead ? KR_AHEAD : KR_MATRIX);
         int others = s->row_axis && !ahead ? ROWS_REGS
-                   : s->ahead ? AHEAD : OTHERS;
+                   : s->ahead ? AHEAD : OTHER_REGS;
         if (ahead)
             others = registers_early(s) ? registers_early(s) + ROWS_REGS
                                         : others;

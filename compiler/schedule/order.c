@@ -1,10 +1,15 @@
-/* order.c -- the instructions of a role of matrices, where there is a row axis:
- * products are asked for as soon as their factors are there, on the longest way
- * first; what reads them waits for those alone that it needs, others going on.
- * Each product is one that may be waited for by itself.
+/* order.c -- the instructions of a role of matrices: products are asked for as
+ * soon as their factors are there, on the longest way first; what reads them
+ * waits for those alone that it needs, others going on. Each product is one
+ * that may be waited for by itself.
+ *
+ * Without a row axis sums take many registers: there are no more products than
+ * these have room for. What the item before has needed to its end is loaded
+ * last; what does not need it is done before it is waited for.
  */
 #include "schedule.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { MOST_UNDER_WAY = 8 };
@@ -15,11 +20,16 @@ typedef struct Order {
     KInst *inst;                        /* the role's, of an iteration of the
                                            loop */
     int n, *height;
-    bool *done, *meets;                 /* meets: n by n, in their order */
+    bool *done, *meets, *free;          /* meets: n by n, in their order; free:
+                                           of products before it */
     int *issued;                        /* of products: its number, from 1 */
     int products, ended;
+    int carried, room, most;            /* registers: of states; with those of
+                                           sums that come early, of any */
+    int late;                           /* a tile that is loaded last; or
+                                           NOTHING */
     KInst *to;
-    int nto;
+    int nto, first;                     /* first: of the role's */
 } Order;
 
 /* ---- what an instruction meets of others ---- */
@@ -50,9 +60,20 @@ static bool writes_any(const Schedule *s, const KInst *k, const int16_t *list,
     return any;
 }
 
+/* Results leave through one ring in the order in which they are made. */
+static bool leaves_result(const Schedule *s, const KInst *k)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == K_STORE && !has_matrices(s->inst[i].role)
+            && has_value(k->out, k->nout, s->inst[i].in[0]);
+    return any;
+}
+
 static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
 {
-    return writes_any(s, a, b->in, b->nin) || writes_any(s, a, b->out, b->nout)
+    return (!s->row_axis && leaves_result(s, a) && leaves_result(s, b))
+        || writes_any(s, a, b->in, b->nin) || writes_any(s, a, b->out, b->nout)
         || writes_any(s, b, a->in, a->nin);
 }
 
@@ -69,6 +90,8 @@ static int time_of(const Schedule *s, const KInst *k)
 
 static void find_heights(Order *o)
 {
+    for (int i = 0; i < o->n; i++)
+        o->free[i] = o->inst[i].op != K_PRODUCT;
     for (int i = o->n - 1; i >= 0; i--) {
         int behind = 0;
         for (int j = i + 1; j < o->n; j++) {
@@ -78,9 +101,46 @@ static void find_heights(Order *o)
         }
         o->height[i] = behind + time_of(o->s, &o->inst[i]);
     }
+    for (int i = 0; i < o->n; i++)
+        for (int j = i + 1; j < o->n; j++)
+            o->free[j] &= o->free[i] || !o->meets[i * o->n + j];
 }
 
 /* ---- one after another ---- */
+
+/* Whether a tile is cleared with the first that finds it, not before: until
+ * then nobody waits for it. */
+static bool goes_along(const Order *o, int at)
+{
+    return !o->s->row_axis && o->inst[at].op == K_CLEAR;
+}
+
+/* Whether the program reads a state as it was carried, and waits for no
+ * product. */
+static bool reads_carried(const Order *o, int at)
+{
+    const KInst *k = &o->inst[at];
+    bool any = false;
+    if (!o->free[at])
+        return false;
+    for (int i = 0; i < k->nin && k->op == K_MAP; i++) {
+        int w = value_writer(o->s, k->in[i]);
+        any |= w != NOTHING && o->s->inst[w].op == K_BEGIN
+            && o->s->value[k->in[i]].layout == LAY_FRAGMENT;
+    }
+    return any;
+}
+
+/* Of a walk without a row axis: ptxas does not see that the products of the
+ * iteration before have ended, once there are others under way. */
+static bool waits_for_carried(const Order *o, int at)
+{
+    bool any = false;
+    for (int i = 0; i < o->n && !o->s->row_axis; i++)
+        any |= o->inst[at].op == K_PRODUCT && !o->done[i]
+            && reads_carried(o, i);
+    return any;
+}
 
 /* What the iteration before has left is done when all products are asked for.
  */
@@ -88,11 +148,12 @@ static bool is_ready(const Order *o, int at)
 {
     for (int i = 0; i < o->n; i++) {
         bool first = i < at && o->meets[i * o->n + at];
-        if (!o->done[i] && (first || (o->inst[at].deferred
-                                      && o->inst[i].op == K_PRODUCT)))
+        if (!o->done[i] && ((first && !goes_along(o, i))
+                            || (o->inst[at].deferred
+                                && o->inst[i].op == K_PRODUCT)))
             return false;
     }
-    return !o->done[at];
+    return !o->done[at] && !waits_for_carried(o, at);
 }
 
 /* Where registers are short: whether what the instruction takes from memory as
@@ -131,6 +192,72 @@ static bool finds_tile(const Order *o, int at)
     return any;
 }
 
+/* ---- registers ---- */
+
+/* Whether one that is not done reads what lies in the place of the value. */
+static bool is_wanted(const Order *o, int value)
+{
+    bool any = false;
+    for (int i = 0; i < o->n; i++)
+        any |= !o->done[i] && has_place(o->s, o->inst[i].in, o->inst[i].nin,
+                                        value);
+    return any;
+}
+
+static bool is_own_fragment(const Schedule *s, int v)
+{
+    return s->value[v].layout == LAY_FRAGMENT && s->value[v].alias == NOTHING;
+}
+
+/* Of states that the role carries. */
+static int registers_carried(const Schedule *s, KRole role)
+{
+    int n = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nout && s->inst[i].op == K_BEGIN; j++)
+            if (s->inst[i].role == role
+                && is_own_fragment(s, s->inst[i].out[j]))
+                n += fragment_regs(s, &s->value[s->inst[i].out[j]]);
+    return n;
+}
+
+/* Of fragments that are there, or are to be while products go on. */
+static int registers_now(const Order *o)
+{
+    int n = o->carried;
+    for (int i = 0; i < o->n; i++)
+        for (int j = 0; j < o->inst[i].nout && o->done[i]; j++) {
+            int v = o->inst[i].out[j];
+            if (is_own_fragment(o->s, v)
+                && (o->issued[i] > o->ended || is_wanted(o, v)))
+                n += fragment_regs(o->s, &o->s->value[v]);
+        }
+    return n;
+}
+
+/* Registers that there are with the sums that the instruction leaves, beside so
+ * many. A program's lie where those are that it reads. */
+static int registers_with(const Order *o, int at, int now)
+{
+    const KInst *k = &o->inst[at];
+    if (k->op == K_MAP)
+        return 0;
+    for (int i = 0; i < k->nout; i++)
+        if (is_own_fragment(o->s, k->out[i]))
+            now += fragment_regs(o->s, &o->s->value[k->out[i]]);
+    return now;
+}
+
+/* Whether it is the first to find the tile that is loaded last. */
+static bool is_late(const Order *o, int at)
+{
+    const KInst *k = &o->inst[at];
+    for (int i = 0; i < o->n; i++)
+        if (o->done[i] && has_value(o->inst[i].in, o->inst[i].nin, o->late))
+            return false;
+    return o->late != NOTHING && has_value(k->in, k->nin, o->late);
+}
+
 /* Whether nothing goes on from what the instruction leaves. */
 static bool is_left(const Order *o, int at)
 {
@@ -155,7 +282,9 @@ static bool goes_before(const Order *o, int program, int product)
  * when others are waited for. */
 static bool is_better(const Order *o, int a, int b)
 {
-    bool product = o->inst[a].op == K_PRODUCT;
+    bool product = o->inst[a].op == K_PRODUCT, late = is_late(o, a);
+    if (late != is_late(o, b))
+        return !late;
     if (product != (o->inst[b].op == K_PRODUCT))
         return product ? !goes_before(o, b, a) : goes_before(o, a, b);
     int wa = waits_for(o, a), wb = waits_for(o, b);
@@ -219,6 +348,11 @@ static void end_products(Order *o, int last)
 
 static void put(Order *o, int at)
 {
+    for (int i = 0; i < at; i++)
+        if (!o->done[i] && o->meets[i * o->n + at]) {
+            o->done[i] = true;
+            o->to[o->nto++] = o->inst[i];
+        }
     int last = waits_for(o, at);
     bool product = o->inst[at].op == K_PRODUCT;
     if (product && o->products - o->ended == MOST_UNDER_WAY - 1)
@@ -231,21 +365,89 @@ static void put(Order *o, int at)
     o->to[o->nto++] = o->inst[at];
 }
 
-/* False: each waits for another. */
+/* The best of those that are ready and have room in so many registers; NOTHING:
+ * there is none. */
+static int find_best(const Order *o, int room)
+{
+    int best = NOTHING, now = room < INT_MAX ? registers_now(o) : 0;
+    for (int i = 0; i < o->n && room > 0; i++)
+        if (is_ready(o, i) && !goes_along(o, i)
+            && registers_with(o, i, now) <= room
+            && (best == NOTHING || is_better(o, i, best)))
+            best = i;
+    return best;
+}
+
+/* The first of those that are ready, as they came. */
+static int find_first(const Order *o)
+{
+    for (int i = 0; i < o->n; i++)
+        if (is_ready(o, i) && !goes_along(o, i)
+            && registers_with(o, i, registers_now(o)) <= o->most)
+            return i;
+    return NOTHING;
+}
+
+/* False: each waits for another, or for registers. */
 static bool put_all(Order *o)
 {
-    for (int n = 0; n < o->n; n++) {
-        int best = NOTHING;
-        for (int i = 0; i < o->n; i++)
-            if (is_ready(o, i) && (best == NOTHING || is_better(o, i, best)))
-                best = i;
-        if (best == NOTHING)
+    size_t n = (size_t)o->n;
+    int best;
+    memset(o->issued, 0, n * sizeof *o->issued);
+    memset(o->done, 0, n * sizeof *o->done);
+    o->products = o->ended = 0;
+    o->nto = o->first;
+    do {
+        best = find_best(o, o->room);
+        best = best == NOTHING ? find_first(o) : best;
+        if (best != NOTHING)
+            put(o, best);
+    } while (best != NOTHING);
+    for (int i = 0; i < o->n; i++)
+        if (!o->done[i])
             return false;
-        put(o, best);
-    }
     if (o->products > o->ended)
         end_products(o, o->products);
     return true;
+}
+
+/* Sums that come early may leave too few registers to those behind; where they
+ * leave none, ptxas spills. */
+static bool put_in_room(Order *o)
+{
+    enum { LEFT = 32, STEP = 16 };
+    if (o->s->row_axis)
+        return put_all(o);
+    for (o->room = o->most - LEFT; !put_all(o); o->room -= STEP)
+        if (o->room <= 0)
+            return false;
+    return true;
+}
+
+/* A loaded tile that the last of them reads; NOTHING: it reads none. */
+static int find_late(const Order *o)
+{
+    const KInst *k = &o->to[o->nto - 1];
+    for (int i = 0; i < k->nin; i++) {
+        int w = value_writer(o->s, k->in[i]);
+        if (w != NOTHING && o->s->inst[w].op == K_LOAD)
+            return k->in[i];
+    }
+    return NOTHING;
+}
+
+/* Once more, where that is known. */
+static bool put_role(Order *o)
+{
+    if (!put_in_room(o))
+        return false;
+    if (o->s->row_axis || !o->n)
+        return true;
+    o->late = find_late(o);
+    if (o->late == NOTHING || put_in_room(o))
+        return true;
+    o->late = NOTHING;
+    return put_in_room(o);
 }
 
 static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
@@ -259,7 +461,10 @@ static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
 bool schedule_order(Schedule *s, KRole role)
 {
     size_t n = (size_t)s->ninsts, each = sizeof *s->inst;
-    Order o = { .s = s, .role = role };
+    Order o = { .s = s, .role = role, .late = NOTHING };
+    o.room = o.most = s->row_axis ? INT_MAX
+                    : s->regs[1] - OTHER_REGS - s->spare;
+    o.carried = registers_carried(s, role);
     o.inst = ctx_alloc(s->c, n * each);
     o.to = ctx_alloc(s->c, 2 * n * each);
     for (int i = 0; i < s->ninsts; i++)
@@ -269,6 +474,7 @@ bool schedule_order(Schedule *s, KRole role)
     o.height = ctx_alloc(s->c, own * sizeof *o.height);
     o.issued = ctx_alloc(s->c, own * sizeof *o.issued);
     o.done = ctx_alloc(s->c, own);
+    o.free = ctx_alloc(s->c, own);
     o.meets = ctx_alloc(s->c, own * own);
     find_heights(&o);
     for (int behind = 0; behind < 2; behind++) {
@@ -281,7 +487,8 @@ bool schedule_order(Schedule *s, KRole role)
                 && !(k->role == role && k->op == K_SETTLE))
                 o.to[o.nto++] = *k;
         }
-        if (!behind && !put_all(&o))
+        o.first = behind ? o.first : o.nto;
+        if (!behind && !put_role(&o))
             return false;
     }
     s->inst = o.to;

@@ -127,7 +127,8 @@ static void deal_roles(Schedule *s)
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
  * room is all that is asked, the last alone. */
-static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+static Schedule *attempt_once(Ctx *c, const KernelWish *w,
+                              const Schedule *like)
 {
     enum { TRIES = 6 };
     Schedule *s = ctx_alloc(c, sizeof *s);
@@ -167,11 +168,18 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
             schedule_remake(s);
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
+        if (s->ordered)
+            deal_roles(s);
         if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
             || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
-            s->why = "products that wait for what is left to the next"
+            s->why = s->ordered ? "sums of products under way in the registers"
+                                  " that there are"
+                   : "products that wait for what is left to the next"
                      " iteration";
-            return s;
+            if (!s->ordered || s->narrow)
+                return s;
+            i = TRIES - 1;
+            continue;
         }
         if (s->row_axis)
             schedule_find_again(s);
@@ -201,6 +209,60 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         i = TRIES - 1;
     }
     return s;
+}
+
+/* How little memory it has been made to do with. */
+static int shortness(const Schedule *s)
+{
+    return s->share + s->rings + s->direct + s->leave + s->sink
+         + MOST_BUFFERS * s->narrow;
+}
+
+/* Whether decays per key are in the graph: products under them are done at
+ * once, in parts that have the registers. */
+static bool has_decays_per_key(const Graph *g)
+{
+    bool any = false;
+    for (Ref r = 1; r < g->len; r++)
+        any |= is_decayed_contraction(g->n[r].op);
+    return any;
+}
+
+/* Whether products may be under way while the matrix role does what waits for
+ * others: in kernels of all chunks, and walks back that no row axis is for. */
+static bool may_be_ordered(const Schedule *s)
+{
+    const KForm *product = s->target->form[FORM_PRODUCT];
+    return product->waited && !product->columns && !has_decays_per_key(s->g)
+        && (s->kind == K_TOKEN
+            || (s->kind == K_REVERSE && !schedule_row_axis(s)));
+}
+
+/* Whether that takes no more room, and registers that ptxas finds: of
+ * precond_gdn, whose programs have 96 more beside sums, it spills four times as
+ * much. A walk has states in registers, too: it is to save what prices tell
+ * apart. */
+static bool pays_ordered(const Schedule *s, const Schedule *plain)
+{
+    enum { MORE = 32 };
+    double worth = s->kind == K_TOKEN ? 1 : 1.2;
+    int taken = s->why ? 0 : registers_taken(s, KR_MATRIX);
+    if (s->why || taken > s->regs[1])
+        return false;
+    return plain->why
+        || (shortness(plain) >= shortness(s)
+            && taken <= registers_taken(plain, KR_MATRIX) + MORE
+            && worth * schedule_cycles(s) <= schedule_cycles(plain));
+}
+
+static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
+{
+    Schedule *plain = attempt_once(c, w, like), ordered = *like, *s;
+    if (w->waits || !may_be_ordered(like))
+        return plain;
+    ordered.ordered = true;
+    s = attempt_once(c, w, &ordered);
+    return pays_ordered(s, plain) ? s : plain;
 }
 
 /* Whether states take so many registers that ptxas has been seen to spill. */

@@ -282,6 +282,9 @@ typedef struct Schedule {
                                            1: states are packed an iteration
                                            early; 2: results are left to the
                                            next, too */
+    bool ordered;                       /* no row axis, but products of the
+                                           matrix role are under way while it
+                                           does what waits for others */
     int spare;                          /* as it is wished for */
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
@@ -342,6 +345,8 @@ typedef struct KernelWish {
     const uint8_t *stored16, *lies_transposed;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
+    bool waits;                         /* none that is ordered, but for a row
+                                           axis */
     bool roughly;                       /* what it takes, at the least: whether
                                            there is room, and how much it
                                            lacks */
@@ -450,7 +455,9 @@ void schedule_remake(Schedule *s);
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a role that is ordered: products early, what waits for them late. False:
- * what is left to the next iteration goes into products of this one. */
+ * what is left to the next iteration goes into products of this one; or,
+ * without a row axis, registers, which it requires then, do not hold the sums.
+ */
 bool schedule_order(Schedule *s, KRole role);
 void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not kept. */
@@ -518,7 +525,10 @@ int registers_live(const Schedule *s, KRole role);
 /* What a program has in them that is no fragment; of a role's the most. */
 int program_registers(const Schedule *s, const KInst *k);
 int registers_left(const Schedule *s, KRole role);
+/* The most of a program and of fragments beside it. */
+int registers_taken(const Schedule *s, KRole role);
 enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
+       OTHER_REGS = 64,                 /* beside fragments, without one */
        MOST_LEFT = 64 };                /* of those a program has, if it must */
 
 /* ---- price.c ---- */
@@ -745,12 +755,13 @@ static inline bool deals_rows(const Schedule *s, int role)
 {
     return s->row_axis && role == KR_MATRIX;
 }
-/* Whether products of the role are waited for one by one: where there is a row
+/* Whether products of the role are waited for one by one; where there is a row
  * axis, of the role ahead if it has the registers. */
 static inline bool is_ordered(const Schedule *s, int role)
 {
-    return s->row_axis && (role == KR_MATRIX
-                           || (role == KR_AHEAD && s->groups == 1));
+    return (s->row_axis || s->ordered)
+        && (role == KR_MATRIX
+            || (role == KR_AHEAD && s->groups == 1));
 }
 /* Columns, and rows, that a warpgroup has of what its role shares; registers
  * that a thread has of a fragment. */

@@ -1,6 +1,6 @@
 /* text.c -- a schedule as text, a line for each of its parts, and back.
  *
- *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] resident N
+ *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] [ordered] resident N
  *            [padded AXIS N ...] groups N [ahead N [interleave N]] regs N N [N]
  *            shared N [tensor N]
  *            [tokens THREADS from N [regtile AXIS AXIS warp N states N]]
@@ -125,11 +125,12 @@ static const char *padded_text(const Schedule *s)
 
 static void print_whole(const Schedule *s, Buf *out)
 {
-    buf_printf(out, "schedule %d %s slices %d of %d%s resident %d%s groups %d"
+    buf_printf(out, "schedule %d %s slices %d of %d%s%s resident %d%s groups %d"
                "%s regs %d %d%s shared %d%s%s\n", (int)(s->k - s->p->kernel),
                s->target->name, s->slices, s->slice_axis,
                s->row_axis ? ctx_format(s->c, " rows %d", s->row_axis) : "",
-               s->resident, padded_text(s), s->groups,
+               s->ordered ? " ordered" : "", s->resident, padded_text(s),
+               s->groups,
                !s->ahead ? "" : s->interleave > 1
                ? ctx_format(s->c, " ahead %d interleave %d", s->ahead,
                             s->interleave)
@@ -259,6 +260,7 @@ static void read_head(Read *x)
     s->slice_axis = number(x, 0, NAXES - 1);
     if (next_is(x, "rows"))
         s->row_axis = number(x, AX_DIM, NAXES - 1);
+    s->ordered = next_is(x, "ordered");
     must(x, "resident");
     s->resident = number(x, 1, 32);
     for (bool any = next_is(x, "padded"); any && has_number(x);) {

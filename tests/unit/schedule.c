@@ -9,6 +9,7 @@
 #include <string.h>
 
 static int passed, failed;
+static int beside;                      /* schedules, as goes_on_beside says */
 
 static void expect(bool holds, const char *what, const char *more)
 {
@@ -219,6 +220,17 @@ static int count_wide(Ctx *c, Test *t)
     return n;
 }
 
+/* Whether, without a row axis, a program runs while products that it does not
+ * wait for are under way. */
+static bool goes_on_beside(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i + 1 < s->ninsts; i++)
+        any |= !s->row_axis && s->inst[i].op == K_SETTLE
+            && s->inst[i].index > 0 && s->inst[i + 1].op == K_MAP;
+    return any;
+}
+
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
@@ -242,6 +254,7 @@ static void run(Ctx *c, void *ud)
         expect(!strcmp(a.s, b.s), "read back", b.s);
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
+        beside += goes_on_beside(s);
         expect(s->splits || !k->few, t.plan->kernel[i].name,
                "no lean iterations");
         if (i == t.plan->nkernels - 1 - k->before)
@@ -332,6 +345,7 @@ int main(void)
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
     ctx_free(c);
+    expect(beside > 0, "all products are waited for", NULL);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

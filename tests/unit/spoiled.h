@@ -92,9 +92,17 @@ static void sliced(Schedule *s)
     s->slices = 2;
 }
 static void crowded(Schedule *s) { s->resident = 4; }
+/* The first program that a product's sums go into, and that product. */
 static void out_of_order(Schedule *s)
 {
-    swap(find(s, K_PRODUCT, 0), find(s, K_MAP, 0));
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        int w = k->op == K_MAP && k->nin ? value_writer(s, k->in[0]) : NOTHING;
+        if (w != NOTHING && s->inst[w].op == K_PRODUCT) {
+            swap(&s->inst[w], k);
+            return;
+        }
+    }
 }
 static void written_twice(Schedule *s)
 {
@@ -153,6 +161,8 @@ static void added_to_another(Schedule *s)
 static void read_late(Schedule *s)
 {
     KInst *k = adding(s), *map = k;
+    while (map->op != K_SETTLE || map->index > 0)
+        map++;
     while (map->op != K_MAP)
         map++;
     map->in[map->nin++] = k->in[2];

@@ -445,8 +445,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 107600 + it % 2 * 8);
             keep(f37);
+            arrive(base + 107600 + it % 2 * 8);
             matrix_sync<2>();
             wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
@@ -475,25 +475,27 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                     write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
+            wait(base + 107616, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
+            wgmma_commit();
             wait(base + 107632, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 81920, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 107616, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f34);
+            keep(f40);
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
-            keep(f40);
             {
                 wait(base + 107656, parity(it, 1) ^ 1);
                 float r13[2];
@@ -683,9 +685,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f37, base + 49152 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f37);
             arrive(base + 101424 + it % 2 * 8);
             arrive(base + 101488 + it % 2 * 8);
-            keep(f37);
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -1154,68 +1156,68 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             if (!find_item<1>(a.run, item, x))
                 continue;
             if (warp == 0 && lane == 0) {
-                wait(base + 225560, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 225552, to = base + 98304;
-                    arrive_expecting(full, 8192);
-                    load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
-                }
-                wait(base + 225576, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 225568, to = base + 106496;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 225592, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 225584, to = base + 122880;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 225480, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 225472, to = base + 0;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
-                }
                 wait(base + 225496, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 225488, to = base + 16384;
                     arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[4], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[4], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[4], full, 64, 64, 0, (int)x.at);
-                }
-                wait(base + 225640, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 225632, to = base + 139264;
-                    arrive_expecting(full, 32768);
-                    load_tile(to + 0, &a.map[5], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[5], full, 0, 64, 0, (int)x.at);
-                    load_tile(to + 16384, &a.map[5], full, 64, 0, 0, (int)x.at);
-                    load_tile(to + 24576, &a.map[5], full, 64, 64, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[0], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[0], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[0], full, 64, 64, 0, (int)x.at);
                 }
                 wait(base + 225512, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 225504, to = base + 49152;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
-                    load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 225560, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225552, to = base + 98304;
+                    arrive_expecting(full, 8192);
+                    load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                }
+                wait(base + 225576, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225568, to = base + 106496;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
                 wait(base + 225528, parity(it, 1) ^ 1);
                 {
                     const u32 full = base + 225520, to = base + 65536;
                     arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[7], full, 0, 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[7], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[4], full, 64, 0, 0, (int)x.at);
+                }
+                wait(base + 225592, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225584, to = base + 122880;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[2].group;
+                    load_tile(to + 0, &a.map[5], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[5], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 225640, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225632, to = base + 139264;
+                    arrive_expecting(full, 32768);
+                    load_tile(to + 0, &a.map[6], full, 0, 0, 0, (int)x.at);
+                    load_tile(to + 8192, &a.map[6], full, 0, 64, 0, (int)x.at);
+                    load_tile(to + 16384, &a.map[6], full, 64, 0, 0, (int)x.at);
+                    load_tile(to + 24576, &a.map[6], full, 64, 64, 0, (int)x.at);
+                }
+                wait(base + 225480, parity(it, 1) ^ 1);
+                {
+                    const u32 full = base + 225472, to = base + 0;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[3].group;
+                    load_tile(to + 0, &a.map[7], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[7], full, 64, x.row, head, x.where.b);
                 }
             }
             if (warp == 1) {
@@ -1350,11 +1352,71 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             float f80[32];
             float f85[32];
             float f95[32];
-            wait(base + 225472, parity(it, 1));
+            wait(base + 225568, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0, 2, x.n, thread);
+                clear_tail<256>(base + 106496, 2, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
+            }
+            wait(base + 225488, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
+            wgmma_commit();
+            wait(base + 225520, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 65536, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 1, 8, 0, 0>(f95, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
+            wgmma_commit();
+            wait(base + 225376 + it % 2 * 8, parity(it, 2));
+            {
+                float r4[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
+                u32 t75[16];
+                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
+                float f110[32];
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x110 = r4[h] * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
+                    f110[e] = x110;
+                }
+                wait(base + 225544, parity((it * 3 + 0), 1) ^ 1);
+                {
+                    u32 p[16];
+                    pack_rows(p, f110 + 0, l, x.n);
+                    write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
+                }
+                fence_async();
+                arrive(base + 225536);
+            }
+            wait(base + 225632, parity(it, 1));
+            {
+                wait(base + 225616 + it % 2 * 8, parity(it, 2) ^ 1);
+                float s67 = 0;
+                u32 t7[32];
+                read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
+                read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
+                u32 t8[32];
+                read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
+                read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
+                UNROLL for (int e = 0; e < 64; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x67 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
+                    s67 += x67;
+                }
+                put_sum(base + 220192 + it % 2 * 4640, warp - 4, s67, l);
             }
             wait(base + 225504, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -1362,14 +1424,48 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 225488, parity(it, 1));
+            {
+                float s111[2] = { 0 };
+                u32 t3[16];
+                read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
+                u32 t75[16];
+                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x111 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
+                    s111[h] += x111;
+                }
+                put_row_sums<64>(base + 220224 + it % 2 * 4640, group, s111, l);
+            }
+            wait(base + 225472, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 0, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
+            wait(base + 225584, parity(it, 1));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 122880, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 122880, 64, 0, base + 0, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<1>();
             keep(f14);
+            keep(f53);
+            keep(f95);
+            fence_async();
+            arrive(base + 225496);
             matrix_sync<2>();
-            wait(base + 225376 + it % 2 * 8, parity(it, 2));
             {
                 float r4[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -1398,50 +1494,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<4>(base + 172032 + 0, p, 64, col0(64), l);
                 }
             }
-            wait(base + 225520, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 65536, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            {
-                float r4[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r4[h] = parts_sum<1>(base + 212992 + it % 2 * 768, 64, l.row + 8 * h);
-                u32 t75[16];
-                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
-                float f110[32];
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x110 = r4[h] * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
-                    f110[e] = x110;
-                }
-                wait(base + 225544, parity((it * 3 + 0), 1) ^ 1);
-                {
-                    u32 p[16];
-                    pack_rows(p, f110 + 0, l, x.n);
-                    write_columns<4>(base + 81920 + 0, p, 64, col0(64), l);
-                }
-                fence_async();
-                arrive(base + 225536);
-            }
+            fence_async();
+            arrive(base + 225512);
             wait(base + 225552, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 98304, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
+            fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f25, base + 98304, 64, 0, base + 172032, 64, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 225560);
             keep(f25);
+            keep(f37);
+            arrive(base + 225560);
             matrix_sync<2>();
             {
                 {
@@ -1453,11 +1522,68 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f77, base + 65536, 64, 0, base + 172032, 64, col0(32) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
-            keep(f77);
+            wgmma_wait<1>();
+            keep(f44);
+            arrive(base + 225576);
             wait(base + 225408 + it % 2 * 8, parity(it, 2));
+            {
+                float r11[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
+                float c11[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float f48[16];
+                const int over = l.row - l.col;
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
+                    f36[e] = x36;
+                    const float x48 = x36 * f44[e];
+                    f48[e] = x48;
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f48 + 0, l, x.n);
+                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
+                }
+            }
+            {
+                float s51[2] = { 0 };
+                float s52[8] = { 0 };
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x47 = f37[e] * f44[e];
+                    const float x51 = f36[e] * x47;
+                    const float x52 = f36[e] * x47;
+                    s51[h] += col < x.n ? x51 : 0.f;
+                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
+                }
+                put_column_sums(base + 216608 + it % 2 * 4640, 64, col0(32), s52, l);
+                put_row_sums<64>(base + 216096 + it % 2 * 4640, group, s51, l);
+            }
+            fence_async();
+            matrix_sync<2>();
+            wgmma_fence();
+            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
+            wgmma_commit();
+            wgmma_wait<1>();
+            keep(f77);
+            arrive(base + 225528);
             {
                 float r11[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -1497,85 +1623,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                     write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                 }
             }
-            wait(base + 225568, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 106496, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f44, base + 106496, 64, 0, base + 172032, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f44);
-            {
-                float r11[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, l.row + 8 * h);
-                float c11[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 214528 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f48[16];
-                const int over = l.row - l.col;
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    f36[e] = x36;
-                    const float x48 = x36 * f44[e];
-                    f48[e] = x48;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f48 + 0, l, x.n);
-                    write_columns<2>(base + 204800 + 0, p, 64, col0(32), l);
-                }
-            }
             arrive(base + 225424 + it % 2 * 8);
-            wait(base + 225584, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 122880, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 122880, 64, 0, base + 0, 64, col0(32) + 0);
+            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
             wgmma_commit();
-            wgmma_wait<0>();
-            keep(f37);
-            {
-                wait(base + 225616 + it % 2 * 8, parity(it, 2) ^ 1);
-                float s51[2] = { 0 };
-                float s52[8] = { 0 };
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x47 = f37[e] * f44[e];
-                    const float x51 = f36[e] * x47;
-                    const float x52 = f36[e] * x47;
-                    s51[h] += col < x.n ? x51 : 0.f;
-                    s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
-                }
-                put_column_sums(base + 216608 + it % 2 * 4640, 64, col0(32), s52, l);
-                put_row_sums<64>(base + 216096 + it % 2 * 4640, group, s51, l);
-            }
-            fence_async();
-            matrix_sync<2>();
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f49, base + 204800, 64, 0, base + 0, 64, col0(64) + 0);
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            arrive(base + 225576);
-            keep(f53);
+            wgmma_wait<1>();
             keep(f49);
             {
                 float s54[2] = { 0 };
@@ -1608,25 +1660,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 arrive(base + 225536);
             }
             wgmma_fence();
-            multiply_tiles<1, 1, 4, 0, 0>(f50, base + 204800, 64, 0, base + 122880, 64, col0(64) + 0);
-            wait(base + 225632, parity(it, 1));
-            wgmma_fence();
             multiply_tiles<0, 1, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
+            wgmma_commit();
+            matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f80, base + 188416, 64, 0, base + 0, 64, col0(64) + 0);
+            wgmma_commit();
             wgmma_fence();
             multiply_tiles<1, 1, 4, 0, 0>(f85, base + 196608, 64, 0, base + 0, 64, col0(64) + 0);
-            wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f95, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f50);
+            keep(f59);
+            keep(f80);
+            keep(f85);
             fence_async();
             arrive(base + 225592);
-            keep(f95);
-            keep(f85);
-            keep(f80);
-            keep(f59);
-            keep(f50);
+            arrive(base + 225640);
             {
                 float s64[2] = { 0 };
                 float s81[2] = { 0 };
@@ -1681,52 +1731,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 fence_async();
                 arrive(base + 225536);
             }
+            arrive(base + 225600 + it % 2 * 8);
             fence_async();
             arrive(base + 225392 + it % 2 * 8);
             arrive(base + 225480);
-            {
-                float s67 = 0;
-                u32 t7[32];
-                read_columns<4>(t7 + 0, base + 16384 + 0, 128, col0(64), l);
-                read_columns<4>(t7 + 16, base + 16384 + 8192, 128, col0(64), l);
-                u32 t8[32];
-                read_columns<4>(t8 + 0, base + 139264 + 0, 128, col0(64), l);
-                read_columns<4>(t8 + 16, base + 139264 + 8192, 128, col0(64), l);
-                UNROLL for (int e = 0; e < 64; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x67 = (e & 1 ? high(t7[e / 2]) : low(t7[e / 2])) * (e & 1 ? high(t8[e / 2]) : low(t8[e / 2]));
-                    s67 += x67;
-                }
-                put_sum(base + 220192 + it % 2 * 4640, warp - 4, s67, l);
-            }
-            fence_async();
-            arrive(base + 225496);
-            arrive(base + 225640);
-            {
-                float s111[2] = { 0 };
-                u32 t3[16];
-                read_columns<4>(t3 + 0, base + 49152 + 0, 64, col0(64), l);
-                u32 t75[16];
-                read_columns<4>(t75 + 0, base + 65536 + 0, 64, col0(64), l);
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x111 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * (e & 1 ? high(t75[e / 2]) : low(t75[e / 2]));
-                    s111[h] += x111;
-                }
-                put_row_sums<64>(base + 220224 + it % 2 * 4640, group, s111, l);
-            }
-            arrive(base + 225600 + it % 2 * 8);
-            fence_async();
-            arrive(base + 225512);
-            arrive(base + 225528);
             it++;
         }
     }

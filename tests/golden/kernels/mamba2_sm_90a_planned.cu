@@ -399,8 +399,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f33, base + 16384 + it % 2 * 16384, 64, 0, base + 49152, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 108168);
             keep(f33);
+            arrive(base + 108168);
             {
                 float r17[2];
                 UNROLL for (int h = 0; h < 2; h++)
@@ -430,15 +430,17 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             wait(base + 108176, parity(it, 1));
             wgmma_fence();
             multiply_tiles<0, 0, 8, 0, 0>(f28, base + 16384 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
+            wgmma_commit();
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f36, base + 98304, 64, 0, base + 90112, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f28);
+            keep(f36);
             arrive(base + 108144 + it % 2 * 8);
             arrive(base + 108184);
-            keep(f36);
             {
                 wait(base + 108200, parity(it, 1) ^ 1);
                 float r27[2];

@@ -351,8 +351,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
             multiply_tiles<0, 0, 8, 0, 0>(f25, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
-            arrive(base + 107600 + it % 2 * 8);
             keep(f25);
+            arrive(base + 107600 + it % 2 * 8);
             matrix_sync<2>();
             wait(base + 107520 + it % 2 * 8, parity(it, 2));
             {
@@ -381,25 +381,27 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                     write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
                 }
             }
+            wait(base + 107616, parity(it, 1));
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
+            wgmma_commit();
             wait(base + 107632, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 81920, 1, x.n, thread);
                 fence_async();
                 matrix_sync<2>();
             }
-            wait(base + 107616, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f20, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
             fence_async();
             matrix_sync<2>();
             wgmma_fence();
             multiply_tiles<0, 1, 4, 0, 0>(f28, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
             wgmma_commit();
             wgmma_wait<0>();
+            keep(f20);
+            keep(f28);
             arrive(base + 107568 + it % 2 * 8);
             arrive(base + 107624);
             arrive(base + 107640);
-            keep(f28);
             {
                 wait(base + 107656, parity(it, 1) ^ 1);
                 float r19[2];

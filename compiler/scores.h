@@ -59,8 +59,9 @@ typedef struct Scores {
                                            none but the position */
     StateSet sums;                      /* the step's states that it is without
                                            */
-    const WindowBlocks *blocks;         /* no pairs, but scans in blocks of
-                                           `width` tokens; or NULL */
+    const Window *window;               /* no pairs, but scans in blocks of
+                                           `width` tokens (its `blocks`), and of
+                                           its first tokens; or NULL */
 } Scores;
 
 /* In c; NULL: the step has no such form, and *why says which term is in the

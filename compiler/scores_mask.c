@@ -154,7 +154,12 @@ Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
     if (!w->blocks.within)
         return NULL;
     Scores *s = new_scores(m, step, w->width);
-    s->blocks = &w->blocks;
+    s->window = w;
+    s->first = w->first;
+    if (s->first) {
+        find_ends(s, m, step);
+        return s;
+    }
     s->ring_axis = w->ring_axis;
     s->position = w->position;
     return s;

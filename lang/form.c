@@ -285,8 +285,9 @@ static void put_road_of(Form *f, Graph *step)
         buf_printf(&f->text, "  runs token by token: %s\n", step->note);
     if (step->window)
         buf_printf(&f->text, "  on the CPU, where that is faster, as two scans "
-                   "in blocks of %lld tokens\n",
-                   (long long)step->window->width);
+                   "in blocks of %lld tokens%s\n",
+                   (long long)step->window->width, step->window->sinks
+                   ? " and one over the first" : "");
 }
 
 static void put_scores(Form *f)
@@ -295,7 +296,7 @@ static void put_scores(Form *f)
         "on a GPU, where that is predicted to take less", "", "as asked for" };
     const Scores *s = f->v->step->scores;
 
-    if (s && s->blocks)
+    if (s && s->window)
         buf_printf(&f->text, "  or as scans in blocks of %lld tokens: %s\n",
                    (long long)s->width, f->v->way == WAY_STATES
                    ? "not, as asked for" : when[f->v->way]);

@@ -86,7 +86,7 @@ static int plan_of_layer(lua_State *L, Variant *v)
 
 static const char *way_beside(const Scores *s)
 {
-    return s->blocks ? "blocks" : "quadratic";
+    return s->window ? "blocks" : "quadratic";
 }
 
 /* What the option `mode` asks for, or the definition. */
@@ -108,7 +108,7 @@ static Way way_of_plan(lua_State *L, const Variant *v)
 static void say_ways(lua_State *L, const Scores *s, const PairsAsk *ask,
                      Way asked, bool pairs, double by_states, double by_pairs)
 {
-    const char *how = s->blocks ? "in blocks" : "over pairs";
+    const char *how = s->window ? "in blocks" : "over pairs";
 
     lua_pushstring(L, pairs ? way_beside(s) : "linear");
     lua_setfield(L, -2, "mode");

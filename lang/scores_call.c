@@ -68,7 +68,7 @@ static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
     if (v->way == WAY_PAIRS)
         return true;
     if (!device || (wants_ends(v, b) && !knows_last_tokens(v, b))
-        || (v->step->scores->blocks && !blocks_take(v, b)))
+        || (v->step->scores->window && blocks_refuse(v, b)))
         return false;
     ScoreCall k = score_call(v->step->scores, b);
     const Machine *m = backend_named("cuda")->machine(c, &v->shared);
@@ -87,11 +87,9 @@ static LayerProgram *scores_program(Ctx *c, Variant *v)
     Graph *step[MAX_SUMS + 3] = { s->tokens };
     int n = FIRST_SUM;
 
-    if (s->blocks) {
-        Graph *scan[BLOCK_PARTS] = {
-            [PART_WITHIN] = s->blocks->within, [PART_TAIL] = s->blocks->tail,
-            [PART_ACROSS] = s->blocks->across,
-            [PART_UPTO] = s->blocks->upto };
+    if (s->window) {
+        Graph *scan[BLOCK_PARTS];
+        blocks_parts(s->window, scan);
         return parts_program(c, v, scan, BLOCK_PARTS);
     }
 
@@ -315,7 +313,7 @@ static void run_all(Lay *k)
 {
     Values *x = ctx_alloc(k->c, sizeof *x);
 
-    if (k->step->scores->blocks) {
+    if (k->step->scores->window) {
         blocks_run(k);
         return;
     }

@@ -9,8 +9,6 @@
  * that reaches there reads of copies, with zeros behind its end; and so do all
  * where the device alone knows the sequences.
  */
-#include "../compiler/mask.h"
-#include "../compiler/scores.h"
 #include "blocks_call.h"
 
 #include <string.h>
@@ -49,9 +47,9 @@ const char *blocks_refuse(const Variant *v, const Bound *b)
     return b->T ? NULL : "there are no tokens";
 }
 
-void blocks_parts(const Window *w, Graph *step[BLOCK_PARTS])
+void blocks_parts(const Scores *s, Graph *step[BLOCK_PARTS])
 {
-    const WindowBlocks *b = &w->blocks;
+    const WindowBlocks *b = &s->window->blocks;
 
     step[PART_WITHIN] = b->within;
     step[PART_TAIL] = b->tail;
@@ -59,7 +57,8 @@ void blocks_parts(const Window *w, Graph *step[BLOCK_PARTS])
     step[PART_UPTO] = b->upto;
     step[PART_PACKED] = b->packed;
     step[PART_PLACES] = b->places;
-    step[PART_SINKS] = w->sinks;
+    step[PART_SINKS] = s->window->sinks;
+    step[PART_REST] = s->rest;          /* states of the call's end */
 }
 
 /* ---- blocks ---- */

@@ -5,14 +5,15 @@
 #ifndef FLIN_BLOCKS_CALL_H
 #define FLIN_BLOCKS_CALL_H
 
+#include "../compiler/scores.h"
 #include "parts_call.h"
 
 /* NULL: such a call goes so; else why it does not. */
 const char *blocks_refuse(const Variant *v, const Bound *b);
 /* Of a window's program: its parts, by their numbers, and their steps. */
 enum { PART_WITHIN, PART_TAIL, PART_ACROSS, PART_UPTO, PART_PACKED, PART_PLACES,
-       PART_SINKS, BLOCK_PARTS };
-void blocks_parts(const Window *w, Graph *step[BLOCK_PARTS]);
+       PART_SINKS, PART_REST, BLOCK_PARTS };
+void blocks_parts(const Scores *s, Graph *step[BLOCK_PARTS]);
 /* The call, forward or backward. */
 void blocks_run(Lay *k);
 

@@ -3,8 +3,6 @@
  * are made of, a sum after another, and what is made of the sums, each a
  * variant of its own.
  */
-#include "../compiler/scores.h"
-
 #include <string.h>
 
 #include "blocks_call.h"
@@ -89,7 +87,7 @@ static LayerProgram *scores_program(Ctx *c, Variant *v)
 
     if (s->window) {
         Graph *scan[BLOCK_PARTS];
-        blocks_parts(s->window, scan);
+        blocks_parts(s, scan);
         return parts_program(c, v, scan, BLOCK_PARTS);
     }
 
@@ -387,8 +385,8 @@ static const PlanEntry *plan_of_rest(Ctx *c, Variant *v, const Args *a,
 
     if (!s->rest)
         return NULL;
-    return plan_for_ends(c, scores_program(c, v)->variant[FIRST_SUM + s->nsums
-                                                          + 1],
+    int part = s->window ? PART_REST : FIRST_SUM + s->nsums + 1;
+    return plan_for_ends(c, scores_program(c, v)->variant[part],
                          b->call.size, plan_chunk(a),
                          call_backend(c, a, &b->call));
 }

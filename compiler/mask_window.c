@@ -406,21 +406,28 @@ static Graph *across_turned(Mask *m, const Graph *step, const char *late,
     return g;
 }
 
-/* Where a token is in its sequence: whether it has a block before its own, and
- * whether it is none of the first. */
+/* The tokens before, and a result of whether there are so many. */
+static void count_tokens(Graph *g, const char *state, int64_t n,
+                         const char *result)
+{
+    State *at = &g->st[graph_state(g, state, "")];
+    Ref before = at->node;
+
+    at->next = op2(g, OP_add, before, num(g, 1));
+    graph_output(g, result, op2(g, OP_le, num(g, (double)n), before));
+}
+
+/* Whether a token has a block before its own in the call, and is none of the
+ * first of its sequence, which may have begun before. */
 static Graph *places(Mask *m, const Graph *step, int64_t width, int64_t first)
 {
     Graph *g = new_scan(m, step);
     const Input *values = &step->in[graph_find_input(step, "v")];
 
     graph_input(g, "v", mask_declared(step, values));
-    State *at = &g->st[graph_state(g, "position", "")];
-    Ref position = at->node;
-    at->next = op2(g, OP_add, position, num(g, 1));
-    graph_output(g, "y", op2(g, OP_le, num(g, (double)width), position));
+    count_tokens(g, "tokens", width, "y");
     if (first)
-        graph_output(g, "late", op2(g, OP_le, num(g, (double)first),
-                                    position));
+        count_tokens(g, "position", first, "late");
     return g;
 }
 

@@ -162,6 +162,7 @@ Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
     }
     s->ring_axis = w->ring_axis;
     s->position = w->position;
+    s->rest = step_of(step, STATE(w->position));
     return s;
 }
 

@@ -204,6 +204,16 @@ static void bind_blocks(Blocks *x, Sub *s, const List *list)
     s->bound.call.seq = list->seq;
 }
 
+/* The call's states that the part has, too. */
+static void give_states(Blocks *x, Sub *s)
+{
+    for (int i = 0; i < s->p->step->nst; i++) {
+        int of = graph_find_state(x->k->step, s->p->step->st[i].name);
+        if (of >= 0)
+            s->bound.call.s0[i] = x->k->b->call.s0[of];
+    }
+}
+
 /* Where tokens are in their sequences. */
 static void run_places(Blocks *x)
 {
@@ -213,6 +223,7 @@ static void run_places(Blocks *x)
 
     s->args.in[0] = given_input(x->k, graph_find_input(x->k->step, "v"));
     parts_bind(x->k, s);
+    give_states(x, s);
     for (int o = 0; o < step->nout; o++) {
         *to[o] = result_room(x, step, o, &x->own[3 + o]);
         to[o]->shape[2] = s->bound.call.heads;
@@ -268,6 +279,7 @@ static void run_first(Blocks *x, const Given *y)
     for (int i = 0; i < s->p->step->nin; i++)
         s->args.in[i] = given_input(x->k, i);
     parts_bind(x->k, s);
+    give_states(x, s);
     s->bound.call.out[0] = result_view(s->p->step, 0, &sum);
     x->k->realm->forward(x->k, s);
     move_given(x->k, y, &sum, true);

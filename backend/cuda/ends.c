@@ -67,12 +67,12 @@ static const char source[] =
     "              (i - a.nseq) * a.threads + threadIdx.x,\n"
     "              (gridDim.x - a.nseq) * a.threads);\n"
     "}\n"
-    "struct Cut { const i64 *ends; i64 nseq, tokens, width; i64 *to; };\n"
+    "struct Cut { const i64 *ends; i64 nseq, tokens, threads, width, *to; };\n"
     "// A sequence has as many places as there are multiples of the width in\n"
     "// it, and one: blocks that it lacks are empty.\n"
     "extern \"C\" __global__ void flin_blocks(const __grid_constant__ Cut a)\n"
     "{\n"
-    "    const i64 n = blockIdx.x * (i64)blockDim.x + threadIdx.x;\n"
+    "    const i64 n = blockIdx.x * a.threads + threadIdx.x;\n"
     "    if (n > a.nseq)\n"
     "        return;\n"
     "    const i64 start = within(a.ends[n], 0, a.tokens);\n"
@@ -165,7 +165,7 @@ void ends_queue(Ctx *c, Gpu *g, const Ends *e, const Graph *graph,
 /* As the source has it. */
 typedef struct Cut {
     uint64_t ends;
-    int64_t nseq, tokens, width;
+    int64_t nseq, tokens, threads, width;
     uint64_t to;
 } Cut;
 
@@ -174,8 +174,8 @@ void ends_of_blocks(Ctx *c, Gpu *g, const Ends *e, const Call *call,
 {
     const Driver *d = gpu_driver(g);
     Cut a = { .ends = (uint64_t)(uintptr_t)call->device_cu,
-              .nseq = call->nseq, .tokens = call->tokens, .width = width,
-              .to = to };
+              .nseq = call->nseq, .tokens = call->tokens,
+              .threads = THREADS, .width = width, .to = to };
     void *params[] = { &a };
     CALL(d, LAUNCH, launch_kernel);
     driver_check(c, d, launch_kernel(e->blocks, (unsigned)(call->nseq / THREADS

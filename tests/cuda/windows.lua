@@ -1,7 +1,7 @@
 -- On a GPU: windows whose weights differ by key or value, as scans in blocks,
 -- with a sequence's first tokens beside them: of lengths, heads that share
--- tensors and packed sequences that nobody has chosen, forward, backward and
--- what is kept, against float64, the same bits each time.
+-- tensors and packed sequences that nobody has chosen, forward, backward, from
+-- states and what is kept, against float64, the same bits each time.
 --   flin tests/cuda/windows.lua [FIRST [LAST]]      seeds; 8 are all masks
 local flin = require "flin"
 local suite = require "suite"
@@ -112,6 +112,37 @@ local function call(v, W, what, long)
   expect(not long or not v.note, "%s: %s", what, v.note)
 end
 
+-- From states: of one token, of some, of more than the window; tensors of the
+-- host, too.
+local function call_from(v, W, what)
+  local before <const> = ({ 1, W // 2, 2 * W + 5 })[pick(3)]
+  local cu = { 0, 3 * W + 70 + pick(W) }
+  if pick(2) == 1 then cu[3] = cu[2] + 3 * W + 80 end
+  local x = v:random { T = cu[#cu], B = 1, H = 2, K = 16, V = 16,
+                       seed = pick(1000) }
+  local _, begin = v:reference(v:random { T = before, B = #cu - 1, H = 2, K = 16,
+                                          V = 16, seed = pick(1000) })
+  for name, s in pairs(begin) do begin[name] = s:to "float32" end
+  x.initial_state, x.cu_seqlens = begin, cu
+  local want, kept = v:reference(x)
+  what = ("%s, %d tokens behind %d, %d sequences"):format(what, cu[#cu], before,
+                                                          #cu - 1)
+  local there = on_gpu(x)
+  there.initial_state = on_gpu(begin)
+  local y, state = v:forward(there)
+  expect(suite.relative(y, want) <= 1e-5, "%s: y", what)
+  for n, s in pairs(kept) do
+    expect(suite.relative(state[n], s) <= 1e-5, "%s: state %s", what, n)
+  end
+  x.backend = "cuda"
+  local own, host = v:forward(x)
+  expect((own - y:to "cpu"):maxabs() == 0, "%s: the host's tensors", what)
+  for n, s in pairs(host) do
+    expect((s - state[n]:to "cpu"):maxabs() == 0, "%s: the host's state %s",
+           what, n)
+  end
+end
+
 for n = first, last do
   seed = n
   local form = masks[(n - 1) % #masks + 1]
@@ -121,6 +152,7 @@ for n = first, last do
                            mask = window(W, S, form[2], form[3]) }
   local what = ("seed %d, a window of %d and the first %d"):format(n, W, S)
   expect(tostring(v):find "or as scans in blocks", "%s: %s", what, v)
-  for c = 1, 6 do call(v, W, what, c == 1) end
+  for c = 1, 5 do call(v, W, what, c == 1) end
+  for _ = 1, 2 do call_from(v, W, what) end
 end
 suite.finish()

@@ -166,6 +166,11 @@ Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
     return s;
 }
 
+int64_t scores_ring_tokens(const Scores *s, int64_t places)
+{
+    return places + (s->first ? s->first + 1 : 0);
+}
+
 const char *scores_extent(Ctx *c, const Scores *s)
 {
     const char *within = ctx_format(c, "within %lld", (long long)s->width);

@@ -41,7 +41,9 @@ void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
     k->edge += times * edges * tokens;
     k->tokens += times * tokens;
     k->longest = fmax(k->longest, row + first);
-    k->column = fmax(k->column, s->first ? tokens : row);
+    /* rows behind, which all weigh the first keys, are dealt in parts */
+    k->column = fmax(k->column, s->first ? fmin(tokens, row + OWN
+                                                + (double)s->first) : row);
     k->sequences += times;
 }
 

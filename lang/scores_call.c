@@ -45,10 +45,9 @@ static bool knows_last_tokens(const Variant *v, const Bound *b)
         && b->state_dtype == F32;
 }
 
-/* How many of a sequence's tokens make its rings, whatever these held. */
 static int64_t tokens_of_rings(const Scores *s, const Call *call)
 {
-    return call->size[s->ring_axis] + (s->first ? s->first + 1 : 0);
+    return scores_ring_tokens(s, call->size[s->ring_axis]);
 }
 
 /* Of a window in blocks: are there so many tokens in each sequence, of which the

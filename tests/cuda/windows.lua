@@ -72,8 +72,9 @@ local function call(v, W, what, long)
   local shared = pick(3) == 1
   local H = shared and 4 or 2
   local dtype <const> = pick(2) == 1 and "float32" or "bfloat16"
-  local x = suite.typed(v, v:random { T = T, B = packed and 1 or pick(2), H = H,
-                                      K = 16, V = 16, seed = pick(1000) }, dtype)
+  local x = v:random { T = T, B = packed and 1 or pick(2), H = H, K = 16,
+                       V = 16, seed = pick(1000) }
+  x = suite.typed(v, x, dtype)
   if shared then                        -- one of two heads, another of four
     for _, input in ipairs(v.inputs) do
       if (input.axes .. " "):find "^t " and input.name ~= "q" then
@@ -120,8 +121,9 @@ local function call_from(v, W, what)
   if pick(2) == 1 then cu[3] = cu[2] + 3 * W + 80 end
   local x = v:random { T = cu[#cu], B = 1, H = 2, K = 16, V = 16,
                        seed = pick(1000) }
-  local _, begin = v:reference(v:random { T = before, B = #cu - 1, H = 2, K = 16,
-                                          V = 16, seed = pick(1000) })
+  local _, begin = v:reference(v:random { T = before, B = #cu - 1, H = 2,
+                                          K = 16, V = 16,
+                                          seed = pick(1000) })
   for name, s in pairs(begin) do begin[name] = s:to "float32" end
   x.initial_state, x.cu_seqlens = begin, cu
   local want, kept = v:reference(x)

@@ -118,6 +118,31 @@ for _, near in ipairs { function (i, j) return i - j < 256 or j < 4 end,
   check("by pairs", plan.mode == "quadratic", plan.text)
 end
 
+-- As long as another on the CPU, whatever the width: bands took 8 times as long.
+do
+  local function seconds(W)
+    local v = flin.variant { name = "sinks", mask = function (i, j, p)
+      if i < j then return 0 end
+      if j < 4 then return p.b[j] end
+      if i - j < W then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+      return 0
+    end }
+    check("a scan over the first", tostring(v):find("one over the first", 1,
+                                                    true), v)
+    local x = v:random { B = 1, H = 1, T = 8192, K = 32, V = 32, seed = 1 }
+    local least = math.huge
+    for _ = 1, 4 do
+      local start = flin.clock()
+      v:forward(x)
+      least = math.min(least, flin.clock() - start)
+    end
+    return least
+  end
+  local narrow, wide = seconds(256), seconds(2048)
+  check("width takes no time", wide < 4 * narrow,
+        ("%.4f s, and %.4f s"):format(narrow, wide))
+end
+
 do
   local v = flin.variant(forms[6][2](256, 4))
   check("what it keeps", tostring(v):find("keeps the first 4 and the last 256",

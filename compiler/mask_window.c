@@ -453,8 +453,8 @@ static void find_blocks(Mask *m, const Graph *step, const Window *w,
 
 /* ---- a sequence's first tokens ---- */
 
-/* What is left of the mask without the window, as a step; NULL: it keeps other
- * states than the whole has. */
+/* What is left of the mask without the window, as a step; NULL: nothing, or it
+ * keeps other states than the whole has. */
 static Graph *scan_of_first(const Mask *m, const Graph *step)
 {
     Mask *own = mask_copy(m->ctx, m);
@@ -465,6 +465,8 @@ static Graph *scan_of_first(const Mask *m, const Graph *step)
     for (int n = 0; n < m->nproducts; n++)
         if (!m->product[n].value)
             own->product[own->nproducts++] = m->product[n];
+    if (!own->nproducts)
+        return NULL;
     mask_step(own, g);
     for (int i = 0; i < g->nst; i++)
         if (graph_find_state(step, g->st[i].name) < 0)

@@ -185,12 +185,6 @@ static Given sums_room(Blocks *x, int o, Array *own)
 
 /* ---- a part's call ---- */
 
-/* Of the call's own sequences. */
-static Sub *begin(Blocks *x, int part, Mode mode)
-{
-    return parts_begin(x->k, part, mode);
-}
-
 /* Of these blocks; where the device has them, of all. */
 static void bind_blocks(Blocks *x, Sub *s, const List *list)
 {
@@ -217,7 +211,7 @@ static void give_states(Blocks *x, Sub *s)
 /* Where tokens are in their sequences. */
 static void run_places(Blocks *x)
 {
-    Sub *s = begin(x, PART_PLACES, M_FORWARD);
+    Sub *s = parts_begin(x->k, PART_PLACES, M_FORWARD);
     const Graph *step = s->p->step;
     Given *to[] = { &x->reads, &x->late };
 
@@ -245,7 +239,7 @@ static void give_arguments(Blocks *x, Sub *s)
 
 static void run_within(Blocks *x, const Given *y)
 {
-    Sub *s = begin(x, PART_WITHIN, M_FORWARD);
+    Sub *s = parts_begin(x->k, PART_WITHIN, M_FORWARD);
     const Graph *step = s->p->step;
 
     give_arguments(x, s);
@@ -261,7 +255,7 @@ static void run_within(Blocks *x, const Given *y)
 /* Of what blocks read: the sum over the tokens of each behind, or before. */
 static void run_sum(Blocks *x, int part, const Given *v, const Given *y)
 {
-    Sub *s = begin(x, part, M_FORWARD);
+    Sub *s = parts_begin(x->k, part, M_FORWARD);
 
     s->args.in[0] = *v;
     bind_blocks(x, s, &x->keys);
@@ -272,7 +266,7 @@ static void run_sum(Blocks *x, int part, const Given *v, const Given *y)
 /* What a sequence's first tokens weigh, added to y. */
 static void run_first(Blocks *x, const Given *y)
 {
-    Sub *s = begin(x, PART_SINKS, M_FORWARD);
+    Sub *s = parts_begin(x->k, PART_SINKS, M_FORWARD);
     Array own;
     Given sum = room_for(x->k, y, x->T, y->dtype, &own);
 
@@ -385,7 +379,7 @@ static void run_across(Blocks *x, Reading *r, const Given *y)
 {
     find_arguments(x, r);
     Given to = queries_of(x, r, y, &r->own);
-    Sub *s = begin(x, r->part, M_FORWARD);
+    Sub *s = parts_begin(x->k, r->part, M_FORWARD);
     const Graph *step = s->p->step;
 
     memcpy(s->args.in, r->in, sizeof r->in);
@@ -507,7 +501,7 @@ static void back_across(Blocks *x, Reading *r, const Given *dlead,
     dy.device = k->b->call.on_device;
     find_arguments(x, r);
     dy = queries_of(x, r, &dy, &r->own);
-    Sub *s = begin(x, r->part, M_BACKWARD);
+    Sub *s = parts_begin(x->k, r->part, M_BACKWARD);
     const Graph *step = s->p->step;
     memcpy(s->args.in, r->in, sizeof r->in);
     s->args.in[v] = dy;
@@ -551,7 +545,7 @@ static void back_part(Blocks *x, int part, const List *list,
 {
     Given dx[MAX_INPUTS] = { { 0 } };
     Array own[MAX_INPUTS] = { { 0 } };
-    Sub *s = begin(x, part, M_BACKWARD);
+    Sub *s = parts_begin(x->k, part, M_BACKWARD);
     int n = x->k->step->nin;
 
     give_arguments(x, s);

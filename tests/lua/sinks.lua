@@ -27,6 +27,17 @@ local forms <const> = {
     if i - j < W then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
     return 0
   end } end },
+  { "without the first", function (W, S) return { mask = function (i, j, p)
+    if i < j or j < S then return 0 end
+    if i - j < W then return p.b[j] end
+    return 0
+  end } end },
+  { "of two kinds", function (W, S) return { mask = function (i, j, p)
+    if i < j then return 0 end
+    if j < S then return j < 2 and p.b[j] or p.a[i] end
+    if i - j < W then return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+    return 0
+  end } end },
   { "coupled", function (W, S) return { mask = function (i, j, p)
     if i < j then return 0 end
     if j < S then return p.w[j] * p.a[i] end
@@ -144,7 +155,7 @@ do
 end
 
 do
-  local v = flin.variant(forms[6][2](256, 4))
+  local v = flin.variant(forms[8][2](256, 4))
   check("what it keeps", tostring(v):find("keeps the first 4 and the last 256",
                                           1, true), v)
 end

@@ -251,8 +251,8 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * a token adds to the exponent; tail is the sum of what the tokens behind gain;
  * `across` has the queries of a block, the keys and values of the one before,
  * and of both these sums. The transpose of tail is `upto`, the sum over the
- * tokens before. `packed` is `across` where behind a sequence's queries those of
- * another may be: an input says which have a block before their own, as
+ * tokens before. `packed` is `across` where behind a sequence's queries may be
+ * those of another: an input says which have a block before their own, as
  * `places` finds it, whose results are that and, where a window leaves out a
  * sequence's first tokens, which are none of these. */
 typedef struct WindowBlocks {

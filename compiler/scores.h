@@ -74,8 +74,8 @@ Scores *scores_copy(Ctx *c, const Scores *s);
 Scores *scores_window(Mask *m, const Graph *step);
 /* The same of a window that has such scans. */
 Scores *scores_blocks(Mask *m, const Graph *step, const Window *w);
-/* How many of a sequence's last tokens make rings of so many places, and none of
- * these holds one of the first. */
+/* How many of a sequence's last tokens make rings of so many places, of which
+ * none holds one of the first. */
 int64_t scores_ring_tokens(const Scores *s, int64_t places);
 /* Which pairs, in words: "within 256", "within 256 and with the first 4". */
 const char *scores_extent(Ctx *c, const Scores *s);

@@ -4,10 +4,10 @@
  * The blocks of all sequences are one call: tokens read their own block up to
  * themselves; then those of all blocks but a sequence's first what is behind
  * them, by place, in the block before. There queries are seen W tokens further
- * on than keys. Behind a sequence's last query may be those of another: `packed`
- * leaves these out. Behind the tensors' last token there is nothing: the block
- * that reaches there reads of copies, with zeros behind its end; and so do all
- * where the device alone knows the sequences.
+ * on than keys. Behind a sequence's last query may be those of another, which
+ * `packed` leaves out. Behind the tensors' last token there is nothing: the
+ * block that reaches there reads of copies, with zeros behind its end; and so
+ * do all where the device alone knows the sequences.
  */
 #include "blocks_call.h"
 
@@ -281,8 +281,9 @@ static void run_first(Blocks *x, const Given *y)
 }
 
 /* Blocks that read those before them: `from`, `width`: tokens that are seen as
- * keys, with as many queries, W tokens further on, of which there are `len`: the
- * rest of a copy is 0, and there is no rest where they are read in place. */
+ * keys, with as many queries, W tokens further on, of which there are `len`:
+ * the rest of a copy is 0, and there is no rest where they are read in place.
+ */
 typedef struct Reading {
     int part;
     int64_t from, width, len;

@@ -1,6 +1,6 @@
 /* blocks_call.h -- calls of masks that end at a distance, as scans in blocks of
- * its width, all of which go on (compiler/mask.h: WindowBlocks), and of one over
- * a sequence's first tokens, where these weigh otherwise.
+ * its width, all of which go on (compiler/mask.h: WindowBlocks), and one over a
+ * sequence's first tokens, where these weigh otherwise.
  */
 #ifndef FLIN_BLOCKS_CALL_H
 #define FLIN_BLOCKS_CALL_H

@@ -103,8 +103,8 @@ static Way way_of_plan(lua_State *L, const Variant *v)
     return *mode == 'l' ? WAY_STATES : WAY_PAIRS;
 }
 
-/* Which calls of a window in blocks go by states all the same: rings go round by
- * the number of tokens before, which the device alone knows. */
+/* Which calls of a window in blocks go by states all the same: rings go round
+ * by the number of tokens before, which the device alone knows. */
 static const char *by_states_still(lua_State *L, const Variant *v)
 {
     const Scores *s = v->step->scores;

@@ -50,9 +50,9 @@ static int64_t tokens_of_rings(const Scores *s, const Call *call)
     return scores_ring_tokens(s, call->size[s->ring_axis]);
 }
 
-/* Of a window in blocks: are there so many tokens in each sequence, of which the
- * first go by the step, that none reads, and no ring keeps, what the call starts
- * from? Its ends lie elsewhere, if there are any. */
+/* Of a window in blocks: are there so many tokens in each sequence, of which
+ * the first go by the step, that none reads, and no ring keeps, what the call
+ * starts from? The states that it leaves lie elsewhere, if there are any. */
 static bool passes_start(const Variant *v, const Args *a, const Bound *b)
 {
     const Scores *s = v->step->scores;
@@ -396,10 +396,10 @@ static const PlanEntry *plan_of_ends(Ctx *c, Variant *v, const Args *a,
                          call_backend(c, a, &b->call));
 }
 
-/* Of a window a sequence's last tokens alone, from a whole turn of its rings on;
- * where first ones are told apart, none of these is left in a ring, nor one that
- * comes where they do in the call. Of one that starts from states the tokens
- * that may read these go before. */
+/* Of a window a sequence's last tokens alone, from a whole turn of its rings
+ * on; where first ones are told apart, none of these is left in a ring, nor one
+ * that comes where they do in the call. Of one that starts from states the
+ * tokens that may read these go before. */
 static const Seq *last_tokens(Ctx *c, const Variant *v, const Bound *b)
 {
     const Scores *of = v->step->scores;

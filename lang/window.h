@@ -8,8 +8,8 @@
 enum { WITHIN, ACROSS, KEPT, SINKS, NSCANS };
 
 /* The plans of such a call: of its scans (SINKS: NULL where there is none), and
- * of what is kept of tokens; of where short blocks start; of the first tokens, where it starts from states;
- * else NULL. */
+ * of what is kept of tokens; of where short blocks start; of the first tokens,
+ * where it starts from states; else NULL. */
 typedef struct WindowPlans {
     const PlanEntry *scan[NSCANS], *start, *first;
 } WindowPlans;

@@ -77,8 +77,8 @@ template<int P> INLINE bool meets(int i0, int i1, int j0, int j1)
 
 /* ---- sequences in pieces ---- */
 
-/* Of a sequence, which it has, piece n of so many rows. Each has a slot for each
- * multiple of these in it, and one. */
+/* Of sequence s part n, of so many rows. A sequence has a slot for each multiple
+ * of these in it, and one. */
 struct SeqPart { i64 s, start; int b, len, n; };
 template<int ROWS_OF> INLINE SeqPart find_part(const Pairs &a, i64 slot)
 {
@@ -107,8 +107,8 @@ template<int ROWS_OF> INLINE SeqPart find_part(const Pairs &a, i64 slot)
     return x;
 }
 
-/* FIRST keys of a sequence have pairs with all rows behind, others with no more
- * than SPAN from the first of the EDGES tiles on that have these. So the rows of
+/* FIRST keys of a sequence have pairs with all rows behind; others of the EDGES
+ * tiles that hold these have them within the first SPAN rows. So the rows of
  * these tiles are dealt by spans, a block each, and what they add to the first
  * keys is added up behind (plain_first): of each slot, head and key PART_WIDTH
  * numbers. */

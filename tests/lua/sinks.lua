@@ -129,7 +129,8 @@ for _, near in ipairs { function (i, j) return i - j < 256 or j < 4 end,
   check("by pairs", plan.mode == "quadratic", plan.text)
 end
 
--- As long as another on the CPU, whatever the width: bands took 8 times as long.
+-- As long as another on the CPU: bands of 8 times the width took 8 times as
+-- long.
 do
   local function seconds(W)
     local v = flin.variant { name = "sinks", mask = function (i, j, p)

@@ -69,8 +69,8 @@ typedef struct PairLeaves {
 
 /* Fails where the mask reads too much. */
 PairLeaves pair_leaves(const Mask *m);
-/* Keys of a sequence that all rows behind have pairs with, and how many tiles of
- * 128 hold these; the first `span` rows have all other pairs of these tiles.
+/* Keys of a sequence that all rows behind have pairs with, and how many tiles
+ * of 128 hold these; the first `span` rows have all other pairs of these tiles.
  * keys 0: there are none. */
 typedef struct PairFirst { int keys, tiles, span; } PairFirst;
 PairFirst pair_first(const Mask *m);

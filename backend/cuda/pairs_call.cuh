@@ -77,8 +77,8 @@ template<int P> INLINE bool meets(int i0, int i1, int j0, int j1)
 
 /* ---- sequences in pieces ---- */
 
-/* Of sequence s part n, of so many rows. A sequence has a slot for each multiple
- * of these in it, and one. */
+/* Of sequence s part n, of so many rows. A sequence has a slot for each
+ * multiple of these in it, and one. */
 struct SeqPart { i64 s, start; int b, len, n; };
 template<int ROWS_OF> INLINE SeqPart find_part(const Pairs &a, i64 slot)
 {

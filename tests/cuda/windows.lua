@@ -145,6 +145,41 @@ local function call_from(v, W, what)
   end
 end
 
+-- Whatever is in one sequence, others are what they were, also where a block
+-- ends within another's, and what is read behind it is theirs.
+local function alone(v, W, what)
+  local cu <const> = { 0, 2 * W + 5, 4 * W + 12, 6 * W + 20 }
+  local x = v:random { T = cu[4], B = 1, H = 2, K = 16, V = 16, seed = 5 }
+  x.dy = flin.randn(x.v.shape, { seed = 3 })
+  local function run(bad)
+    local y = {}
+    for n, t in pairs(x) do
+      local c = t:clone()
+      if bad and #t.shape > 2 then
+        c:narrow(2, cu[bad] + 1, cu[bad + 1] - cu[bad]):fill(0 / 0)
+      end
+      y[n] = c:to "cuda"
+    end
+    y.cu_seqlens, y.validate = cu, false
+    local grad = v:backward(y)
+    y.dy = nil
+    grad.y, grad.initial_state = v:forward(y), nil
+    return grad
+  end
+  local clean = run()
+  for bad = 1, 3 do
+    for n, t in pairs(run(bad)) do
+      for s = 1, #t.shape > 2 and 3 or 0 do
+        local from <const>, len <const> = cu[s] + 1, cu[s + 1] - cu[s]
+        local off = t:to "cpu":narrow(2, from, len)
+                    - clean[n]:to "cpu":narrow(2, from, len)
+        expect(s == bad or off:maxabs() == 0,
+               "%s: sequence %d's nan is in %s of %d", what, bad, n, s)
+      end
+    end
+  end
+end
+
 for n = first, last do
   seed = n
   local form = masks[(n - 1) % #masks + 1]
@@ -156,5 +191,6 @@ for n = first, last do
   expect(tostring(v):find "or as scans in blocks", "%s: %s", what, v)
   for c = 1, 5 do call(v, W, what, c == 1) end
   for _ = 1, 2 do call_from(v, W, what) end
+  alone(v, W, what)
 end
 suite.finish()

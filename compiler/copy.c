@@ -88,10 +88,15 @@ Window *window_copy(Ctx *c, const Window *w)
     to->within = graph_copy(c, w->within);
     to->across = graph_copy(c, w->across);
     to->kept = graph_copy(c, w->kept);
+    to->sinks = w->sinks ? graph_copy(c, w->sinks) : NULL;
+    to->late = w->late ? ctx_string(c, w->late) : NULL;
+    to->place = w->place ? ctx_string(c, w->place) : NULL;
     if (!w->blocks.within)
         return to;
     to->blocks.within = graph_copy(c, w->blocks.within);
     to->blocks.across = graph_copy(c, w->blocks.across);
+    to->blocks.packed = graph_copy(c, w->blocks.packed);
+    to->blocks.places = graph_copy(c, w->blocks.places);
     if (!w->blocks.tail)
         return to;
     to->blocks.tail = graph_copy(c, w->blocks.tail);

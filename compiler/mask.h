@@ -250,20 +250,33 @@ void mask_ways(Mask *m, Mask *above, Graph *g);
  * goes on (compiler/transpose.c). `within` has results lead and gain, by which
  * a token adds to the exponent; tail is the sum of what the tokens behind gain;
  * `across` has the queries of a block, the keys and values of the one before,
- * and of both these sums. The transpose of tail, one token late, is `upto`, the
- * sum over the tokens so far. */
+ * and of both these sums. The transpose of tail is `upto`, the sum over the
+ * tokens before. `packed` is `across` where behind a sequence's queries may be
+ * those of another: an input says which have a block before their own, as
+ * `places` finds it, whose results are that and, where a window leaves out a
+ * sequence's first tokens, which are none of these. */
 typedef struct WindowBlocks {
-    Graph *within, *across;             /* NULL: there is no such form */
+    Graph *within, *across, *packed, *places;   /* NULL: there is no such
+                                                   form */
     Graph *tail, *upto;                 /* NULL: there is no exponent */
-    int from[MAX_INPUTS];               /* per input of across: which of the
+    int from[MAX_INPUTS];               /* per input of packed, which has
+                                           across's and one behind: which of the
                                            step's, or of these */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */
 } WindowBlocks;
-enum { FROM_LEAD = -1, FROM_TAIL = -2 };
+enum { FROM_LEAD = -1, FROM_TAIL = -2, FROM_LATE = -3, FROM_READS = -4 };
 typedef struct Window {
     int64_t width;                      /* W */
     int position;                       /* the step's state that counts tokens;
-                                           the others are rings */
+                                           the others are rings, and of
+                                           `sinks` */
+    int64_t first;                      /* so many tokens of a sequence it
+                                           leaves out; or 0 */
+    Graph *sinks;                       /* then what these weigh, a step whose
+                                           states are the step's, too; */
+    const char *late, *place;           /* inputs behind the step's: of within
+                                           whether a token is none of these, of
+                                           kept its number in its sequence */
     int nrings, ring_axis;
     Ring ring[MAX_STATES];
     Graph *kept;                        /* a result for each: x; in Ring.x its
@@ -275,13 +288,14 @@ typedef struct Window {
     Graph *across;
     bool leads;
     int from[MAX_INPUTS];               /* per input of across: which of the
-                                           step's; FROM_LEAD: within's lead */
+                                           step's; FROM_LEAD: within's lead;
+                                           FROM_LATE */
     bool query[MAX_INPUTS];             /* it is of the tokens that read */
     WindowBlocks blocks;
 } Window;
 /* Of a mask whose step is g; NULL: it is no window, or none whose two scans
  * are sure to be right. */
-Window *mask_window(Mask *m, const Graph *g);
+Window *mask_window(const Mask *m, const Graph *g);
 /* Are the step's states its position and rings of tokens' own inputs, so that
  * the last tokens, as many as there are places, make them? */
 bool mask_keeps_tokens(const Mask *m, const Graph *step);

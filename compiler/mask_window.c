@@ -15,6 +15,10 @@
  *     y_i  = row_i exp(lead_i) q_i . S
  *     S    = S + outer(exp(tail) col_j k_j, v_j)
  *     tail = tail + g_j
+ *
+ * The first tokens of a sequence may weigh otherwise, as attention sinks do:
+ * the window leaves them out, and a third scan, which has whole sequences, sums
+ * them up.
  */
 #include "mask.h"
 #include "domain.h"
@@ -32,6 +36,9 @@ typedef struct Scan {
     int *from;                          /* of across: as its Window says; NULL:
                                            of within */
     bool *query;
+    const char *late;                   /* its input that says so of tokens
+                                           behind a sequence's first; NULL: the
+                                           window has these, too */
     MaskImage own;
 } Scan;
 
@@ -109,21 +116,46 @@ bool mask_keeps_tokens(const Mask *m, const Graph *step)
         && graph_find_state(step, "position") >= 0;
 }
 
+static bool is_far(int64_t bound) { return bound >= REGION_INF / 2; }
+
 /* The one piece where the mask is not 0, from the diagonal or the token behind
- * it up to a distance; NULL: it is none such. */
-static const MaskPath *find_piece(const Mask *m)
+ * it up to a distance, but for tokens `first` of which a sequence begins with,
+ * which other pieces have; NULL: it is none such. */
+static const MaskPath *find_piece(const Mask *m, int64_t *first)
 {
     const MaskPath *found = NULL;
 
     for (int n = 0; n < m->npieces; n++) {
-        if (is_num(m->g, m->piece[n].value, 0))
+        const MaskPath *p = &m->piece[n];
+        if (is_num(m->g, p->value, 0) || !is_far(p->at.hi[VAR_J]))
             continue;
         if (found)
             return NULL;
-        found = &m->piece[n];
+        found = p;
     }
-    bool ends = found && found->at.hi[VAR_DISTANCE] < REGION_INF / 2;
-    return ends && found->at.lo[VAR_DISTANCE] <= 1 ? found : NULL;
+    if (!found || is_far(found->at.hi[VAR_DISTANCE])
+        || found->at.lo[VAR_DISTANCE] > 1)
+        return NULL;
+    *first = found->at.lo[VAR_J] > 0 ? found->at.lo[VAR_J] : 0;
+    for (int n = 0; n < m->npieces; n++) {
+        const MaskPath *p = &m->piece[n];
+        if (p != found && !is_num(m->g, p->value, 0)
+            && p->at.hi[VAR_J] >= *first)
+            return NULL;
+    }
+    return found;
+}
+
+/* The same piece, as if no token were the first. */
+static MaskPath from_the_first(const MaskPath *piece)
+{
+    MaskPath all = *piece;
+    int64_t *lo = all.at.lo;
+
+    if (lo[VAR_I] <= lo[VAR_J] + lo[VAR_DISTANCE])
+        lo[VAR_I] = 0;
+    lo[VAR_J] = 0;
+    return all;
 }
 
 /* ---- values ---- */
@@ -132,7 +164,8 @@ static const MaskPath *find_piece(const Mask *m)
 static const char *new_name(const Scan *s, const char *name)
 {
     while (graph_find_input(s->step, name) >= 0
-           || graph_find_input(s->g, name) >= 0)
+           || graph_find_input(s->g, name) >= 0
+           || (s->late && !strcmp(s->late, name)))
         name = ctx_format(s->m->ctx, "%.40s_", name);
     return name;
 }
@@ -148,6 +181,14 @@ static Ref add_input(Scan *s, const char *name, const char *axes, int from,
     return s->g->in[at].node;
 }
 
+/* That of across which is no input of the step: a number of a token. */
+static Ref own_input(Scan *s, const char *name, int from, bool query)
+{
+    int at = graph_find_input(s->g, name);
+
+    return at < 0 ? add_input(s, name, "t", from, query) : s->g->in[at].node;
+}
+
 /* An input of the step in the scan. In across what tokens read and what tokens
  * write are two. */
 static Ref input_of(Scan *s, const char *name, bool query)
@@ -156,7 +197,9 @@ static Ref input_of(Scan *s, const char *name, bool query)
     const Input *in = &s->step->in[from];
 
     if (!s->from)
-        return s->g->in[from].node;
+        return s->g->in[graph_find_input(s->g, name)].node;
+    if (from < 0)
+        return own_input(s, name, FROM_LATE, false);
     query = query && in->timed;
     for (int i = 0; i < s->g->nin; i++)
         if (s->from[i] == from && s->query[i] == query)
@@ -202,11 +245,14 @@ static void set_next(Scan *s, Ref state, Ref next)
 
 /* ---- the scans ---- */
 
-static Graph *within_block(Mask *m, const Graph *step, bool leads, bool gains)
+static Graph *within_block(Mask *m, const Graph *step, const char *late,
+                           bool leads, bool gains)
 {
-    Scan s = { .m = m, .step = step, .g = mask_inputs(step) };
+    Scan s = { .m = m, .step = step, .late = late, .g = mask_inputs(step) };
 
     s.g->no = m->g->no;
+    if (late)
+        graph_input(s.g, late, "t");
     mask_step(m, s.g);
     if (!leads)
         return s.g;
@@ -250,9 +296,15 @@ static void exponents(Scan *s, Ref *lead, Ref *tail)
     *tail = op1(s->g, OP_exp, sum);
 }
 
-/* Keys and queries, values, and what columns and rows of weights are scaled by.
- */
-typedef struct Sides { Ref x[2], v, scale[2]; } Sides;
+/* Keys and queries, values, and what columns and rows of weights are scaled by;
+ * whether the token writes (0: it does). */
+typedef struct Sides { Ref x[2], v, scale[2], writes; } Sides;
+
+/* What does not count is not looked at, either: it may be no number. */
+static Ref where_writes(Scan *s, const Sides *e, Ref x)
+{
+    return !e->writes ? x : op3(s->g, OP_where, e->writes, x, num(s->g, 0));
+}
 
 /* A state for each product of the mask's: keys write, queries read; or, turned,
  * the other way round. What is read of all. */
@@ -271,7 +323,8 @@ static Ref read_sums(Scan *s, Sides e, bool turned)
         Ref row = mul(s, mul(s, value_of(s, p->row), e.scale[1]),
                       op1(g, OP_exp, value_of(s, p->extra)));
         Ref by = turned ? col : row;
-        Ref write = mul(s, mul(s, turned ? row : col, e.x[turned]), e.v);
+        Ref key = where_writes(s, &e, mul(s, turned ? row : col, e.x[turned]));
+        Ref write = mul(s, key, where_writes(s, &e, e.v));
         set_next(s, state, op2(g, OP_add, state, write));
         y = op2(g, OP_add, y, g->n[by].axes & over
                 ? dot(g, mul(s, by, read), state, over)
@@ -282,8 +335,8 @@ static Ref read_sums(Scan *s, Sides e, bool turned)
 
 static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
 {
-    Scan s = { .m = m, .step = step, .from = w->from, .query = w->query,
-               .g = new_scan(m, step) };
+    Scan s = { .m = m, .step = step, .late = w->late, .from = w->from,
+               .query = w->query, .g = new_scan(m, step) };
     Graph *g = s.g;
     Ref lead = num(g, 1), tail = lead;
 
@@ -291,15 +344,15 @@ static Graph *across_blocks(Mask *m, const Graph *step, Window *w)
     Ref v = input_of(&s, "v", false);
     if (w->leads)
         exponents(&s, &lead, &tail);
-    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead } },
-                                   false));
+    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead },
+                                                0 }, false));
     return g;
 }
 
 /* ---- the scans, all of which go on ---- */
 
-/* The sum of v over the tokens before; own: and the token's. */
-static Graph *sum_of(Mask *m, const Graph *step, AxisSet axes, bool own)
+/* The sum of v over the tokens before. */
+static Graph *sum_of(Mask *m, const Graph *step, AxisSet axes)
 {
     Graph *g = new_scan(m, step);
     const char *of = axes_text(g, axes);
@@ -307,7 +360,7 @@ static Graph *sum_of(Mask *m, const Graph *step, AxisSet axes, bool own)
     State *sum = &g->st[graph_state(g, "sum", of)];
 
     sum->next = op2(g, OP_add, sum->node, v);
-    graph_output(g, "y", own ? sum->next : op1(g, OP_factor, sum->node));
+    graph_output(g, "y", op1(g, OP_factor, sum->node));
     return g;
 }
 
@@ -321,45 +374,131 @@ static Ref exponential(Scan *s, const char *name, AxisSet axes, int from)
 }
 
 /* Keys read what queries have written before they do, so that the transpose
- * gives to queries what is of the keys behind. */
-static Graph *across_turned(Mask *m, const Graph *step, WindowBlocks *b)
+ * gives to queries what is of the keys behind. packed: of queries an input says
+ * whether they have a block before their own. */
+static Graph *across_turned(Mask *m, const Graph *step, const char *late,
+                            bool packed, WindowBlocks *b)
 {
-    Scan s = { .m = m, .step = step, .from = b->from, .query = b->query,
-               .g = new_scan(m, step) };
+    Scan s = { .m = m, .step = step, .late = late, .from = b->from,
+               .query = b->query, .g = new_scan(m, step) };
     Graph *g = s.g;
     Ref q = input_of(&s, "q", true), k = input_of(&s, "k", false);
     const Input *values = &step->in[graph_find_input(step, "v")];
     Ref v = add_input(&s, "v", mask_declared(step, values),
                       (int)(values - step->in), false);
-    Ref lead = num(g, 1), tail = lead;
+    Ref lead = num(g, 1), tail = lead, reads = 0;
     if (b->tail) {
         AxisSet axes = b->tail->n[b->tail->out[0].node].axes;
         lead = exponential(&s, "lead", axes, FROM_LEAD);
         tail = exponential(&s, "tail", axes, FROM_TAIL);
     }
+    for (int n = 0; n < m->nproducts; n++) {    /* their inputs come before */
+        value_of(&s, m->product[n].col);
+        value_of(&s, m->product[n].row);
+        value_of(&s, m->product[n].extra);
+    }
+    if (packed)
+        reads = own_input(&s, new_name(&s, "reads"), FROM_READS, true);
 
-    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead } },
-                                   true));
+    graph_output(g, "y", read_sums(&s, (Sides){ { k, q }, v, { tail, lead },
+                                                reads }, true));
     g->transposed = TRANSPOSED_ADDED;
     return g;
 }
 
+/* The tokens before, and a result of whether there are so many. */
+static void count_tokens(Graph *g, const char *state, int64_t n,
+                         const char *result)
+{
+    State *at = &g->st[graph_state(g, state, "")];
+    Ref before = at->node;
+
+    at->next = op2(g, OP_add, before, num(g, 1));
+    graph_output(g, result, op2(g, OP_le, num(g, (double)n), before));
+}
+
+/* Whether a token has a block before its own in the call, and is none of the
+ * first of its sequence, which may have begun before. */
+static Graph *places(Mask *m, const Graph *step, int64_t width, int64_t first)
+{
+    Graph *g = new_scan(m, step);
+    const Input *values = &step->in[graph_find_input(step, "v")];
+
+    graph_input(g, "v", mask_declared(step, values));
+    count_tokens(g, "tokens", width, "y");
+    if (first)
+        count_tokens(g, "position", first, "late");
+    return g;
+}
+
 /* None where a token gains what is no token's own. */
-static void find_blocks(Mask *m, const Graph *step, bool leads,
+static void find_blocks(Mask *m, const Graph *step, const Window *w,
                         WindowBlocks *b)
 {
-    Graph *within = within_block(m, step, leads, leads);
-    const Node *e = leads ? &within->n[within->out[2].node] : NULL;
+    Graph *within = within_block(m, step, w->late, w->leads, w->leads);
+    const Node *e = w->leads ? &within->n[within->out[2].node] : NULL;
 
-    if (leads && !e->timed)
+    if (w->leads && !e->timed)
         return;
-    if (leads) {
-        b->upto = sum_of(m, step, e->axes, true);
-        b->tail = sum_of(m, step, e->axes, false);
+    if (w->leads) {
+        b->upto = sum_of(m, step, e->axes);
+        b->tail = sum_of(m, step, e->axes);
         b->tail->transposed = TRANSPOSED;
     }
-    b->across = across_turned(m, step, b);
+    b->places = places(m, step, w->width, w->first);
+    b->packed = across_turned(m, step, w->late, true, b);
+    b->across = across_turned(m, step, w->late, false, b);
     b->within = within;
+}
+
+/* ---- a sequence's first tokens ---- */
+
+/* What is left of the mask without the window, as a step; NULL: nothing, or it
+ * keeps other states than the whole has. */
+static Graph *scan_of_first(const Mask *m, const Graph *step)
+{
+    Mask *own = mask_copy(m->ctx, m);
+    Graph *g = mask_inputs(step);
+
+    g->no = own->g->no = m->g->no;
+    own->nproducts = 0;
+    for (int n = 0; n < m->nproducts; n++)
+        if (!m->product[n].value)
+            own->product[own->nproducts++] = m->product[n];
+    if (!own->nproducts)
+        return NULL;
+    mask_step(own, g);
+    for (int i = 0; i < g->nst; i++)
+        if (graph_find_state(step, g->st[i].name) < 0)
+            return NULL;
+    return g;
+}
+
+/* Are the step's states its position, rings that a token's place and its own
+ * inputs make, and those of the scan over the first? */
+static bool keeps_places(const Mask *m, const Graph *step, const Graph *sinks)
+{
+    int position = graph_find_state(step, "position");
+    int others = sinks ? sinks->nst - (graph_find_state(sinks, "position")
+                                       >= 0) : 0;
+
+    if (position < 0 || !m->nrings || m->nrings > MAX_RESULTS
+        || m->nrings + 1 + others != step->nst)
+        return false;
+    for (int i = 0; i < m->nrings; i++)
+        if (step->n[m->ring[i].x].states & ~STATE(position))
+            return false;
+    return true;
+}
+
+/* Tokens that are not the first alone count as keys. */
+static void leave_first(Mask *m, const char *late)
+{
+    Ref is = op3(m->g, OP_where, mask_leaf(m, LEAF_TOKEN, SIDE_J, late, 0),
+                 num(m->g, 1), num(m->g, 0));
+
+    for (int n = 0; n < m->nproducts; n++)
+        m->product[n].col = op2(m->g, OP_mul, m->product[n].col, is);
 }
 
 /* ---- what the step keeps ---- */
@@ -373,13 +512,16 @@ static void copy_rings(const Mask *m, const Graph *step, Window *w)
     memcpy(w->ring, m->ring, sizeof w->ring);
     w->nrings = m->nrings;
     w->ring_axis = m->ring_axis;
+    if (w->place)
+        map[step->st[w->position].node] =
+            g->in[graph_input(g, w->place, "t")].node;
     for (int i = 0; i < m->nrings; i++)
         graph_needs(step, live, m->ring[i].x);
     for (Ref r = 1; r < step->len; r++) {
         const Node *n = &step->n[r];
         Ref a[4] = { map[n->a[0]], map[n->a[1]], map[n->a[2]], map[n->a[3]] };
         g->line = n->line;
-        if (live[r])
+        if (live[r] && !map[r])
             map[r] = n->op == OP_input ? g->in[n->index].node
                                        : node_copy(g, n, a);
     }
@@ -391,23 +533,44 @@ static void copy_rings(const Mask *m, const Graph *step, Window *w)
 
 /* ---- a window ---- */
 
+/* A name that none of the step's inputs has. */
+static const char *name_beside(const Graph *step, const char *name)
+{
+    while (graph_find_input(step, name) >= 0)
+        name = ctx_format(step->ctx, "%.40s_", name);
+    return name;
+}
+
 static Window *new_window(Mask *m, const Graph *step)
 {
-    const MaskPath *piece = find_piece(m);
+    int64_t first;
+    const MaskPath *piece = find_piece(m, &first);
 
-    if (!piece || !mask_keeps_tokens(m, step))
+    if (!piece)
         return NULL;
     Window *w = ctx_alloc(m->ctx, sizeof *w);
+    w->first = first;
+    w->position = graph_find_state(step, "position");
+    if (first && !(w->sinks = scan_of_first(m, step)))
+        return NULL;
+    if (!(first ? keeps_places(m, step, w->sinks) : mask_keeps_tokens(m, step)))
+        return NULL;
+    if (first) {
+        w->late = name_beside(step, "late");
+        w->place = name_beside(step, "place");
+    }
     copy_rings(m, step, w);
-    mask_factor_endless(m, piece);
+    MaskPath all = from_the_first(piece);
+    mask_factor_endless(m, &all);
     if (!can_scan(m, step))
         return NULL;
+    if (first)
+        leave_first(m, w->late);
     w->width = piece->at.hi[VAR_DISTANCE] + 1;
-    w->position = graph_find_state(step, "position");
     w->leads = m->product[0].ndecays;
-    w->within = within_block(m, step, w->leads, false);
+    w->within = within_block(m, step, w->late, w->leads, false);
     w->across = across_blocks(m, step, w);
-    find_blocks(m, step, w->leads, &w->blocks);
+    find_blocks(m, step, w, &w->blocks);
     return w;
 }
 
@@ -420,22 +583,24 @@ static Window *try_window(Mask *m, const Graph *step, Refusal *no)
     return new_window(m, step);
 }
 
-Window *mask_window(Mask *m, const Graph *g)
+static void settle(Graph *g)
 {
-    Product *was = ctx_alloc(m->ctx, sizeof m->product);
-    int n = m->nproducts;
+    if (g)
+        g->no = NULL;
+}
 
-    memcpy(was, m->product, sizeof m->product);
-    m->work = 0;
-    Window *w = try_window(m, g, ctx_alloc(m->ctx, sizeof(Refusal)));
-    m->g->no = NULL;
-    if (w)
-        w->within->no = w->across->no = NULL;
-    if (w && w->blocks.within)
-        w->blocks.within->no = w->blocks.across->no = NULL;
-    if (w && w->blocks.tail)
-        w->blocks.tail->no = w->blocks.upto->no = NULL;
-    memcpy(m->product, was, sizeof m->product);
-    m->nproducts = n;
+Window *mask_window(const Mask *m, const Graph *g)
+{
+    Mask *own = mask_copy(m->ctx, m);
+
+    own->work = 0;
+    Window *w = try_window(own, g, ctx_alloc(m->ctx, sizeof(Refusal)));
+    if (!w)
+        return NULL;
+    Graph *all[] = { w->within, w->across, w->sinks, w->blocks.within,
+                     w->blocks.across, w->blocks.packed, w->blocks.places,
+                     w->blocks.tail, w->blocks.upto };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        settle(all[i]);
     return w;
 }

@@ -59,8 +59,9 @@ typedef struct Scores {
                                            none but the position */
     StateSet sums;                      /* the step's states that it is without
                                            */
-    const WindowBlocks *blocks;         /* no pairs, but scans in blocks of
-                                           `width` tokens; or NULL */
+    const Window *window;               /* no pairs, but scans in blocks of
+                                           `width` tokens (its `blocks`), and of
+                                           its first tokens; or NULL */
 } Scores;
 
 /* In c; NULL: the step has no such form, and *why says which term is in the
@@ -73,6 +74,9 @@ Scores *scores_copy(Ctx *c, const Scores *s);
 Scores *scores_window(Mask *m, const Graph *step);
 /* The same of a window that has such scans. */
 Scores *scores_blocks(Mask *m, const Graph *step, const Window *w);
+/* How many of a sequence's last tokens make rings of so many places, of which
+ * none holds one of the first. */
+int64_t scores_ring_tokens(const Scores *s, int64_t places);
 /* Which pairs, in words: "within 256", "within 256 and with the first 4". */
 const char *scores_extent(Ctx *c, const Scores *s);
 

@@ -154,10 +154,21 @@ Scores *scores_blocks(Mask *m, const Graph *step, const Window *w)
     if (!w->blocks.within)
         return NULL;
     Scores *s = new_scores(m, step, w->width);
-    s->blocks = &w->blocks;
+    s->window = w;
+    s->first = w->first;
+    if (s->first) {
+        find_ends(s, m, step);
+        return s;
+    }
     s->ring_axis = w->ring_axis;
     s->position = w->position;
+    s->rest = step_of(step, STATE(w->position));
     return s;
+}
+
+int64_t scores_ring_tokens(const Scores *s, int64_t places)
+{
+    return places + (s->first ? s->first + 1 : 0);
 }
 
 const char *scores_extent(Ctx *c, const Scores *s)

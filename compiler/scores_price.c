@@ -41,7 +41,9 @@ void scores_add_sequence(const Scores *s, ScoreCall *k, double tokens,
     k->edge += times * edges * tokens;
     k->tokens += times * tokens;
     k->longest = fmax(k->longest, row + first);
-    k->column = fmax(k->column, s->first ? tokens : row);
+    /* rows behind, which all weigh the first keys, are dealt in parts */
+    k->column = fmax(k->column, s->first ? fmin(tokens, row + OWN
+                                                + (double)s->first) : row);
     k->sequences += times;
 }
 
@@ -115,20 +117,22 @@ static double bytes_of(const Graph *g, const ScoreCall *k)
 static double blocks_seconds(const Scores *s, const ScoreCall *k,
                              const Machine *m, bool backward)
 {
-    const WindowBlocks *b = s->blocks;
-    const Graph *scan[] = { b->within, b->tail, b->across };
+    const WindowBlocks *b = &s->window->blocks;
+    const Graph *scan[] = { b->within, b->tail, b->across, s->window->sinks };
     double walks = k->heads * fmax(k->sequences, k->tokens / (double)s->width);
     double idle = walks < m->units ? m->units / fmax(walks, 1) : 1;
     double entries = 0, bytes = 0;
+    int launches = 0;
 
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 4; n++) {
         if (!scan[n])
             continue;
+        launches++;
         bytes += bytes_of(scan[n], k);
         for (int i = 0; i < scan[n]->nst; i++)
             entries += (double)entry_count(k->size, scan[n]->st[i].axes);
     }
-    return (backward ? 3 : 1) * (3 * k->sequences * m->launch
+    return (backward ? 3 : 1) * (launches * m->launch
         + k->tokens * k->heads * (4 * entries * idle / (STATES_HELD * m->matrix)
                                   + bytes / m->bandwidth));
 }
@@ -138,7 +142,7 @@ double scores_seconds(const Scores *s, const ScoreCall *k, const Machine *m,
 {
     double all = 0, bytes = 0;
 
-    if (s->blocks)
+    if (s->window)
         return blocks_seconds(s, k, m, backward);
 
     for (int n = 0; n < s->nsums; n++)
@@ -178,7 +182,7 @@ double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
     if (s->width) {
         double chunk = s->ring_axis ? RING_CHUNK / (double)s->width : 0;
         double rate = (s->ring_axis ? RINGS : TAPS) * m->vector;
-        double turns = s->blocks ? k->tokens / fmax(k->sequences, 1) : 0;
+        double turns = s->window ? k->tokens / fmax(k->sequences, 1) : 0;
         return m->launch + turns * m->chain
              + k->tokens * k->heads * 4 * (backward ? 3 : 1)
              * (entries * (1 + chunk) / rate

@@ -74,8 +74,8 @@ static void new_kernel(Ctx *c, void *ud)
         k->v.step->window = window_copy(c, from->step->window);
     if (from->step->scores)
         k->v.step->scores = scores_copy(c, from->step->scores);
-    if (k->v.step->scores && k->v.step->scores->blocks)
-        k->v.step->scores->blocks = &k->v.step->window->blocks;
+    if (k->v.step->scores && k->v.step->scores->window)
+        k->v.step->scores->window = k->v.step->window;
     k->v.way = from->way;
     k->v.runs = from->runs;
     k->v.limit = from->limit;

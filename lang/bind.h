@@ -362,6 +362,8 @@ struct LayerProgram {
     struct Passes **passes;             /* the same of row programs */
     uint64_t numbers;                   /* the layer's, on the device; or 0 */
     struct KeptEnds *ends;              /* there, too, for recorded graphs */
+    struct Ends *cutter;                /* makes ends of blocks there; or NULL
+                                           */
     int nnumbers, nrooms;
     LayerRoom room[LAYER_ROOMS];
 };

@@ -285,29 +285,43 @@ static void put_road_of(Form *f, Graph *step)
         buf_printf(&f->text, "  runs token by token: %s\n", step->note);
     if (step->window)
         buf_printf(&f->text, "  on the CPU, where that is faster, as two scans "
-                   "in blocks of %lld tokens\n",
-                   (long long)step->window->width);
+                   "in blocks of %lld tokens%s\n",
+                   (long long)step->window->width, step->window->sinks
+                   ? " and one over the first" : "");
+}
+
+static const char *const when_so[] = {
+    "on a GPU, where that is predicted to take less", "", "as asked for" };
+
+static void put_blocks(Form *f, const Scores *s)
+{
+    bool asked = f->v->way == WAY_STATES;
+
+    buf_printf(&f->text, "  or as scans in blocks of %lld tokens: %s\n",
+               (long long)s->width, asked ? "not, as asked for"
+                                          : when_so[f->v->way]);
+    if (!asked)
+        buf_printf(&f->text, "  token by token all the same: gradients of "
+                   "states, %s\n", s->rest ? "few tokens behind given states, "
+                   "states of sequences whose ends the device alone knows"
+                   : "what starts from states or leaves any");
 }
 
 static void put_scores(Form *f)
 {
-    static const char *const when[] = {
-        "on a GPU, where that is predicted to take less", "", "as asked for" };
     const Scores *s = f->v->step->scores;
 
-    if (s && s->blocks)
-        buf_printf(&f->text, "  or as scans in blocks of %lld tokens: %s\n",
-                   (long long)s->width, f->v->way == WAY_STATES
-                   ? "not, as asked for" : when[f->v->way]);
+    if (s && s->window)
+        put_blocks(f, s);
     else if (s && s->width)
         buf_printf(&f->text, "  or over the pairs of tokens %s, without "
                    "states: %s\n", scores_extent(f->text.ctx, s),
                    f->v->way == WAY_STATES ? "not, as asked for"
-                                           : when[f->v->way]);
+                                           : when_so[f->v->way]);
     else if (s)
         buf_printf(&f->text, "  or over pairs of tokens, without states, as "
                    "polynomials of degree %d of scores: %s\n", s->degree,
-                   when[f->v->way]);
+                   when_so[f->v->way]);
 }
 
 static void put_ways(Form *f, const Mask *m)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../backend/cuda/dense.h"
+#include "../backend/cuda/ends.h"
 #include "../backend/cuda/passes.h"
 #include "../backend/cuda/pools.h"
 #include "../backend/cuda/rows.h"
@@ -608,6 +609,27 @@ static void place_ends(Lay *k)
         stream_put(k->c, d, k->b->call.stream, k->ends, k->args->cu, bytes);
 }
 
+/* The program's, freed with it. */
+static void make_cutter(Ctx *c, void *ud)
+{
+    Lay *k = ud;
+
+    if (!k->p->cutter && !(k->p->cutter = calloc(1, sizeof(Ends))))
+        fail_code(c, ERR_MEMORY, "out of memory");
+    ends_compile(c, gpu_of(k), k->p->cutter);
+}
+
+void gpu_block_ends(Lay *k, void *to, int64_t width)
+{
+    const Call *call = &k->b->call;
+
+    gpu_enter(k->c, gpu_of(k));
+    gpu_locked(k->c, gpu_of(k), make_cutter, k);
+    if (!k->dry)
+        ends_of_blocks(k->c, gpu_of(k), k->p->cutter, call, width,
+                       (DevicePtr)(uintptr_t)to);
+}
+
 void gpu_layer_release(Variant *v, LayerProgram *p)
 {
     for (KeptEnds *e = p->ends, *next; e; e = next) {
@@ -619,6 +641,10 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
         rows_free(v->shared.gpu, p->rows[i]);
     for (int i = 0; p->passes && i < p->parts->n; i++)
         passes_free(v->shared.gpu, p->passes[i]);
+    if (p->cutter)
+        ends_free(v->shared.gpu, p->cutter);
+    free(p->cutter);
+    p->cutter = NULL;
     p->passes = NULL;
     p->ends = NULL;
     p->rows = NULL;

@@ -21,6 +21,11 @@ void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
  * back. */
 void layer_there(Lay *k, void (*f)(Lay *k));
 
+/* Queues the ends of blocks of `width` tokens of the call's sequences, which
+ * the device alone knows: N + T / width + 1 of them, in the call's room `to`.
+ * Some blocks are empty. */
+void gpu_block_ends(Lay *k, void *to, int64_t width);
+
 void gpu_layer_release(Variant *v, LayerProgram *p);
 
 #endif

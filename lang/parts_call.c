@@ -129,6 +129,59 @@ Given given_y(const Lay *k)
     return g;
 }
 
+/* A tensor with tokens as the call's heads see it: those that share one of its
+ * heads along an axis of their own, not apart in memory. */
+static Array by_heads(const Lay *k, const Given *g)
+{
+    enum { OWN = 2, SHARE };
+    Array v = array_of(g);
+
+    for (int i = v.rank++; i > SHARE; i--) {
+        v.ax[i] = i;
+        v.n[i] = v.n[i - 1];
+        v.st[i] = v.st[i - 1];
+    }
+    v.ax[SHARE] = SHARE;
+    v.n[SHARE] = k->b->call.heads / v.n[OWN];
+    v.st[SHARE] = 0;
+    return v;
+}
+
+Given all_heads(Lay *k, const Given *g, DType d, Array *v)
+{
+    Given all = *g;
+    int64_t n = 1;
+
+    *v = by_heads(k, g);
+    make_room(k, v, d, false);
+    all.data = v->data;
+    all.dtype = d;
+    all.shape[2] = k->b->call.heads;
+    for (int i = all.rank; i-- > 0; n *= all.shape[i])
+        all.stride[i] = n;
+    return all;
+}
+
+Given spread_heads(Lay *k, const Given *v, Array *own)
+{
+    if (v->shape[2] == k->b->call.heads)
+        return *v;
+    Given all = all_heads(k, v, v->dtype, own);
+    Array from = by_heads(k, v);
+    k->realm->move(k, own, &from, false);
+    return all;
+}
+
+void gather_heads(Lay *k, const Given *to, const Array *own, bool add)
+{
+    Array all = by_heads(k, to);
+    bool shared = to->shape[2] != k->b->call.heads;
+
+    if (shared && !add)
+        k->realm->zero(k, &all);
+    k->realm->move(k, &all, own, add || shared);
+}
+
 /* ---- a part's call ---- */
 
 Sub *parts_begin(Lay *k, int at, Mode mode)

@@ -49,5 +49,11 @@ Array room_like(Lay *k, const Array *v, DType d);
 /* An argument, y, as the call has them now. */
 Given given_input(const Lay *k, int i);
 Given given_y(const Lay *k);
+/* Of a tensor with tokens and heads, which heads of the call may share: room
+ * for the same with all heads; it itself, or a copy with all of them; and from
+ * there to where heads share one, summed over these. add: to what it holds. */
+Given all_heads(Lay *k, const Given *g, DType d, Array *own);
+Given spread_heads(Lay *k, const Given *g, Array *own);
+void gather_heads(Lay *k, const Given *to, const Array *own, bool add);
 
 #endif

@@ -50,7 +50,7 @@ static void find(Ctx *c, void *ud)
     view.asked = 0;
     view.backward = view.backward
                  && !(f->part && f->v->step->scores->adds)
-                 && !(f->v->step->scores->blocks
+                 && !(f->v->step->scores->window
                       && (f->part == PART_TAIL || f->part == PART_UPTO));
     f->found = part ? plan_find(c, part, &view) : NULL;
 }
@@ -210,7 +210,7 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
     lua_newtable(L);
     k.kernels = table + 1;
     const char *both = ask->view.backward ? "forward and backward" : "forward";
-    if (s->blocks)
+    if (s->window)
         lua_pushfstring(L, "%s on %s: %s, as scans in blocks of %d tokens\n",
                         v->step->name, ask->view.m->name, both, (int)s->width);
     else if (s->width)
@@ -224,19 +224,21 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask)
                         (int)entry_count(ask->view.size,
                                          s->pairs[0]->in[0].axes), s->degree);
     k.text = table + 2;
-    if (s->blocks) {
+    if (s->window) {
         add_part(&k, PART_WITHIN, "within");
-        if (s->blocks->tail)
+        if (s->window->blocks.tail)
             add_part(&k, PART_TAIL, "tail");
         add_part(&k, PART_ACROSS, "across");
-        if (s->blocks->tail && ask->view.backward)
+        if (s->window->blocks.tail && ask->view.backward)
             add_part(&k, PART_UPTO, "upto");
+        if (s->window->sinks)
+            add_part(&k, PART_SINKS, "first");
     } else {
         add_part(&k, 0, "tokens");
     }
     for (int n = 0; n < s->nsums; n++)
         add_pairs(&k, n);
-    if (!s->blocks)
+    if (!s->window)
         add_part(&k, s->nsums + 1, "result");
     lua_pushvalue(L, k.kernels);
     lua_setfield(L, table, "kernels");

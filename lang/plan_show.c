@@ -86,7 +86,7 @@ static int plan_of_layer(lua_State *L, Variant *v)
 
 static const char *way_beside(const Scores *s)
 {
-    return s->blocks ? "blocks" : "quadratic";
+    return s->window ? "blocks" : "quadratic";
 }
 
 /* What the option `mode` asks for, or the definition. */
@@ -103,12 +103,29 @@ static Way way_of_plan(lua_State *L, const Variant *v)
     return *mode == 'l' ? WAY_STATES : WAY_PAIRS;
 }
 
+/* Which calls of a window in blocks go by states all the same: rings go round
+ * by the number of tokens before, which the device alone knows. */
+static const char *by_states_still(lua_State *L, const Variant *v)
+{
+    const Scores *s = v->step->scores;
+
+    if (!s->rest)
+        return "; with states given or asked for: by states";
+    long long all = s->width + scores_ring_tokens(s, v->step->axis[s->ring_axis]
+                                                  .size);
+    return lua_pushfstring(L, "\nwith states given: the first %I tokens of a "
+        "sequence by states; all, where it has fewer than %I, or its states are"
+        " written over; gradients of states: by states",
+        (LUAI_UACINT)s->width, (LUAI_UACINT)all);
+}
+
 /* Says on the table on top what both ways take, and why this one is shown. Of
  * a window pairs and blocks give final states, too. */
-static void say_ways(lua_State *L, const Scores *s, const PairsAsk *ask,
+static void say_ways(lua_State *L, const Variant *v, const PairsAsk *ask,
                      Way asked, bool pairs, double by_states, double by_pairs)
 {
-    const char *how = s->blocks ? "in blocks" : "over pairs";
+    const Scores *s = v->step->scores;
+    const char *how = s->window ? "in blocks" : "over pairs";
 
     lua_pushstring(L, pairs ? way_beside(s) : "linear");
     lua_setfield(L, -2, "mode");
@@ -119,14 +136,18 @@ static void say_ways(lua_State *L, const Scores *s, const PairsAsk *ask,
     lua_setfield(L, -2, way_beside(s));
     lua_setfield(L, -2, "ways");
     lua_getfield(L, -1, "text");
-    char text[200];
+    int top = lua_gettop(L);
+    const char *why = asked != WAY_CHEAPER ? "as asked for" : "which is less";
+    const char *but = !pairs || asked != WAY_CHEAPER ? ""
+        : s->window ? by_states_still(L, v)
+        : s->ring_axis ? "; with states given: by states"
+        : "; with states given or asked for: by states";
+    char text[400];
     snprintf(text, sizeof text, "\nof B %d, T %d, H %d: by states %.3g ns a "
-             "token and head, %s %.3g: %s, %s\n", (int)ask->batch,
+             "token and head, %s %.3g: %s, %s%s\n", (int)ask->batch,
              (int)ask->tokens, (int)ask->heads, 1e9 * by_states, how,
-             1e9 * by_pairs, pairs ? how : "by states",
-             asked != WAY_CHEAPER ? "as asked for" : !pairs ? "which is less"
-             : s->ring_axis ? "which is less; with states given: by states"
-             : "which is less; with states given or asked for: by states");
+             1e9 * by_pairs, pairs ? how : "by states", why, but);
+    lua_settop(L, top);
     lua_pushstring(L, text);
     lua_concat(L, 2);
     lua_setfield(L, -2, "text");
@@ -160,7 +181,7 @@ static int plan_of_sums(lua_State *L, Variant *v, const PlanView *view,
         }
         plan_push(L, s->w);
     }
-    say_ways(L, v->step->scores, &ask, asked, over, states, pairs);
+    say_ways(L, v, &ask, asked, over, states, pairs);
     return 1;
 }
 

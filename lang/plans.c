@@ -446,7 +446,7 @@ void plans_release(Variant *v)
         if (e->backend->release && e->program)
             e->backend->release(e->program);
     v->plans = NULL;
-    for (int i = 0; v->scan && i < NSCANS; i++)
+    for (int i = 0; v->scan && i < NSCANS && v->scan[i]; i++)
         plans_release(v->scan[i]);
     v->scan = NULL;
     if (v->runs)

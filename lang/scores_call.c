@@ -3,23 +3,28 @@
  * are made of, a sum after another, and what is made of the sums, each a
  * variant of its own.
  */
-#include "../compiler/scores.h"
-
 #include <string.h>
 
 #include "blocks_call.h"
 
 /* ---- which calls ---- */
 
-/* What only the states can take, or give. */
+/* What only the states can take, or give, but for what a call starts from. */
 static bool wants_states(const Variant *v, const Bound *b, const Adjoint *d)
 {
     bool wants = b->call.pages.at || b->call.each;
 
     for (int i = 0; i < v->step->nst; i++)
-        wants = wants || b->call.s0[i].data
-             || (d && (d->dstate[i].given || d->ds[i].given));
+        wants = wants || (d && (d->dstate[i].given || d->ds[i].given));
     return wants;
+}
+
+static bool has_start(const Variant *v, const Bound *b)
+{
+    for (int i = 0; i < v->step->nst; i++)
+        if (b->call.s0[i].data)
+            return true;
+    return false;
 }
 
 static bool wants_ends(const Variant *v, const Bound *b)
@@ -40,6 +45,34 @@ static bool knows_last_tokens(const Variant *v, const Bound *b)
         && b->state_dtype == F32;
 }
 
+static int64_t tokens_of_rings(const Scores *s, const Call *call)
+{
+    return scores_ring_tokens(s, call->size[s->ring_axis]);
+}
+
+/* Of a window in blocks: are there so many tokens in each sequence, of which
+ * the first go by the step, that none reads, and no ring keeps, what the call
+ * starts from? The states that it leaves lie elsewhere, if there are any. */
+static bool passes_start(const Variant *v, const Args *a, const Bound *b)
+{
+    const Scores *s = v->step->scores;
+    const Call *call = &b->call;
+    int ends = 0;
+
+    if (!s->window || !s->rest || !knows_last_tokens(v, b)
+        || a->mode != M_FORWARD)
+        return false;
+    for (int i = 0; i < v->step->nst; i++) {
+        ends += call->s1[i].data != NULL;
+        if (call->s1[i].data && call->s1[i].data == call->s0[i].data)
+            return false;
+    }
+    for (int64_t n = 0; n < call->nseq; n++)
+        if (call->seq[n].len < s->width + tokens_of_rings(s, call))
+            return false;
+    return !ends || ends == v->step->nst;
+}
+
 /* A call's pairs. */
 static ScoreCall score_call(const Scores *s, const Bound *b)
 {
@@ -55,6 +88,18 @@ static ScoreCall score_call(const Scores *s, const Bound *b)
     return k;
 }
 
+/* That a call which starts from states takes for tokens that may read them. */
+static double seconds_of_first(const Variant *v, const Bound *b,
+                               const Machine *m)
+{
+    const Scores *s = v->step->scores;
+    ScoreCall k = { .size = b->call.size, .heads = b->call.heads,
+                    .narrow = b->dtype != F32 };
+
+    scores_add_sequence(s, &k, (double)s->width, (double)b->call.nseq);
+    return states_seconds(s, v->step, &k, m, false);
+}
+
 static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
                   const Adjoint *d)
 {
@@ -65,15 +110,19 @@ static bool takes(Ctx *c, const Variant *v, const Args *a, const Bound *b,
     if (!v->step->scores || !runs || a->serial || a->ends
         || v->way == WAY_STATES || wants_states(v, b, d))
         return false;
+    bool start = has_start(v, b);
+    if (start && !(device && passes_start(v, a, b)))
+        return false;
     if (v->way == WAY_PAIRS)
         return true;
     if (!device || (wants_ends(v, b) && !knows_last_tokens(v, b))
-        || (v->step->scores->blocks && !blocks_take(v, b)))
+        || (v->step->scores->window && blocks_refuse(v, b)))
         return false;
     ScoreCall k = score_call(v->step->scores, b);
     const Machine *m = backend_named("cuda")->machine(c, &v->shared);
     bool back = a->mode == M_BACKWARD;
-    return scores_seconds(v->step->scores, &k, m, back)
+    double first = start ? seconds_of_first(v, b, m) : 0;
+    return scores_seconds(v->step->scores, &k, m, back) + first
          < states_seconds(v->step->scores, v->step, &k, m, back);
 }
 
@@ -87,11 +136,9 @@ static LayerProgram *scores_program(Ctx *c, Variant *v)
     Graph *step[MAX_SUMS + 3] = { s->tokens };
     int n = FIRST_SUM;
 
-    if (s->blocks) {
-        Graph *scan[BLOCK_PARTS] = {
-            [PART_WITHIN] = s->blocks->within, [PART_TAIL] = s->blocks->tail,
-            [PART_ACROSS] = s->blocks->across,
-            [PART_UPTO] = s->blocks->upto };
+    if (s->window) {
+        Graph *scan[BLOCK_PARTS];
+        blocks_parts(s, scan);
         return parts_program(c, v, scan, BLOCK_PARTS);
     }
 
@@ -315,7 +362,7 @@ static void run_all(Lay *k)
 {
     Values *x = ctx_alloc(k->c, sizeof *x);
 
-    if (k->step->scores->blocks) {
+    if (k->step->scores->window) {
         blocks_run(k);
         return;
     }
@@ -351,18 +398,22 @@ static const PlanEntry *plan_of_ends(Ctx *c, Variant *v, const Args *a,
 
 /* Of a window a sequence's last tokens alone, from a whole turn of its rings
  * on; where first ones are told apart, none of these is left in a ring, nor one
- * that comes where they do in the call. */
-static const Seq *last_tokens(Ctx *c, const Variant *v, const Call *call)
+ * that comes where they do in the call. Of one that starts from states the
+ * tokens that may read these go before. */
+static const Seq *last_tokens(Ctx *c, const Variant *v, const Bound *b)
 {
     const Scores *of = v->step->scores;
+    const Call *call = &b->call;
     int64_t places = call->size[of->ring_axis];
-    int64_t most = places + (of->first ? of->first + 1 : 0);
+    int64_t most = tokens_of_rings(of, call);
+    int64_t begins = has_start(v, b) ? of->width : 0;
     Seq *last = ctx_alloc(c, (size_t)(call->nseq + 1) * sizeof *last);
 
     for (int64_t n = 0; n < call->nseq; n++) {
         Seq *s = &last[n];
         *s = call->seq[n];
-        int64_t from = s->len > most ? (s->len - most) / places * places : 0;
+        int64_t rest = s->len - begins - most;
+        int64_t from = begins + (rest > 0 ? rest / places * places : 0);
         s->start += from;
         s->len -= from;
     }
@@ -374,9 +425,38 @@ static Call call_of_ends(Ctx *c, const Variant *v, const Bound *b)
     Call call = b->call;
 
     if (call.seq && v->step->scores->ring_axis)
-        call.seq = last_tokens(c, v, &call);
+        call.seq = last_tokens(c, v, b);
+    if (has_start(v, b))                /* what the first tokens have left */
+        memcpy(call.s0, call.s1, sizeof call.s0);
     for (int o = 0; o < v->step->nout; o++)
         call.out[o] = (View){ .dtype = y_dtype(v->step, b) };
+    call.workspace = NULL;
+    return call;
+}
+
+/* Of a call that starts from states the tokens that may read them, by the
+ * step. */
+static const PlanEntry *plan_of_first(Ctx *c, Variant *v, const Args *a,
+                                      const Bound *b)
+{
+    bool there = b->call.on_device || a->backend != backend_named("cuda");
+
+    if (a->mode != M_FORWARD || !there || !has_start(v, b))
+        return NULL;                    /* else the copies' call does it */
+    return plan_for(c, v, b->call.size, plan_chunk(a), false,
+                    call_backend(c, a, &b->call));
+}
+
+static Call call_of_first(Ctx *c, const Variant *v, const Bound *b)
+{
+    Call call = b->call;
+    Seq *first = ctx_alloc(c, (size_t)(call.nseq + 1) * sizeof *first);
+
+    for (int64_t n = 0; n < call.nseq; n++) {
+        first[n] = call.seq[n];
+        first[n].len = v->step->scores->width;
+    }
+    call.seq = first;
     call.workspace = NULL;
     return call;
 }
@@ -389,8 +469,8 @@ static const PlanEntry *plan_of_rest(Ctx *c, Variant *v, const Args *a,
 
     if (!s->rest)
         return NULL;
-    return plan_for_ends(c, scores_program(c, v)->variant[FIRST_SUM + s->nsums
-                                                          + 1],
+    int part = s->window ? PART_REST : FIRST_SUM + s->nsums + 1;
+    return plan_for_ends(c, scores_program(c, v)->variant[part],
                          b->call.size, plan_chunk(a),
                          call_backend(c, a, &b->call));
 }
@@ -400,9 +480,13 @@ static Call call_of_rest(const Variant *v, const Bound *b)
     const Graph *rest = v->step->scores->rest;
     Call call = b->call;
 
+    memset(call.s0, 0, sizeof call.s0);
     memset(call.s1, 0, sizeof call.s1);
-    for (int i = 0; i < rest->nst; i++)
-        call.s1[i] = b->call.s1[graph_find_state(v->step, rest->st[i].name)];
+    for (int i = 0; i < rest->nst; i++) {
+        int of = graph_find_state(v->step, rest->st[i].name);
+        call.s0[i] = b->call.s0[of];
+        call.s1[i] = b->call.s1[of];
+    }
     call.out[0] = (View){ .dtype = y_dtype(v->step, b) };
     call.workspace = NULL;
     return call;
@@ -413,6 +497,11 @@ static void prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
     const PlanEntry *e = plan_of_ends(c, v, a, b);
 
     parts_prepare(c, &over_pairs, v, a, b);
+    const PlanEntry *first = plan_of_first(c, v, a, b);
+    if (first && first->backend->prepare) {
+        Call call = call_of_first(c, v, b);
+        first->backend->prepare(c, first->program, first->plan, &call);
+    }
     if (e && e->backend->prepare) {
         Call call = call_of_ends(c, v, b);
         e->backend->prepare(c, e->program, e->plan, &call);
@@ -456,9 +545,20 @@ static void run_ends(Ctx *c, Variant *v, const Args *a, const Bound *b)
     }
 }
 
+static void run_first(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    const PlanEntry *e = plan_of_first(c, v, a, b);
+
+    if (!e)
+        return;
+    Call call = call_of_first(c, v, b);
+    e->backend->run(c, e->program, e->plan, &call);
+}
+
 static void forward(Ctx *c, Variant *v, const Args *a, const Bound *b)
 {
     parts_forward(c, &over_pairs, v, a, b);
+    run_first(c, v, a, b);
     run_ends(c, v, a, b);
 }
 
@@ -478,8 +578,10 @@ static int64_t forward_saving(Ctx *c, Variant *v, const Args *a,
 {
     int64_t bytes = parts_run_saved(c, &over_pairs, v, a, b, room);
 
-    if (bytes <= room.bytes)
-        run_ends(c, v, a, b);
+    if (bytes > room.bytes)
+        return bytes;
+    run_first(c, v, a, b);
+    run_ends(c, v, a, b);
     return bytes;
 }
 

@@ -116,63 +116,6 @@ static void back_ahead(Lay *k)
     k->realm->backward(k, s);
 }
 
-/* A tensor with tokens as the call's heads see it: those that share one of its
- * heads along an axis of their own, not apart in memory. */
-static Array by_heads(const Lay *k, const Given *g)
-{
-    enum { OWN = 2, SHARE };
-    Array v = array_of(g);
-
-    for (int i = v.rank++; i > SHARE; i--) {
-        v.ax[i] = i;
-        v.n[i] = v.n[i - 1];
-        v.st[i] = v.st[i - 1];
-    }
-    v.ax[SHARE] = SHARE;
-    v.n[SHARE] = k->b->call.heads / v.n[OWN];
-    v.st[SHARE] = 0;
-    return v;
-}
-
-/* Room for the same with all heads, as v and the tensor. */
-static Given all_heads(Lay *k, const Given *g, DType d, Array *v)
-{
-    Given all = *g;
-    int64_t n = 1;
-
-    *v = by_heads(k, g);
-    make_room(k, v, d, false);
-    all.data = v->data;
-    all.dtype = d;
-    all.shape[2] = k->b->call.heads;
-    for (int i = all.rank; i-- > 0; n *= all.shape[i])
-        all.stride[i] = n;
-    return all;
-}
-
-/* v, in the place of the gradient of y. */
-static Given spread(Lay *k, const Given *v, Array *own)
-{
-    if (v->shape[2] == k->b->call.heads)
-        return *v;
-    Given all = all_heads(k, v, v->dtype, own);
-    Array from = by_heads(k, v);
-    k->realm->move(k, own, &from, false);
-    return all;
-}
-
-/* To the gradient of v, which heads may share. */
-static void gather(Lay *k, const Given *dv, const Array *own)
-{
-    Array to = by_heads(k, dv);
-    bool shared = dv->shape[2] != k->b->call.heads;
-    bool add = k->p->parts->part[AHEAD].step;
-
-    if (shared && !add)
-        k->realm->zero(k, &to);
-    k->realm->move(k, &to, own, add || shared);
-}
-
 static void back_back(Lay *k)
 {
     Sub *s = begin_way(k, BACK, M_BACKWARD);
@@ -186,7 +129,7 @@ static void back_back(Lay *k)
     s->args.in[v] = k->d->dy[0];
     s->args.in[v].device = k->b->call.on_device;
     bind_way(k, s);
-    s->d.dy[0] = spread(k, &of, &values);
+    s->d.dy[0] = spread_heads(k, &of, &values);
     for (int i = 0; i < step->nin; i++) {
         s->d.dx[i] = k->d->dx[graph_find_input(k->step, step->in[i].name)];
         if (i == v)
@@ -202,7 +145,7 @@ static void back_back(Lay *k)
     for (int i = 0; i < step->nin; i++)
         give_gradient(k, step->in[i].name, &own[i]);
     if (sum.data)
-        gather(k, dv, &sum);
+        gather_heads(k, dv, &sum, k->p->parts->part[AHEAD].step);
     drop_array(k, &sum);
 }
 

@@ -1,5 +1,6 @@
 /* window.c -- calls of masks that end at a distance, as two scans over blocks
- * (compiler/mask_window.c), in the host's memory.
+ * (compiler/mask_window.c), in the host's memory; and one over whole sequences,
+ * where their first tokens weigh otherwise.
  *
  * Blocks are sequences of a call. Those of the second scan begin with the last
  * token of a block: its tensors are seen with tokens counted backwards, and
@@ -33,7 +34,9 @@ static void new_scans(Ctx *c, void *ud)
     scan[WITHIN] = new_scan(c, v->step->window->within);
     scan[ACROSS] = new_scan(c, v->step->window->across);
     scan[KEPT] = new_scan(c, v->step->window->kept);
-    for (int i = 0; i < NSCANS; i++)
+    if (v->step->window->sinks)
+        scan[SINKS] = new_scan(c, v->step->window->sinks);
+    for (int i = 0; i < NSCANS && scan[i]; i++)
         scan[i]->shared = shared_retain(v->shared);
     v->scan = scan;
 }
@@ -118,14 +121,17 @@ WindowPlans *window_plans(Ctx *c, Variant *v, const Args *a, const Bound *b,
                                          &reading)))
         return NULL;
     WindowPlans *p = ctx_alloc(c, sizeof *p);
+    double two = 0;
     for (int i = 0; i < NSCANS; i++) {
         Variant *s = scan_of(c, v, i);
+        if (!s)
+            continue;
         p->scan[i] = plan_for(c, s, size, chunk, joint && i != KEPT, cpu);
         if (p->scan[i]->note)
             return NULL;
+        two += i == KEPT ? 0 : p->scan[i]->price;
     }
     PlanEntry *one = plan_for(c, v, size, chunk, joint, cpu);
-    double two = p->scan[WITHIN]->price + p->scan[ACROSS]->price;
     if (tokens * two + reading * one->price >= tokens * one->price)
         return NULL;
     if (!one->passed)
@@ -162,6 +168,8 @@ typedef struct Scanning {
                                            whole, short; by the keys there */
     Blocks rest;                        /* of cut ones: the keys behind */
     View lead;
+    View place, late;                   /* a token's number in its sequence;
+                                           whether it is none of the first */
 } Scanning;
 
 static void add_block(Blocks *to, int32_t b, int64_t start, int64_t len)
@@ -222,6 +230,24 @@ static View tokens_room(Scanning *k, const uint8_t *order, int rank)
     return room(k, order, rank, k->b->B * k->b->T, true);
 }
 
+static void find_places(Scanning *k)
+{
+    const Call *call = &k->b->call;
+
+    k->place = tokens_room(k, NULL, 0);
+    k->late = tokens_room(k, NULL, 0);
+    for (int64_t n = 0; n < call->nseq; n++)
+        for (int h = 0; h < call->heads; h++) {
+            int64_t before = tokens_before(k->w, call, n, h);
+            for (int64_t t = 0; t < call->seq[n].len; t++) {
+                int64_t at = call->seq[n].b * k->place.sb + h * k->place.sh
+                           + (call->seq[n].start + t) * k->place.st;
+                view_set(&k->place, at, (double)(before + t));
+                view_set(&k->late, at, before + t >= k->w->first);
+            }
+        }
+}
+
 static Scanning scanning(Ctx *c, Variant *v, const WindowPlans *p,
                          const Bound *b)
 {
@@ -233,6 +259,8 @@ static Scanning scanning(Ctx *c, Variant *v, const WindowPlans *p,
         const Output *lead = &k.w->within->out[1];
         k.lead = tokens_room(&k, lead->order, lead->rank);
     }
+    if (k.w->first)
+        find_places(&k);
     return k;
 }
 
@@ -264,6 +292,8 @@ static Call within_call(const Scanning *k)
 
     if (k->w->leads)
         call.out[1] = k->lead;
+    if (k->w->first)
+        call.in[k->step->nin] = k->late;
     return call;
 }
 
@@ -273,7 +303,8 @@ static Call across_call(const Scanning *k, const Blocks *blocks)
 
     for (int i = 0; i < k->w->across->nin; i++) {
         int from = k->w->from[i];
-        View v = from < 0 ? k->lead : k->b->call.in[from];
+        View v = from == FROM_LEAD ? k->lead : from == FROM_LATE ? k->late
+               : k->b->call.in[from];
         call.in[i] = turned(k, v, k->w->query[i]);
     }
     return call;
@@ -354,6 +385,32 @@ static void end_sum(const Scanning *k, const uint8_t *order, int rank,
 
 /* ---- forward ---- */
 
+static Call sinks_call(const Scanning *k)
+{
+    Blocks whole = { k->b->N, (Seq *)k->b->call.seq };
+
+    return call_of(k, &whole);
+}
+
+/* What the first tokens weigh; and what is kept of them. */
+static void add_first(Scanning *k, const Output *o, const View *sum)
+{
+    const Graph *g = k->w->sinks;
+    Call call = sinks_call(k);
+
+    if (!g)
+        return;
+    for (int i = 0; i < g->nst; i++) {
+        int of = graph_find_state(k->step, g->st[i].name);
+        call.s0[i] = k->b->call.s0[of];
+        if (of != k->w->position)
+            call.s1[i] = k->b->call.s1[of];
+    }
+    call.out[0] = tokens_room(k, o->order, o->rank);
+    run(k, k->p->scan[SINKS], &call);
+    put(k, o->order, o->rank, k->b->B, true, sum, &call.out[0], ADD);
+}
+
 /* The same entries of a state and of a result: of the result's order. */
 static View in_order(const State *st, View v, const Output *o)
 {
@@ -423,6 +480,8 @@ static void run_kept(Scanning *k)
     Blocks last = last_tokens(k);
     Call call = call_of(k, &last);
 
+    if (k->w->first)
+        call.in[k->step->nin] = k->place;
     for (int i = 0; i < k->w->nrings; i++)
         if (all->s1[k->w->ring[i].state].data)
             call.out[i] = tokens_room(k, g->out[i].order, g->out[i].rank);
@@ -481,6 +540,7 @@ void window_forward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b)
     }
     if (k.full.n || k.cut.n)
         put(&k, o->order, o->rank, b->B, true, &sum, &before, ADD);
+    add_first(&k, o, &sum);
     end_sum(&k, o->order, o->rank, y, &sum);
     if (p->first)
         run_first(&k);
@@ -578,6 +638,33 @@ static void back_across(Scanning *k, const Gradients *d, const View *dy)
     sum_constants(k, d, g, &call);
 }
 
+/* Of what the first tokens weigh, added to the others'. */
+static void back_first(Scanning *k, const View to[MAX_INPUTS], const View *dy,
+                       Gradients *within)
+{
+    Gradients d = { .step = k->w->sinks };
+    Call call = sinks_call(k);
+
+    if (!d.step)
+        return;
+    for (int i = 0; i < d.step->nin; i++) {
+        const Input *in = &d.step->in[i];
+        if (to[i].data)
+            d.dx[i] = in->timed ? tokens_room(k, in->order, in->rank)
+                                : room(k, in->order, in->rank, 1, false);
+    }
+    call.in[d.step->nin] = *dy;
+    bind_dx(k, &d, k->p->scan[SINKS]->plan->g, false, true, &call);
+    run(k, k->p->scan[SINKS], &call);
+    sum_constants(k, &d, k->p->scan[SINKS]->plan->g, &call);
+    for (int i = 0; i < d.step->nin; i++) {
+        const Input *in = &d.step->in[i];
+        if (to[i].data)
+            put(k, in->order, in->rank, in->timed ? k->b->B : 1, in->timed,
+                &within->dx[i], &d.dx[i], ADD);
+    }
+}
+
 /* Rooms for what the second scan makes of the gradients that are wanted, and
  * of that of `lead`. */
 static Gradients across_gradients(Scanning *k, const View to[MAX_INPUTS])
@@ -587,7 +674,7 @@ static Gradients across_gradients(Scanning *k, const View to[MAX_INPUTS])
     for (int i = 0; i < d.step->nin; i++) {
         const Input *in = &d.step->in[i];
         int from = k->w->from[i];
-        if (from >= 0 && !to[from].data)
+        if (from == FROM_LATE || (from >= 0 && !to[from].data))
             continue;
         d.dx[i] = in->timed ? tokens_room(k, in->order, in->rank)
                             : room(k, in->order, in->rank, 1, false);
@@ -599,7 +686,7 @@ static Gradients within_gradients(Scanning *k, const View to[MAX_INPUTS])
 {
     Gradients d = { .step = k->w->within };
 
-    for (int i = 0; i < d.step->nin; i++) {
+    for (int i = 0; i < k->step->nin; i++) {
         const Input *in = &d.step->in[i];
         if (to[i].data)
             d.dx[i] = in->timed ? sum_place(k, in->order, in->rank, &to[i])
@@ -660,13 +747,14 @@ void window_backward(Ctx *c, Variant *v, const WindowPlans *p, const Bound *b,
     back_across(&k, &across, &dy);
     call.from = e->plan->split;
     call.to = 0;
-    call.in[v->step->nin] = dy;
+    call.in[within.step->nin] = dy;
     for (int i = 0; i < across.step->nin; i++)
-        if (k.w->from[i] < 0)
-            call.in[v->step->nin + 1] = across.dx[i];
+        if (k.w->from[i] == FROM_LEAD)
+            call.in[within.step->nin + 1] = across.dx[i];
     bind_dx(&k, &within, e->plan->g, false, true, &call);
     run(&k, e, &call);
     sum_constants(&k, &within, e->plan->g, &call);
+    back_first(&k, to, &dy, &within);
     join_gradients(&k, to, &within, &across);
     clear_states(&k, d);
 }

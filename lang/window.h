@@ -1,14 +1,15 @@
-/* window.h -- calls of masks that end at a distance, as two scans. */
+/* window.h -- calls of masks that end at a distance, as two scans, and one over
+ * a sequence's first tokens, where these weigh otherwise. */
 #ifndef FLIN_WINDOW_H
 #define FLIN_WINDOW_H
 
 #include "bind.h"
 
-enum { WITHIN, ACROSS, KEPT, NSCANS };
+enum { WITHIN, ACROSS, KEPT, SINKS, NSCANS };
 
-/* The plans of such a call: of its scans, and of what is kept of tokens; of
- * where short blocks start; of the first tokens, where it starts from states;
- * else NULL. */
+/* The plans of such a call: of its scans (SINKS: NULL where there is none), and
+ * of what is kept of tokens; of where short blocks start; of the first tokens,
+ * where it starts from states; else NULL. */
 typedef struct WindowPlans {
     const PlanEntry *scan[NSCANS], *start, *first;
 } WindowPlans;

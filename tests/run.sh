@@ -200,6 +200,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" \
         "tests/cuda/calls window" "tests/cuda/calls keyed" \
+        "tests/cuda/calls sinks" "flin tests/cuda/windows.lua 3 4" \
         "tests/cuda/calls start" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \

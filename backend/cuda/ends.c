@@ -66,6 +66,24 @@ static const char source[] =
     "        clear(a.result[r], start, end, a.tokens,\n"
     "              (i - a.nseq) * a.threads + threadIdx.x,\n"
     "              (gridDim.x - a.nseq) * a.threads);\n"
+    "}\n"
+    "struct Cut { const i64 *ends; i64 nseq, tokens, threads, width, *to; };\n"
+    "// A sequence has as many places as there are multiples of the width in\n"
+    "// it, and one: blocks that it lacks are empty.\n"
+    "extern \"C\" __global__ void flin_blocks(const __grid_constant__ Cut a)\n"
+    "{\n"
+    "    const i64 n = blockIdx.x * a.threads + threadIdx.x;\n"
+    "    if (n > a.nseq)\n"
+    "        return;\n"
+    "    const i64 start = within(a.ends[n], 0, a.tokens);\n"
+    "    const i64 end = n < a.nseq ? within(a.ends[n + 1], start, a.tokens)\n"
+    "                               : start;\n"
+    "    const i64 first = n ? n + start / a.width : 0;\n"
+    "    const i64 own = n + start / a.width;\n"
+    "    const i64 last = n < a.nseq ? n + 1 + end / a.width\n"
+    "                                : a.nseq + a.tokens / a.width + 1;\n"
+    "    for (i64 i = first; i < last; i++)\n"
+    "        a.to[i] = within(start + (i - own) * a.width, start, end);\n"
     "}\n";
 
 /* As the source has them. */
@@ -88,6 +106,7 @@ void ends_compile(Ctx *c, Gpu *g, Ends *e)
         return;
     e->module = build_module(c, g, source);
     e->f = module_function(c, gpu_driver(g), e->module, "flin_ends", 0);
+    e->blocks = module_function(c, gpu_driver(g), e->module, "flin_blocks", 0);
 }
 
 typedef struct Unloading { Gpu *gpu; Module *module; } Unloading;
@@ -141,4 +160,25 @@ void ends_queue(Ctx *c, Gpu *g, const Ends *e, const Graph *graph,
                      "launching a kernel");
         a.to = 0;
     }
+}
+
+/* As the source has it. */
+typedef struct Cut {
+    uint64_t ends;
+    int64_t nseq, tokens, threads, width;
+    uint64_t to;
+} Cut;
+
+void ends_of_blocks(Ctx *c, Gpu *g, const Ends *e, const Call *call,
+                    int64_t width, DevicePtr to)
+{
+    const Driver *d = gpu_driver(g);
+    Cut a = { .ends = (uint64_t)(uintptr_t)call->device_cu,
+              .nseq = call->nseq, .tokens = call->tokens,
+              .threads = THREADS, .width = width, .to = to };
+    void *params[] = { &a };
+    CALL(d, LAUNCH, launch_kernel);
+    driver_check(c, d, launch_kernel(e->blocks, (unsigned)(call->nseq / THREADS
+                 + 1), 1, 1, THREADS, 1, 1, 0, call->stream, params, NULL),
+                 "launching a kernel");
 }

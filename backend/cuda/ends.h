@@ -6,7 +6,7 @@
 
 typedef struct Ends {
     Module *module;                     /* NULL: not compiled yet */
-    Function *f;
+    Function *f, *blocks;
 } Ends;
 
 void ends_compile(Ctx *c, Gpu *g, Ends *e);
@@ -16,5 +16,10 @@ void ends_free(Gpu *g, Ends *e);
  * the rows of all results that lie in none of them. */
 void ends_queue(Ctx *c, Gpu *g, const Ends *e, const Graph *graph,
                 const Call *call, DevicePtr table);
+
+/* Queues what makes ends of blocks of `width` tokens of these sequences, of
+ * which each begins with a whole one: nseq + tokens / width + 1 int64. */
+void ends_of_blocks(Ctx *c, Gpu *g, const Ends *e, const Call *call,
+                    int64_t width, DevicePtr to);
 
 #endif

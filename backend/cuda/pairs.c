@@ -16,7 +16,7 @@ enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
        DELTA_ROWS = 4 };                /* a warp's of y . dy, or so */
 
 /* A source's kernels. */
-enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, NKERNELS };
+enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, FIRST, NKERNELS };
 typedef struct PairKernels {
     struct PairKernels *next;
     PairsShape shape;
@@ -57,7 +57,8 @@ typedef struct HostPairs {
     int64_t nseq, tokens, rows, plane;
     int32_t heads, pad;
     HostPlace q, k, v, y, again, dy, dq, dk, dv;
-    uint64_t leaf, number, lse, delta, dleaf;
+    uint64_t leaf, number, lse, delta, dleaf, part;
+    int64_t blocks;
 } HostPairs;
 typedef struct HostSum {
     uint64_t to;
@@ -80,7 +81,8 @@ _Static_assert(sizeof(HostSums) <= 4000, "what a kernel is passed");
 
 /* What lies in the workspace, from its beginning; -1: nothing. */
 typedef struct Scratch {
-    int64_t leaf, number, lse, delta, dleaf, y, d[3], sum[PAIR_LEAVES], bytes;
+    int64_t leaf, number, lse, delta, dleaf, part, y, d[3], sum[PAIR_LEAVES],
+            bytes;
 } Scratch;
 
 typedef struct Hand {
@@ -90,6 +92,7 @@ typedef struct Hand {
     const PairsCall *p;
     Mask *m;
     PairLeaves leaves;
+    PairFirst first;
     int in[3];                          /* q, k, v */
     int key, value, heads;
     int64_t tokens, rows;
@@ -187,6 +190,25 @@ static int64_t lse_bytes(const Hand *h)
     return (h->heads * h->rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Pieces of so many rows that sequences may have: a slot for each. */
+static int64_t slots(const Hand *h, int64_t rows)
+{
+    int64_t nseq = h->p->call->nseq;
+
+    return h->packed ? h->tokens / rows + nseq
+                     : nseq * ((h->tokens + rows - 1) / rows);
+}
+
+/* Of what parts of the rows add to the first keys' gradients. */
+static int64_t part_bytes(const Hand *h)
+{
+    int64_t width = (h->key + 63) / 64 * 64 + (h->value + 63) / 64 * 64
+                  + h->leaves.cols;
+
+    return !h->first.keys ? 0 : slots(h, h->first.span) * h->heads
+                                * h->first.keys * width * 4;
+}
+
 static void find_scratch(Hand *h)
 {
     Scratch *r = &h->scratch;
@@ -200,6 +222,7 @@ static void find_scratch(Hand *h)
     r->y = take(r, plane * h->value * 4);
     r->delta = take(r, plane * 4);
     r->dleaf = take(r, h->leaves.n * plane * 4);
+    r->part = take(r, part_bytes(h));
     for (int k = 0; k < 3; k++) {
         const View *v = &h->p->dx[h->in[k]];
         r->d[k] = v->data && is_direct(h, v) ? -1
@@ -236,6 +259,7 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
     h.d = gpu_enter(c, g);
     h.m = mask_copy(c, p->step->mask);
     h.leaves = pair_leaves(h.m);
+    h.first = pair_first(h.m);
     for (int k = 0; k < 3; k++)
         h.in[k] = graph_find_input(p->step, name[k]);
     h.key = (int)entry_count(call->size, p->step->in[h.in[1]].axes);
@@ -290,7 +314,7 @@ static int shared_of(const Hand *h, int kernel)
 }
 
 static const char *const kernel_name[] = { "flin_forward", "flin_keys",
-    "flin_queries", "flin_delta", "flin_leaves", "flin_sums" };
+    "flin_queries", "flin_delta", "flin_leaves", "flin_sums", "flin_first" };
 
 /* NULL, and *why, where they do not compile as they should. */
 static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
@@ -308,7 +332,8 @@ static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
     k->shape = *s;
     k->module = m;
     bool ok = true;
-    for (int n = 0; n < (s->wgmma ? DELTA : NKERNELS) && ok; n++) {
+    int all = s->wgmma ? DELTA : h->first.keys ? NKERNELS : FIRST;
+    for (int n = 0; n < all && ok; n++) {
         k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n], s->wgmma
             ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double), why);
         ok = k->f[n];
@@ -507,6 +532,7 @@ static void fill_gradients(Hand *h)
     h->a.dy = place_of(call, &h->p->dy);
     h->a.delta = at_scratch(h, h->scratch.delta);
     h->a.dleaf = at_scratch(h, h->scratch.dleaf);
+    h->a.part = at_scratch(h, h->scratch.part);
 }
 
 /* ---- launching ---- */
@@ -551,8 +577,8 @@ static void encode(const Hand *h, const HostPlace *p, int columns,
 /* Of a kernel over rows of queries or keys. */
 static void start_rows(const Hand *h, const PairKernels *k, int kernel)
 {
-    int64_t tiles = h->packed ? h->tokens / OWN + h->a.nseq
-        : h->a.nseq * ((h->tokens + OWN - 1) / OWN);
+    int64_t more = kernel == KEYS && h->first.keys
+                 ? slots(h, h->first.span) * h->heads : 0;
     HostMaps maps = { .a = h->a };
     HostPairs a = h->a;
 
@@ -560,17 +586,29 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
         return;
     if (!k->shape.wgmma || kernel == DELTA) {
         int each = kernel == DELTA ? DELTA_ROWS : 1;
-        start(h, k->f[kernel], (h->rows * h->heads + each * PLAIN_WARPS - 1)
+        int64_t rows = h->rows * h->heads + more * h->first.keys;
+        start(h, k->f[kernel], (rows + each * PLAIN_WARPS - 1)
               / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS,
               &a);
         return;
     }
+    maps.a.blocks = slots(h, OWN) * h->heads;
     encode(h, &h->a.q, h->key, maps.map[0]);
     encode(h, &h->a.k, h->key, maps.map[1]);
     encode(h, &h->a.v, h->value, maps.map[2]);
     encode(h, kernel == FORWARD ? &h->a.v : &h->a.dy, h->value, maps.map[3]);
-    start(h, k->f[kernel], tiles * h->heads, HOPPER_THREADS,
-          shared_of(h, kernel), &maps);
+    start(h, k->f[kernel], maps.a.blocks + more * h->first.tiles,
+          HOPPER_THREADS, shared_of(h, kernel), &maps);
+}
+
+/* What parts of the rows have added to the first keys' gradients. */
+static void start_first(const Hand *h)
+{
+    HostPairs a = h->a;
+
+    if (h->first.keys && h->rows)
+        start(h, h->plain->f[FIRST], h->a.nseq * h->heads * h->first.keys,
+              32 * PLAIN_WARPS, 0, &a);
 }
 
 static void fill_leaves(const Hand *h, HostLeaf *to)
@@ -774,6 +812,7 @@ static void run_backward(Hand *h)
         start_rows(h, h->plain, DELTA);
     }
     start_rows(h, h->fast, KEYS);
+    start_first(h);
     start_rows(h, h->fast, QUERIES);
     move_matrices(h);
     start_sums(h);

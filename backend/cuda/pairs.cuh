@@ -16,40 +16,47 @@ constexpr int WIDE = KEYS > VALUES ? KEYS : VALUES;
 
 /* ---- the block ---- */
 
-struct Block { int head, b, len, tile; i64 start, at; };
+struct Block { int head, b, len, tile, part; i64 start, at, s; };
 
+template<bool BACKWARDS> INLINE bool be_block(const Pairs &a, Block &x,
+                                              const SeqPart &of)
+{
+    const int tiles = (int)((a.tokens + OWN - 1) / OWN);
+    x.s = of.s;
+    x.b = of.b;
+    x.len = of.len;
+    x.start = of.start;
+    x.tile = BACKWARDS && !a.cu ? tiles - 1 - of.n : of.n;
+    x.part = 0;
+    x.at = x.head * a.rows + x.b * a.tokens + x.start;
+    return x.tile >= 0 && x.tile * OWN < x.len;
+}
 /* Which tile of which sequence it has; false: none. Longer ones come first
  * where sequences are as long as each other: tiles of queries from the last,
  * of keys from the first. */
 template<bool BACKWARDS> INLINE bool find_block(const Pairs &a, Block &x)
 {
     const u32 block = (u32)fresh((int)blockIdx.x);
-    const i64 slot = block / (u32)a.heads;
-    i64 s = 0;
     x.head = (int)(block % (u32)a.heads);
-    if (a.cu) {
-        i64 end = a.nseq;
-        while (end - s > 1) {
-            const i64 mid = s + (end - s) / 2;
-            if (a.cu[mid] / OWN + mid <= slot)
-                s = mid;
-            else
-                end = mid;
+    return be_block<BACKWARDS>(a, x, find_part<OWN>(a, block
+                                                     / (u32)a.heads));
+}
+/* The same of keys, and, behind these, of the first tiles' other parts. */
+INLINE bool find_keys(const Pairs &a, Block &x)
+{
+    if constexpr (FIRST > 0) {
+        const i64 more = (i64)fresh((int)blockIdx.x) - a.blocks;
+        if (more >= 0) {
+            SeqPart of = find_part<SPAN>(a, more / a.heads / EDGES);
+            const int part = of.n;
+            x.head = (int)(more % a.heads);
+            of.n = (int)(more / a.heads % EDGES);
+            const bool has = be_block<false>(a, x, of);
+            x.part = part;
+            return has && part > 0 && (i64)part * SPAN < x.len;
         }
-        x.tile = (int)(slot - a.cu[s] / OWN - s);
-        x.start = a.cu[s];
-        x.len = (int)(a.cu[s + 1] - a.cu[s]);
-        x.b = 0;
-    } else {
-        const int tiles = (int)((a.tokens + OWN - 1) / OWN);
-        x.tile = (int)(slot / a.nseq);
-        x.b = (int)(slot % a.nseq);
-        x.tile = BACKWARDS ? tiles - 1 - x.tile : x.tile;
-        x.start = 0;
-        x.len = (int)a.tokens;
     }
-    x.at = x.head * a.rows + x.b * a.tokens + x.start;
-    return x.tile >= 0 && x.tile * OWN < x.len;
+    return find_block<false>(a, x);
 }
 
 /* ---- which pairs a tile has ---- */
@@ -90,6 +97,10 @@ template<bool TURNED, int OTHER> struct Tiles {
         own = from;
         first = max(lo, 0) / OTHER;
         last = hi < 0 ? -1 : min(hi, x.len - 1) / OTHER;
+        if (TURNED && FIRST > 0 && x.tile < EDGES) {
+            first = max(first, x.part * (SPAN / OTHER));
+            last = min(last, (x.part + 1) * (SPAN / OTHER) - 1);
+        }
     }
     /* Of 64 rows of the block's, or of all. */
     INLINE_MEMBER int piece(int n, int from, int rows) const

@@ -69,9 +69,14 @@ typedef struct PairLeaves {
 
 /* Fails where the mask reads too much. */
 PairLeaves pair_leaves(const Mask *m);
+/* Keys of a sequence that all rows behind have pairs with, and how many tiles
+ * of 128 hold these; the first `span` rows have all other pairs of these tiles.
+ * keys 0: there are none. */
+typedef struct PairFirst { int keys, tiles, span; } PairFirst;
+PairFirst pair_first(const Mask *m);
 /* Kernels flin_forward, flin_keys, flin_queries with wgmma; or, not wgmma, all
- * plain ones: those, too, and flin_leaves, flin_delta, flin_sums. m is written
- * to. */
+ * plain ones: those, too, and flin_leaves, flin_delta, flin_sums; of first keys
+ * flin_first. m is written to. */
 char *pairs_source(Ctx *c, Mask *m, const PairsShape *s);
 
 #endif

@@ -295,6 +295,31 @@ INLINE void key_part(K &dk, V &dv, const Own<COLS> &own, Leaning<COLS> &sum,
     keep(dk);
 }
 
+/* What a part of the rows adds to the gradients of the first keys. */
+template<class K, class V>
+INLINE void store_part(const Pairs &a, const Block &x, const K &dk,
+                       const V &dv, const Leaning<COLS> &sum, int from,
+                       const Lane &l)
+{
+    UNROLL for (int h = 0; h < 2; h++) {
+        const int row = from + l.row + 8 * h;
+        if (row >= FIRST || row >= x.len)
+            continue;
+        float *to = part_of(a, x.s, x.part, x.head, row);
+        UNROLL for (int e = 2 * h; e < KEYS / 2; e += 4)
+            *(float2 *)(to + e / 4 * 8 + l.col) = { dk[e], dk[e + 1] };
+        UNROLL for (int e = 2 * h; e < VALUES / 2; e += 4)
+            *(float2 *)(to + KEYS + e / 4 * 8 + l.col) = { dv[e], dv[e + 1] };
+    }
+    UNROLL for (int h = 0; SLOPES && h < 2; h++)
+        UNROLL for (int k = 0; k < COLS; k++) {
+            const int row = from + l.row + 8 * h;
+            const float all = quad_sum(sum.leaf[h][k]);
+            if (l.lane % 4 == 0 && row < FIRST && row < x.len)
+                part_of(a, x.s, x.part, x.head, row)[KEYS + VALUES + k] = all;
+        }
+}
+
 /* Keys and values: dk, dv. */
 INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
 {
@@ -330,10 +355,16 @@ INLINE void key_products(const Pairs &a, const Block &x, const KeyRoom &r)
             arrive(r.empty(ring.stage));
     }
     Block y;                            /* no register holds it in the loop */
-    find_block<false>(a, y);
+    find_keys(a, y);
     const int row = y.tile * OWN + 64 * team;
     UNROLL for (int e = 0; e < KEYS / 2; e++)
         dk[e] *= SCALE;
+    if constexpr (FIRST > 0) {
+        if (y.tile < EDGES)
+            store_part(a, y, dk, dv, sum, row, l);
+        if (y.part)
+            return;
+    }
     store_leaning<true>(a, y, row + l.row, sum, l);
     warpgroup_sync();
     store_rows_of<KEYS, OWN, DK_FLOATS>(a.dk, y, dk, r.base + KeyRoom::A
@@ -452,7 +483,7 @@ INLINE void pairs_keys(const Pairs &a, const TensorMap &mq,
 {
     const KeyRoom r = { base };
     Block x;
-    if (!find_block<false>(a, x))
+    if (!find_keys(a, x))
         return;
     begin_back(r, KEY_STAGES);
     if (threadIdx.x < 128) {

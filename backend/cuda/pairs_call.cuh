@@ -12,14 +12,17 @@ struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
 /* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`.
  * rows: tokens of all batch entries. leaf: a plane of heads * rows for each
  * leaf of queries, then of keys; `plane` numbers each. number: those of a head.
- * again: y for the way back, or null. */
+ * again: y for the way back, or null. part: what parts of the rows add to the
+ * gradients of a sequence's first keys; blocks: of tiles of keys, behind which
+ * are those of other parts. */
 struct Pairs {
     const i64 *cu;
     i64 nseq, tokens, rows, plane;
     int heads, pad;
     Place q, k, v, y, again, dy, dq, dk, dv;
     double *leaf, *number;
-    float *lse, *delta, *dleaf;
+    float *lse, *delta, *dleaf, *part;
+    i64 blocks;
 };
 
 /* ---- which pairs there are ---- */
@@ -70,6 +73,50 @@ template<int P> INLINE bool meets(int i0, int i1, int j0, int j1)
                 && i1 - j0 >= R::D0 && i0 - j1 <= R::D1)
             || meets<P + 1>(i0, i1, j0, j1);
     }
+}
+
+/* ---- sequences in pieces ---- */
+
+/* Of sequence s part n, of so many rows. A sequence has a slot for each
+ * multiple of these in it, and one. */
+struct SeqPart { i64 s, start; int b, len, n; };
+template<int ROWS_OF> INLINE SeqPart find_part(const Pairs &a, i64 slot)
+{
+    SeqPart x;
+    x.s = 0;
+    if (a.cu) {
+        i64 end = a.nseq;
+        while (end - x.s > 1) {
+            const i64 mid = x.s + (end - x.s) / 2;
+            if (a.cu[mid] / ROWS_OF + mid <= slot)
+                x.s = mid;
+            else
+                end = mid;
+        }
+        x.n = (int)(slot - a.cu[x.s] / ROWS_OF - x.s);
+        x.start = a.cu[x.s];
+        x.len = (int)(a.cu[x.s + 1] - a.cu[x.s]);
+        x.b = 0;
+    } else {
+        x.n = (int)(slot / a.nseq);
+        x.s = slot % a.nseq;
+        x.b = (int)x.s;
+        x.start = 0;
+        x.len = (int)a.tokens;
+    }
+    return x;
+}
+
+/* FIRST keys of a sequence have pairs with all rows behind; others of the EDGES
+ * tiles that hold these have them within the first SPAN rows. So the rows of
+ * these tiles are dealt by spans, a block each, and what they add to the first
+ * keys is added up behind (plain_first): of each slot, head and key PART_WIDTH
+ * numbers. */
+constexpr int PART_WIDTH = KEYS + VALUES + COLS, FIRSTS = FIRST + !FIRST;
+INLINE float *part_of(const Pairs &a, i64 s, int part, int head, int key)
+{
+    const i64 slot = a.cu ? a.cu[s] / SPAN + s + part : part * a.nseq + s;
+    return a.part + ((slot * a.heads + head) * FIRST + key) * PART_WIDTH;
 }
 
 /* ---- what a pair is worth ---- */

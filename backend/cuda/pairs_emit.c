@@ -19,6 +19,7 @@ typedef struct Text {
     int piece[MAX_PATHS], n;            /* those that are not left out */
     Ref of[MAX_PATHS][MAX_INPUTS];      /* of piece k: d value / d leaf */
     bool raw, flat, slopes;
+    PairFirst first;
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
@@ -278,6 +279,21 @@ static void find_pieces(Text *t)
     }
 }
 
+PairFirst pair_first(const Mask *m)
+{
+    enum { TILE = 128 };
+    PairFirst f = { .tiles = 1, .span = TILE };
+    Reach reach;
+
+    if (!mask_ends(m, &reach) || !reach.first || reach.first >= FAR
+        || reach.width >= FAR)
+        return f;
+    f.keys = (int)reach.first;
+    f.tiles = (f.keys + TILE - 1) / TILE;
+    f.span = ((int)reach.width + TILE - 1) / TILE * TILE + f.tiles * TILE;
+    return f;
+}
+
 /* ---- the source ---- */
 
 static void put_constant(Text *t, const char *name, double x)
@@ -311,6 +327,8 @@ static void put_sizes(Text *t)
         t->slopes);
     PUT(t, "constexpr bool DQ_FLOATS = %d, DK_FLOATS = %d, DV_FLOATS = %d;\n",
         s->floats[0], s->floats[1], s->floats[2]);
+    PUT(t, "constexpr int FIRST = %d, SPAN = %d, EDGES = %d;\n", t->first.keys,
+        t->first.span, t->first.tiles);
     put_constant(t, "SCALE", scale);
     put_constant(t, "SLOPE", (t->raw ? scale : 1) * 1.4426950408889634);
 }
@@ -347,6 +365,10 @@ static void put_plain(Text *t)
         "plain_leaves(a);\n}\n");
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(LEAF_THREADS) "
         "flin_sums(const __grid_constant__ Sums a)\n{\nplain_sums(a);\n}\n");
+    if (t->first.keys)
+        PUT(t, "extern \"C\" __global__ void __launch_bounds__(PLAIN_THREADS) "
+            "flin_first(const __grid_constant__ Args a)\n{\n"
+            "plain_first(a.a);\n}\n");
 }
 
 char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
@@ -357,6 +379,7 @@ char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
     *t = (Text){ .c = c, .b = &raw, .m = m, .shape = s,
                  .leaves = pair_leaves(m) };
     find_pieces(t);
+    t->first = pair_first(m);
     if (s->wgmma && s->type == F16)
         PUT(t, "#define ELEMENT_F16\n");
     put_sizes(t);

@@ -7,8 +7,8 @@ constexpr int KEY_PARTS = (KEY_SIZE + 31) / 32;
 constexpr int VALUE_PARTS = (VALUE_SIZE + 31) / 32;
 extern __shared__ char arena[];
 
-/* A sequence's row of a head. */
-struct OwnRow { int head, b, len, t; i64 start, at; };
+/* A sequence's row of a head; of a key of the first which part of the rows. */
+struct OwnRow { int head, b, len, t, part; i64 start, at, s; };
 
 INLINE void find_sequence(const Pairs &a, i64 token, i64 &s)
 {
@@ -30,13 +30,14 @@ INLINE bool find_row(const Pairs &a, i64 n, OwnRow &x)
         return false;
     x.head = (int)(n - token * a.heads);
     x.b = a.cu ? 0 : (int)divided(token, a.tokens);
+    x.s = x.b;
+    x.part = 0;
     x.start = 0;
     x.len = (int)a.tokens;
     if (a.cu) {
-        i64 s;
-        find_sequence(a, token, s);
-        x.start = a.cu[s];
-        x.len = (int)(a.cu[s + 1] - a.cu[s]);
+        find_sequence(a, token, x.s);
+        x.start = a.cu[x.s];
+        x.len = (int)(a.cu[x.s + 1] - a.cu[x.s]);
     }
     x.t = (int)(token - x.b * a.tokens - x.start);
     x.at = x.head * a.rows + x.b * a.tokens + x.start;
@@ -50,6 +51,27 @@ INLINE bool find_row(const Pairs &a, OwnRow &x)
 INLINE i64 row_place(const Place &p, const OwnRow &x, int t)
 {
     return x.b * p.sb + (x.start + t) * p.st + x.head / p.group * p.sh;
+}
+/* The same of keys, and, behind these, of the first ones' other parts. */
+INLINE bool find_key(const Pairs &a, OwnRow &x)
+{
+    const i64 n = (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32;
+    if constexpr (FIRST > 0) {
+        const i64 more = n - a.rows * a.heads;
+        if (more >= 0) {
+            const SeqPart of = find_part<SPAN>(a, more / a.heads / FIRSTS);
+            x.head = (int)(more % a.heads);
+            x.t = (int)(more / a.heads % FIRSTS);
+            x.s = of.s;
+            x.b = of.b;
+            x.len = of.len;
+            x.start = of.start;
+            x.part = of.n;
+            x.at = x.head * a.rows + x.b * a.tokens + x.start;
+            return of.n > 0 && (i64)of.n * SPAN < x.len && x.t < x.len;
+        }
+    }
+    return find_row(a, n, x);
 }
 /* Of a row, this lane's columns. */
 template<int PARTS>
@@ -202,6 +224,55 @@ INLINE PairBack back_pair(const Pairs &a, const OwnRow &x, const PairHere &p,
         });
     return y;
 }
+/* What a part of the rows adds to the gradients of one of the first keys. */
+template<int LEAVES>
+INLINE void store_first(const Pairs &a, const OwnRow &x,
+                        const float (&d)[KEY_PARTS],
+                        const float (&dv)[VALUE_PARTS],
+                        const float (&leaf)[LEAVES], int lane)
+{
+    float *to = part_of(a, x.s, x.part, x.head, x.t);
+    UNROLL for (int c = 0; c < KEY_PARTS; c++)
+        if (lane + 32 * c < KEYS)
+            to[lane + 32 * c] = d[c] * SCALE;
+    UNROLL for (int c = 0; c < VALUE_PARTS; c++)
+        if (lane + 32 * c < VALUES)
+            to[KEYS + lane + 32 * c] = dv[c];
+    for (int k = 0; k < COLS; k++) {
+        const float all = lane_sum<32>(leaf[k]);
+        if (lane == 0)
+            to[KEYS + VALUES + k] = all;
+    }
+}
+/* The sum over the parts, in their order: a block for each of the first keys of
+ * a sequence and head. */
+INLINE void plain_first(const Pairs &a)
+{
+    const i64 n = blockIdx.x;
+    const int key = (int)(n % FIRSTS), head = (int)(n / FIRSTS % a.heads);
+    const i64 s = n / FIRSTS / a.heads, start = a.cu ? a.cu[s] : 0;
+    const int len = (int)(a.cu ? a.cu[s + 1] - a.cu[s] : a.tokens);
+    const i64 b = a.cu ? 0 : s;
+    if (key >= len)
+        return;
+    for (int c = threadIdx.x; c < PART_WIDTH; c += PLAIN_THREADS) {
+        float sum = 0;
+        NO_UNROLL for (int part = 0; (i64)part * SPAN < len; part++)
+            sum += part_of(a, s, part, head, key)[c];
+        const int of = c < KEYS ? c : c < KEYS + VALUES ? c - KEYS
+                     : c - KEYS - VALUES;
+        const Place &to = c < KEYS ? a.dk : a.dv;
+        if (c >= KEYS + VALUES) {
+            if (SLOPES)
+                a.dleaf[(ROWS + of) * a.plane + head * a.rows + b * a.tokens
+                        + start + key] = sum;
+        } else if (to.p && of < (c < KEYS ? KEY_SIZE : VALUE_SIZE)) {
+            store(to.p, to.type, b * to.sb + (start + key) * to.st
+                                 + head / to.group * to.sh + of, sum);
+        }
+    }
+}
+
 /* TURNED: the warp's row is a key. What it adds up: sums of w dy (of keys), of
  * ds by the other side's rows, and of its leaves. */
 template<bool TURNED> INLINE void plain_back(const Pairs &a)
@@ -212,8 +283,9 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
     float d[KEY_PARTS] = {}, dv[VALUE_PARTS] = {};
     float leaf[LEAVES + !LEAVES] = {}, number[NUMBERS + !NUMBERS] = {};
     OwnRow x;
-    if (!find_row(a, x))
+    if (TURNED ? !find_key(a, x) : !find_row(a, x))
         return;
+    const bool parts = TURNED && FIRST > 0 && x.t < FIRST;
     const Place &other = TURNED ? a.q : a.k;
     int first = TURNED ? x.len : x.t + 1, last = -1;
     if (TURNED)
@@ -222,6 +294,10 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
         columns_of<0>(x.t, x.t, first, last);
     first = max(first, TURNED ? x.t : 0);
     last = min(last, TURNED ? x.len - 1 : x.t);
+    if (parts) {
+        first = max(first, x.part * SPAN);
+        last = min(last, (x.part + 1) * SPAN - 1);
+    }
     NO_UNROLL for (int from = first; from <= last; from += 32) {
         PairHere p;
         float s;
@@ -260,6 +336,12 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
                 dv[c] += w[n] != 0.f ? w[n] * dy[c] : 0.f;
         }
         __syncwarp();
+    }
+    if constexpr (TURNED && FIRST > 0) {
+        if (parts) {                    /* and plain_first stores them */
+            store_first(a, x, d, dv, leaf, lane);
+            return;
+        }
     }
     const Place &to = TURNED ? a.dk : a.dq;
     store_row(to, row_place(to, x, x.t), d, KEY_SIZE, SCALE, lane);

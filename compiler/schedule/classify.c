@@ -1,4 +1,5 @@
 /* classify.c -- what each node of a kernel is: found, a vector, a product. */
+#include "ranks.h"
 #include "select.h"
 
 static bool is_elementwise(int op)
@@ -196,8 +197,10 @@ static bool classify(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
     AxisSet strange = (ROW_AXES | COL_AXES) & ~(AXIS(AX_I) | AXIS(AX_J));
-    if (n->axes & strange || count_axes(n->axes) > 2)
-        return refuse(x, r, "more than two axes");
+    if (n->axes & strange || count_axes(n->axes) > 2) {
+        const char *ranks = ranks_fault(x->s->c, x->g);
+        return refuse(x, r, ranks ? ranks : "more than two axes");
+    }
     if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
     else if (op_is(n->op, VIEWS))

@@ -856,7 +856,8 @@ static bool *find_between(const Graph *g)
     return between;
 }
 
-/* The least ranks that a value has; 1: none has any, 0: they are no rows. */
+/* The least ranks that a value has; 1: none has any, 0: others are no multiple
+ * of them. */
 static int least_ranks(const Graph *g, AxisSet own, const bool *between)
 {
     int ranks = 0;
@@ -870,7 +871,16 @@ static int least_ranks(const Graph *g, AxisSet own, const bool *between)
                     return 0;
                 ranks = !ranks || n < ranks ? n : ranks;
             }
-    return !ranks ? 1 : ranks > 1 && ranks <= MOST_ROWS ? ranks : 0;
+    return ranks > 1 ? ranks : !ranks;
+}
+
+const char *ranks_fault(Ctx *c, const Graph *g)
+{
+    int ranks = least_ranks(g, own_ranks(g), find_between(g));
+
+    return ranks <= MOST_ROWS ? NULL
+         : ctx_format(c, "%d ranks of a token: of up to %d, which a warp has "
+                      "in a vector, each is a row", ranks, MOST_ROWS);
 }
 
 static int rows_for(int ranks)
@@ -915,7 +925,7 @@ const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk)
     u.own = own_ranks(p->g);
     u.ranks = least_ranks(p->g, u.own, between);
     u.rows = rows_for(u.ranks);
-    if (u.rows < 2 || !begin(&u, chunk))
+    if (u.rows < 2 || u.ranks > MOST_ROWS || !begin(&u, chunk))
         return p;
     u.empty = (Empty){ .g = u.g };
     size_t each = MOST_GROUPS * MOST_GROUPS;

@@ -10,6 +10,9 @@
 bool states_apart(Graph *g, Ref r, int ranks, Ref *part);
 bool inputs_apart(Graph *g, Ref r, int ranks, Ref *part);
 
+/* Why ranks are not rows: there are too many of them; else NULL. */
+const char *ranks_fault(Ctx *c, const Graph *g);
+
 /* Takes the axes `own`, which are ranks, from whatever is in memory, and from
  * all nodes. False: they do not come first there, so that columns run along
  * it. */

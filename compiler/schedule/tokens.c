@@ -6,7 +6,7 @@
  * computed anew by who reads it, but for what states become. What no token
  * differs in is made once, before the first.
  */
-#include "schedule.h"
+#include "ranks.h"
 #include "../cost.h"
 #include "../eval.h"
 
@@ -912,9 +912,12 @@ static const char *find_fault(Tokens *x)
         return "all tokens at once, one by one";
     for (int i = 0; i < x->s->k->nnodes; i++) {
         Ref r = x->s->k->node[i];
-        if (!is_of_token(x, r) || x->w->lies_transposed[r])
-            return ctx_format(x->s->c, "%%%u = %s: of a single token",
+        if (!is_of_token(x, r) || x->w->lies_transposed[r]) {
+            const char *ranks = ranks_fault(x->s->c, x->g);
+            return ranks ? ranks
+                 : ctx_format(x->s->c, "%%%u = %s: of a single token",
                               (unsigned)r, op_info[x->g->n[r].op].name);
+        }
     }
     return NULL;
 }

@@ -6,6 +6,7 @@
  *   calls softmax     for attention over all pairs
  *   calls window      for a mask that ends at a distance
  *   calls keyed       for one that differs by key, in blocks
+ *   calls sinks       the same, with a sequence's first tokens beside it
  *   calls both        for a mask of both directions
  *   calls turned      a prepared kernel that meets wrong ones, with a compiler
  *                     that gets them wrong on request (tests/cuda/fake)
@@ -45,7 +46,7 @@ typedef struct Test {
     flin_Bind bind[MAX_ARGS], states[MAX_ARGS], host_bind[MAX_ARGS],
               host_states[MAX_ARGS];
     void *stream;
-    bool turned, both, start, back, window;
+    bool turned, both, start, back, window, blocks;
 } Test;
 
 static uint64_t seed = 7;
@@ -279,6 +280,65 @@ static void test_saved(Test *k)
     device_free(&k->d, (DevicePtr)(uintptr_t)dq.tensor.data);
     device_free(&k->d, room);
     flin_free(f);
+}
+
+/* Gradients of all inputs, one behind the other, dy being v. */
+static float *all_gradients(Test *k, flin_Call *call, int64_t *n)
+{
+    flin_Bind d[MAX_ARGS];
+    flin_Grad grad = { .size = sizeof grad, .dy = k->y.device, .dinput = d,
+                       .ndinput = k->nin };
+    *n = 0;
+    for (int i = 0; i < k->nin; i++) {
+        size_t bytes = (size_t)k->in[i].count * sizeof(float);
+        d[i] = (flin_Bind){ k->in[i].arg.name, k->in[i].device };
+        d[i].tensor.data = (void *)(uintptr_t)device_alloc(k->c, &k->d, bytes);
+        device_fill(k->c, &k->d, (DevicePtr)(uintptr_t)d[i].tensor.data, 0xff,
+                    bytes);
+        *n += k->in[i].count;
+    }
+    grad.dy.data = k->in[2].device.data;
+    expect(!flin_backward(k->v, call, &grad, &k->e), k->e.message);
+    sync(k);
+    float *got = malloc((size_t)*n * sizeof *got), *at = got;
+    for (int i = 0; i < k->nin; i++) {
+        DevicePtr p = (DevicePtr)(uintptr_t)d[i].tensor.data;
+        device_get(k->c, &k->d, at, p,
+                   (size_t)k->in[i].count * sizeof *at);
+        at += k->in[i].count;
+        device_free(&k->d, p);
+    }
+    return got;
+}
+
+/* Blocks whose ends the device alone knows: y, and gradients as where the host
+ * knows them, too. No states, which would go token by token. */
+static void test_device_blocks(Test *k)
+{
+    flin_Call call = device_call(k);
+    DevicePtr there = device_alloc(k->c, &k->d, sizeof ends);
+    int64_t n;
+    double off = 0, all = 0;
+    call.nfinal = 0;
+    float *want = all_gradients(k, &call, &n);
+    device_put(k->c, &k->d, there, ends, sizeof ends);
+    call.cu_seqlens = NULL;
+    call.cu_seqlens_device = (void *)(uintptr_t)there;
+    poison(k, &k->y);
+    device_sync(k->c, &k->d);
+    expect(!flin_forward(k->v, &call, &k->e), k->e.message);
+    sync(k);
+    double y = distance(k, &k->y);
+    expect(y < 1e-4, "y of blocks whose ends the device knows");
+    float *got = all_gradients(k, &call, &n);
+    for (int64_t i = 0; i < n; i++) {
+        off += (got[i] - want[i]) * (double)(got[i] - want[i]);
+        all += want[i] * (double)want[i];
+    }
+    expect(all > 0 && sqrt(off / all) < 1e-4, "their gradients");
+    free(want);
+    free(got);
+    device_free(&k->d, there);
 }
 
 /* The tensor in bfloat16, cut off, on the device. */
@@ -810,10 +870,12 @@ static void run(Ctx *c, void *ud)
         test_left_out(k, f);
     if (f) {
         test_kernel(k, f);
+        if (k->blocks)
+            test_device_blocks(k);
         test_saved(k);
         test_graph(k, f);
     }
-    if (f && !k->both)
+    if (f && !k->both && !k->blocks)    /* which tests run slowly */
         printf("host time of a prepared call: %.1f us\n",
                host_time(k, f));
     flin_free(f);
@@ -832,7 +894,8 @@ int main(int argc, char **argv)
     k->both = !strcmp(name, "both");
     k->start = !strcmp(name, "start");
     k->back = !strcmp(name, "back");
-    k->window = !strcmp(name, "window") || !strcmp(name, "keyed");
+    k->blocks = !strcmp(name, "keyed") || !strcmp(name, "sinks");
+    k->window = k->blocks || !strcmp(name, "window");
     k->s = flin_open(&(flin_Options){ .size = sizeof(flin_Options),
                                       .log = count_turn }, &k->e);
     if (!strcmp(name, "softmax"))
@@ -843,6 +906,15 @@ int main(int argc, char **argv)
             "return flin.variant { name = 'keyed', input = { g = 't k : "
             "log_decay' }, mask = function (i, j, p)\n"
             "  if i < j or i - j >= 40 then return 0 end\n"
+            "  return flin.exp(p.g_cumsum[i] - p.g_cumsum[j]) end }\n",
+            NULL, &k->e);
+    else if (k->blocks)
+        k->v = flin_load_string(k->s, "local flin = require 'flin'\n"
+            "return flin.variant { name = 'sinks', input = { g = 't k : "
+            "log_decay', b = 't' }, mask = function (i, j, p)\n"
+            "  if i < j then return 0 end\n"
+            "  if j < 3 then return p.b[j] end\n"
+            "  if i - j >= 40 then return 0 end\n"
             "  return flin.exp(p.g_cumsum[i] - p.g_cumsum[j]) end }\n",
             NULL, &k->e);
     else if (k->window)

@@ -28,6 +28,14 @@ local variants <const> = {
     if j < 4 or i - j < 40 then return 1 end
     return 0
   end },
+  -- more first keys than a tile has
+  many_sinks = { normalise = "softmax", input = { b = "t" },
+                 mask = function (i, j, p)
+    if i < j then return 0 end
+    if j < 150 then return exp(p.b[j]) end
+    if i - j < 40 then return exp(p.b[i]) end
+    return 0
+  end },
   alibi = { normalise = "softmax", input = { slope = "" },
             mask = function (i, j, p)
     if i < j then return 0 end
@@ -154,6 +162,10 @@ else
     check(name, 70, 20, 1, "float32", { 0, 30, 30, 70 })
   end
   check("sinks", 90, 64, 2, "float16", { 0, 1, 1, 90 })
+  -- rows that the first keys have, in parts
+  check("sinks", 600, 64, 2, "bfloat16", { 0, 1, 1, 570, 600 })
+  check("sinks", 400, 20, 1, "float32")
+  check("many_sinks", 500, 64, 1, "bfloat16")
   check("capped", 70, 64, 2, "bfloat16")
   check("forgetting", 140, 64, 1, "bfloat16", { 0, 40, 40, 140 })
 end

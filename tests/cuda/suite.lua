@@ -127,6 +127,27 @@ function suite.amplified(v, case, what)
   return math.min(0.1, 2^bits * (v:check(again)[what] or 0))
 end
 
+-- How far the gradient of a constant is off: it is one sum over all tokens, of
+-- terms of either sign, and by chance nearly zero. So four such sums, of other
+-- numbers, are measured together.
+function suite.off_over_draws(v, case, input)
+  local error, truth = 0, 0
+  for seed = 1, 4 do
+    local at = {}
+    for key, x in pairs(case) do at[key] = x end
+    at.seed, at.chunk, at.backend = seed, nil, nil
+    local host = v:random(at)
+    host.chunk, host.cu_seqlens = case.chunk, case.cu_seqlens
+    host.dy = flin.randn(v:reference(host).shape, { seed = 9 + seed })
+              :to(case.dtype or "float32")
+    local want = v:reference_backward(host)[input]
+    local off = v:backward(suite.on_gpu(host))[input]:to "cpu":to "float64"
+                - want
+    error, truth = error + (off * off):sum(), truth + (want * want):sum()
+  end
+  return math.sqrt(error / truth)
+end
+
 -- Gradients of all inputs, from what forward has saved, are within limit(NAME),
 -- or within six times what they move by where the inputs are rounded: a softmax
 -- of a state's reads rounds its weights, the states and their gradients, too,

@@ -217,4 +217,14 @@ do
          before and pages() - before or 0)
 end
 
+-- Why more ranks than a warp has lanes are no rows.
+do
+  local v = flin.attention {
+    decay = flin.decay.gated {}, features = flin.feature_map.l2norm {},
+    transition = flin.transition.delta_product { steps = 33 } }
+  local text = v:plan { K = 32, V = 32, machine = "h200" }.text
+  expect(text:find("33 ranks of a token: of up to 32", 1, true),
+         "33 steps say why they are off wgmma: %s", text)
+end
+
 count.finish()

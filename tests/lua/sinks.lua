@@ -27,6 +27,17 @@ local forms <const> = {
     if i - j < W then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
     return 0
   end } end },
+  { "without the first", function (W, S) return { mask = function (i, j, p)
+    if i < j or j < S then return 0 end
+    if i - j < W then return p.b[j] end
+    return 0
+  end } end },
+  { "of two kinds", function (W, S) return { mask = function (i, j, p)
+    if i < j then return 0 end
+    if j < S then return j < 2 and p.b[j] or p.a[i] end
+    if i - j < W then return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+    return 0
+  end } end },
   { "coupled", function (W, S) return { mask = function (i, j, p)
     if i < j then return 0 end
     if j < S then return p.w[j] * p.a[i] end
@@ -118,8 +129,34 @@ for _, near in ipairs { function (i, j) return i - j < 256 or j < 4 end,
   check("by pairs", plan.mode == "quadratic", plan.text)
 end
 
+-- As long as another on the CPU: bands of 8 times the width took 8 times as
+-- long.
 do
-  local v = flin.variant(forms[6][2](256, 4))
+  local function seconds(W)
+    local v = flin.variant { name = "sinks", mask = function (i, j, p)
+      if i < j then return 0 end
+      if j < 4 then return p.b[j] end
+      if i - j < W then return exp(p.g_cumsum[i] - p.g_cumsum[j]) end
+      return 0
+    end }
+    check("a scan over the first", tostring(v):find("one over the first", 1,
+                                                    true), v)
+    local x = v:random { B = 1, H = 1, T = 8192, K = 32, V = 32, seed = 1 }
+    local least = math.huge
+    for _ = 1, 4 do
+      local start = flin.clock()
+      v:forward(x)
+      least = math.min(least, flin.clock() - start)
+    end
+    return least
+  end
+  local narrow, wide = seconds(256), seconds(2048)
+  check("width takes no time", wide < 4 * narrow,
+        ("%.4f s, and %.4f s"):format(narrow, wide))
+end
+
+do
+  local v = flin.variant(forms[8][2](256, 4))
   check("what it keeps", tostring(v):find("keeps the first 4 and the last 256",
                                           1, true), v)
 end

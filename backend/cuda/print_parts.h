@@ -254,6 +254,8 @@ void put_state(Print *p, const KInst *k);
 void put_carry(Print *p, const KInst *k);
 /* A program over an axis of the states. */
 void put_lanes(Print *p, const KInst *k);
+void put_lanes_node(Print *p, const KInst *k, Ref r);
+bool is_in_common(const Print *p, const KInst *k, Ref r);
 void put_lanes_found(Print *p, const KInst *k, const char *name);
 void put_kept_vector(Print *p, const KInst *k);
 

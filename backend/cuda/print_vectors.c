@@ -28,6 +28,11 @@ static void vector_scan(Print *p, Ref r)
 {
     const Node *n = &p->s->g->n[r];
     bool most = n->op == OP_maxscan;
+    if (counts_tokens(p->s->g, r) && rows_of_token(p->s->g) == 1) {
+        buf_printf(p->b, "const Pair v%u = { (float)min(lane + 1, x.n),"
+                   " (float)min(lane + 33, x.n) };\n", (unsigned)r);
+        return;
+    }
     const char *gate = n->a[0] ? as_pair(p, n->a[0])
                      : most ? "Pair { 0.f, 0.f }" : "Pair { 1.f, 1.f }";
     buf_printf(p->b, "const Pair v%u = %s<%d>(%s, %s, %s, lane, x.n);\n",
@@ -84,11 +89,29 @@ static bool is_constant(const Print *p, Ref r)
     return all;
 }
 
-/* Constants are worked out before the walk. */
-static bool is_hoisted(const Print *p, const KInst *k, Ref r)
+/* The same of what lanes have: of inputs that are no token's. */
+static bool is_constant_in_lanes(const Print *p, const KInst *k, Ref r)
 {
-    return p->s->kind != K_TOKEN && k->op == K_VECTOR && !k->nrow
-        && p->s->row_axis && p->s->g->n[r].op != OP_num && is_constant(p, r);
+    const Node *n = &p->s->g->n[r];
+    if (!(n->axes & AXIS(k->row)))
+        return is_constant(p, r);
+    if (n->op == OP_input)
+        return !n->timed;
+    bool all = has_node(k, r) && schedule_computes(p->s, r)
+            && (op_info[n->op].traits & ELEMENTWISE) != 0;
+    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
+        all &= n->a[i]
+            && is_constant_in_lanes(p, k, shown_node(p->s->g, n->a[i]));
+    return all;
+}
+
+/* Constants are worked out before the walk. */
+bool is_in_common(const Print *p, const KInst *k, Ref r)
+{
+    bool walks = p->s->kind != K_TOKEN && k->op == K_VECTOR && p->s->row_axis
+              && p->s->g->n[r].op != OP_num;
+    return walks && (k->nrow ? is_constant_in_lanes(p, k, r)
+                             : is_constant(p, r));
 }
 
 bool vectors_in_turn(const Print *p)
@@ -155,7 +178,8 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     bool any = false;
     for (int i = 0; i < s->ninsts; i++)
         any |= s->inst[i].role == role && s->inst[i].op == K_VECTOR
-            && s->inst[i].nrow && s->inst[i].nout;
+            && s->inst[i].nrow && s->inst[i].nout
+            && !leaves_carried(s, &s->inst[i]);
     return any;
 }
 
@@ -169,12 +193,17 @@ void put_first_fetch(Print *p, KRole role)
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
         for (int i = 0; i < k->nnodes && k->role == role; i++)
-            if (is_hoisted(p, k, k->node[i]))
+            if (!is_in_common(p, k, k->node[i]))
+                continue;
+            else if (k->nrow)
+                put_lanes_node(p, k, k->node[i]);
+            else
                 put_vector_node(p, k->node[i]);
     if (role == KR_VECTOR && vectors_in_turn(p))
         first = ctx_format(p->c, "%s + ((%s + warp) & 1)", from, from);
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
-        if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
+        if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout
+            && !leaves_carried(s, k)) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
                                     first),
@@ -340,7 +369,7 @@ void put_vectors(Print *p, const KInst *k)
         if (finds_first(p, k, value_at(p, k->in[i])->node))
             put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
-        if (is_hoisted(p, k, k->node[i]))
+        if (is_in_common(p, k, k->node[i]))
             continue;
         put_vector_node(p, k->node[i]);
         if (schedule_computes(p->s, k->node[i]))

@@ -163,13 +163,20 @@ static const char *check_states(const Schedule *s)
 
 /* Programs over an axis have what is of it, as the block has it; what becomes
  * of a vector in lanes is theirs. */
-/* Whether the vector that lanes leave is found in memory. */
+/* Whether a vector that lanes leave is found in memory; or carried by them, and
+ * others made of inputs. */
 static bool leaves_found(const Schedule *s, const KInst *k)
 {
-    const KValue *v = &s->value[k->out[0]];
-    return k->nout == 1 && k->nnodes == 1 && v->node == k->node[0]
-        && v->layout == LAY_VECTOR && v->nrow == k->nrow
-        && !schedule_computes(s, v->node);
+    bool all = leaves_carried(s, k)
+            || (k->nout == 1 && k->nnodes == 1
+                && s->value[k->out[0]].node == k->node[0]
+                && !schedule_computes(s, k->node[0]));
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = &s->value[k->out[i]];
+        all &= v->layout == LAY_VECTOR && v->nrow == k->nrow
+            && (!i || has_node(k, v->node));
+    }
+    return all;
 }
 
 static const char *check_lanes(const Schedule *s)

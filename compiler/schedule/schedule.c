@@ -153,8 +153,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         }
         if (!like->ahead && !schedule_rows_alone(s))
             return s;
-        if (s->row_axis)
+        if (s->row_axis) {
             schedule_fetch_vectors(s);
+            schedule_carry_in_lanes(s);
+        }
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;

@@ -18,6 +18,7 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
+ *   lanes.c    vectors over an axis that a vector role hands to roles of matrices
  *   remake.c   programs of one role that become one
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
@@ -440,6 +441,12 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
+/* Vectors that roles of matrices carry, of which the next chunk's is made of
+ * inputs and numbers alone, are carried by a vector role, which hands them
+ * over as each chunk finds them. */
+void schedule_carry_in_lanes(Schedule *s);
+/* Whether the instruction, of a vector role, hands over such a vector. */
+bool leaves_carried(const Schedule *s, const KInst *k);
 /* Of a row axis: what is made of vectors is made where pairs of columns find
  * it; programs that make tiles of tiles are one. */
 void schedule_remake(Schedule *s);
@@ -662,6 +669,9 @@ static inline bool lie_apart(const KBuffer *a, const KBuffer *b)
  * What is returned may move when others are added. */
 KValue *value_add(Schedule *s, KValue v);
 KInst *inst_insert(Schedule *s, int at, KInst k);
+void inst_remove(Schedule *s, int at);
+/* Nobody has the value any more: those behind it move up. */
+void value_remove(Schedule *s, int value);
 /* It is one of what the instruction reads, or leaves, from then on. */
 void inst_reads(Schedule *s, KInst *k, int v);
 void inst_writes(Schedule *s, KInst *k, int v);

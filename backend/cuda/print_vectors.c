@@ -1,5 +1,5 @@
-/* print_vectors.c -- vector roles: their programs, lane by lane; what of these
- * the chunks of a walk have in common; what is fetched ahead of its iteration.
+/* print_vectors.c -- vector roles: their programs, lane by lane; what is
+ * fetched ahead of its iteration.
  */
 #include "print_parts.h"
 #include "source.h"
@@ -71,48 +71,7 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
-/* ---- what a walk's chunks have in common ---- */
-
-/* Whether the number is one of the whole walk: of constants alone. */
-static bool is_constant(const Print *p, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    if (n->op == OP_num)
-        return true;
-    if (n->axes || p->s->stores[r] || !schedule_computes(p->s, r))
-        return false;
-    if (n->op == OP_input)
-        return !n->timed;
-    bool all = (op_info[n->op].traits & ELEMENTWISE) != 0;
-    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
-        all &= n->a[i] && is_constant(p, n->a[i]);
-    return all;
-}
-
-/* The same of what lanes have: of inputs that are no token's. */
-static bool is_constant_in_lanes(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    if (!(n->axes & AXIS(k->row)))
-        return is_constant(p, r);
-    if (n->op == OP_input)
-        return !n->timed;
-    bool all = has_node(k, r) && schedule_computes(p->s, r)
-            && (op_info[n->op].traits & ELEMENTWISE) != 0;
-    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
-        all &= n->a[i]
-            && is_constant_in_lanes(p, k, shown_node(p->s->g, n->a[i]));
-    return all;
-}
-
-/* Constants are worked out before the walk. */
-bool is_in_common(const Print *p, const KInst *k, Ref r)
-{
-    bool walks = p->s->kind != K_TOKEN && k->op == K_VECTOR && p->s->row_axis
-              && p->s->g->n[r].op != OP_num;
-    return walks && (k->nrow ? is_constant_in_lanes(p, k, r)
-                             : is_constant(p, r));
-}
+/* ---- what an iteration finds ---- */
 
 bool vectors_in_turn(const Print *p)
 {

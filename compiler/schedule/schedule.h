@@ -18,7 +18,7 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
- *   lanes.c    vectors over an axis that a vector role hands to roles of matrices
+ *   lanes.c    vectors over an axis that a vector role hands to matrix roles
  *   remake.c   programs of one role that become one
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late

@@ -245,7 +245,9 @@ void put_wait(Print *p, int buffer, int use, bool empty)
  * arrives and the others of its warp. */
 void put_post(Print *p, int buffer, int use, bool empty)
 {
-    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, use, empty));
+    const char *both = empty && is_given(p->s, buffer) ? "release<true>"
+                                                       : "arrive";
+    buf_printf(p->b, "%s(%s);\n", both, barrier(p, buffer, use, empty));
 }
 
 void put_fence(Print *p)

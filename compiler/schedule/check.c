@@ -681,8 +681,9 @@ static const char *check_slices(const Schedule *s)
     for (int v = 0; v < s->nvalues; v++) {
         const KValue *x = &s->value[v];
         bool matrix = x->layout == LAY_TILE || x->layout == LAY_FRAGMENT;
+        int32_t cols = x->half ? 2 * x->ncol : x->ncol;
         if (matrix && (x->nrow != block_extent(s, x->row)
-                       || x->ncol != block_extent(s, x->col)))
+                       || cols != block_extent(s, x->col)))
             return wrong(s, "a value that is not of its axes' extents", v);
         if (matrix && s->slices > 1 && x->row == s->slice_axis
             && x->nrow % TILE_ROWS)
@@ -922,7 +923,7 @@ const char *schedule_check(Schedule *s)
         check_use_order, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
-        tensor_fault,
+        tensor_fault, pair_fault,
         check_maps, check_range };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

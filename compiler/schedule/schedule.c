@@ -165,8 +165,10 @@ static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
         s->interleave = s->row_axis && s->groups == 1
                 && (solves || has_features(s)) && !carries_ahead(s)
                 ? like->interleave : 1;
-        if (s->row_axis)
+        if (s->row_axis) {
             schedule_remake(s);
+            schedule_pair(s);
+        }
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
         if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))

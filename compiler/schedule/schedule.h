@@ -20,6 +20,7 @@
  *   ahead.c    what a role does ahead of the one that carries states
  *   lanes.c    vectors over an axis that a vector role hands to matrix roles
  *   remake.c   programs of one role that become one
+ *   pair.c     what two blocks of a walk share
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
@@ -51,7 +52,8 @@
 /* ---- the machine ---- */
 
 /* forms.def says what these are. */
-typedef enum FormKind { FORM_PRODUCT, FORM_COPY, FORM_DEAL, NFORMS } FormKind;
+typedef enum FormKind { FORM_PRODUCT, FORM_COPY, FORM_DEAL, FORM_SHARE,
+                        NFORMS } FormKind;
 typedef struct KForm {
     uint8_t kind;
     const char *name;
@@ -124,11 +126,13 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * fragment in whose registers this one is written, element by element, what
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
  * role. spilled: FLAT, but in the block's part of the workspace. masked: the
- * program that leaves it makes zeros of it behind the ends of its axes. */
+ * program that leaves it makes zeros of it behind the ends of its axes. half: a
+ * tile that is loaded, of whose columns two blocks have half each; given: one of
+ * which each of two blocks makes half the columns and leaves them to both. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, use, element;
-    bool ahead, spilled, masked;
+    bool ahead, spilled, masked, half, given;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot; of a
@@ -285,6 +289,8 @@ typedef struct Schedule {
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
                                            lean iterations */
+    bool paired;                        /* two blocks see each other's shared
+                                           memory, and give each other tiles */
     int resident;                       /* blocks on a multiprocessor */
     int groups, ahead, interleave;      /* warpgroups of the matrix role, 1, 2
                                            or MOST_WARPGROUPS; of the one ahead
@@ -450,6 +456,13 @@ bool leaves_carried(const Schedule *s, const KInst *k);
 /* Of a row axis: what is made of vectors is made where pairs of columns find
  * it; programs that make tiles of tiles are one. */
 void schedule_remake(Schedule *s);
+/* Of a row axis that two blocks share out: what of the role ahead they share,
+ * too. */
+void schedule_pair(Schedule *s);
+/* Whether tiles of the buffer are given. */
+bool is_given(const Schedule *s, int buffer);
+/* NULL: what is given is handed over as it must be. */
+const char *pair_fault(const Schedule *s);
 /* Of a row axis: what an iteration of the loop does for the next, or leaves to
  * it. */
 void schedule_rotate(Schedule *s);

@@ -113,6 +113,37 @@ static void put_packed_product(Print *p, const KInst *k)
     buf_printf(p->b, "wgmma_commit();\n");
 }
 
+/* Of a product's factors those columns that the block has made itself, or those
+ * of the other one. */
+static void put_half_product(Print *p, const KInst *k, bool other)
+{
+    const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
+    const KValue *d = value_at(p, k->out[0]);
+    int share = share_of(p->s, k->role, k->ncol);
+    buf_printf(p->b, "wgmma_fence();\n");
+    for (int at = 0, width; at < share; at += width) {
+        width = 128;
+        while (width > share - at)
+            width /= 2;
+        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0>(%s, %s + (x.slice%s)"
+                   " * %d, %d, 0, %s + (x.slice%s) * %d, %d, col0(%d) + %d);"
+                   "\n", (int)a->ncol / 32, other, part_of(p, d, 0, at, width),
+                   place(p, a), other ? " ^ 1" : "", (int)value_bytes(a) / 2,
+                   rows_lying(a), place(p, b), other ? " ^ 1" : "",
+                   (int)value_bytes(b) / 2, rows_lying(b), share, at);
+    }
+    buf_printf(p->b, "wgmma_commit();\n");
+}
+
+/* The product whose end is there, if half of it is still to be asked for. */
+static const KInst *half_product(const Print *p, int settle)
+{
+    for (int i = settle; i >= 0; i--)
+        if (halves_settle(p->s, i) == settle)
+            return &p->s->inst[i];
+    return NULL;
+}
+
 /* A fragment's columns by widths that the tensor cores have. An operand whose
  * columns run along memory's rows is found from within a piece of 64 only as
  * far as that goes. */
@@ -209,8 +240,8 @@ static void put_ended(Print *p, const KInst *k)
     }
 }
 
-/* The block's half of what it has made goes to the other one, too, whose barrier
- * counts the bytes. Returns what else is told of. */
+/* The block's half of what it has made goes to the other one, too, whose
+ * barrier counts the bytes. Returns what else is told of. */
 static uint32_t put_given(Print *p, const KInst *k)
 {
     uint32_t given = 0;
@@ -247,9 +278,15 @@ static void put_inst(Print *p, const KInst *k)
     case K_VECTOR:  (k->nrow ? put_lanes : put_vectors)(p, k); return;
     case K_CLEAR:   put_cleared(p, k); break;
     case K_PRODUCT:
+        if (halves_settle(p->s, (int)(k - p->s->inst)) != NOTHING) {
+            put_half_product(p, k, false);
+            break;
+        }
         (deals_rows(p->s, k->role) ? put_packed_product : put_product)(p, k);
         break;
     case K_SETTLE:
+        if (half_product(p, (int)(k - p->s->inst)))
+            put_half_product(p, half_product(p, (int)(k - p->s->inst)), true);
         if (k->index != NOTHING)
             put_ended(p, k);
         else if (has_tensor(p->s))

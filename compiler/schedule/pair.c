@@ -1,7 +1,7 @@
-/* pair.c -- work that two blocks share. Those that have half a row axis each, of
- * one walk, find the same tokens: of what the role ahead makes of loaded tiles
- * element by element each makes half the columns, and leaves it in the other's
- * shared memory, too, as far as these see each other's. So it loads half, too.
+/* pair.c -- work that two blocks share. Those that have half a row axis each,
+ * of one walk, find the same tokens: of what the role ahead makes of loaded
+ * tiles element by element each makes half the columns, and leaves it in the
+ * other's shared memory, too. So it loads half, too.
  */
 #include "schedule.h"
 
@@ -85,7 +85,8 @@ static void share(Schedule *s, KInst *k)
         s->value[k->out[i]].given = true;
 }
 
-/* Requires roles, a row axis in two slices; instructions have no buffers yet. */
+/* Requires roles, a row axis in two slices; instructions have no buffers yet.
+ */
 void schedule_pair(Schedule *s)
 {
     if (s->slices != 2 || s->slice_axis != s->row_axis || !s->may_split
@@ -105,6 +106,25 @@ bool is_given(const Schedule *s, int buffer)
     for (int v = 0; v < s->nvalues; v++)
         any |= s->value[v].buffer == buffer && s->value[v].given;
     return any;
+}
+
+int halves_settle(const Schedule *s, int at)
+{
+    const KInst *k = &s->inst[at];
+    bool halves = k->op == K_PRODUCT && k->role == KR_AHEAD && k->nin == 2
+               && !k->transposed[0] && !k->transposed[1];
+    for (int i = 0; i < k->nin && halves; i++)
+        halves = s->value[k->in[i]].given;
+    int first = at, end = at, products = 0;
+    while (first > 0 && !(s->inst[first - 1].role == KR_AHEAD
+                          && s->inst[first - 1].op == K_SETTLE))
+        first--;
+    while (end < s->ninsts && !(s->inst[end].role == KR_AHEAD
+                                && s->inst[end].op == K_SETTLE))
+        end++;
+    for (int i = first; i < end; i++)
+        products += s->inst[i].role == KR_AHEAD && s->inst[i].op == K_PRODUCT;
+    return halves && products == 1 && end < s->ninsts ? end : NOTHING;
 }
 
 /* Whether the role ahead has told the matrix role of something behind the
@@ -135,7 +155,9 @@ const char *pair_fault(const Schedule *s)
             const KValue *v = &s->value[k->in[j]];
             if (!v->given || k->role != KR_AHEAD)
                 continue;
-            if ((k->op == K_PRODUCT && !(k->wait_full >> v->buffer & 1))
+            int end = k->op == K_PRODUCT ? halves_settle(s, i) : NOTHING;
+            const KInst *waits = &s->inst[end == NOTHING ? i : end];
+            if ((k->op == K_PRODUCT && !(waits->wait_full >> v->buffer & 1))
                 || !is_told_behind(s, i, v->buffer, false)
                 || (k->lean && !is_told_behind(s, i, v->buffer, true)))
                 return ctx_format(s->c, "%%%u is given before the role ahead"

@@ -127,8 +127,9 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
  * role. spilled: FLAT, but in the block's part of the workspace. masked: the
  * program that leaves it makes zeros of it behind the ends of its axes. half: a
- * tile that is loaded, of whose columns two blocks have half each; given: one of
- * which each of two blocks makes half the columns and leaves them to both. */
+ * tile that is loaded, of whose columns two blocks have half each; given: one
+ * of which each of two blocks makes half the columns, and leaves them to both.
+ */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, use, element;
@@ -461,6 +462,10 @@ void schedule_remake(Schedule *s);
 void schedule_pair(Schedule *s);
 /* Whether tiles of the buffer are given. */
 bool is_given(const Schedule *s, int buffer);
+/* Where the product there ends, if it is of the role ahead and may begin with
+ * the half of its factors that the block has made itself: they are given along
+ * what it sums over, and no other is under way. NOTHING: it may not. */
+int halves_settle(const Schedule *s, int at);
 /* NULL: what is given is handed over as it must be. */
 const char *pair_fault(const Schedule *s);
 /* Of a row axis: what an iteration of the loop does for the next, or leaves to

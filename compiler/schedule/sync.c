@@ -371,15 +371,18 @@ static void lag_loads(Schedule *s)
 }
 
 /* What two blocks have left there is there once both have said so, for the role
- * that has made half of it, too. */
+ * that has made half of it, too: it begins with that, and waits where the
+ * product ends. */
 static void wait_given(Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
-        KInst *k = &s->inst[i];
+        const KInst *k = &s->inst[i];
+        int end = halves_settle(s, i);
+        KInst *waits = &s->inst[end == NOTHING ? i : end];
         bool reads = k->role == KR_AHEAD && k->op == K_PRODUCT;
         for (int j = 0; j < k->nin && reads; j++)
             if (s->value[k->in[j]].given)
-                k->wait_full |= 1u << s->value[k->in[j]].buffer;
+                waits->wait_full |= 1u << s->value[k->in[j]].buffer;
     }
 }
 

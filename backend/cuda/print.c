@@ -610,7 +610,7 @@ static void put_barriers(Print *p)
             continue;
         for (int r = 0; r < NKROLES; r++)
             if (b->readers & 1u << r && r != b->writer)
-                readers += 32 * s->warps[r] * (is_given(s, i) ? 2 : 1);
+                readers += (32 + is_filled_by_both(s, i)) * s->warps[r];
         buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++) {\n"
                    "barrier_init(base + %d + 8 * i, %d);\n"
                    "barrier_init(base + %d + 8 * i, %d);\n}\n", (int)b->depth,

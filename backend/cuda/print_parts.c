@@ -245,9 +245,8 @@ void put_wait(Print *p, int buffer, int use, bool empty)
  * arrives and the others of its warp. */
 void put_post(Print *p, int buffer, int use, bool empty)
 {
-    const char *both = empty && is_given(p->s, buffer) ? "release<true>"
-                                                       : "arrive";
-    buf_printf(p->b, "%s(%s);\n", both, barrier(p, buffer, use, empty));
+    bool both = empty && is_filled_by_both(p->s, buffer);
+    buf_printf(p->b, "%s(%s);\n", both ? "arrive_in_both" : "arrive", barrier(p, buffer, use, empty));
 }
 
 void put_fence(Print *p)

@@ -128,12 +128,12 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * role. spilled: FLAT, but in the block's part of the workspace. masked: the
  * program that leaves it makes zeros of it behind the ends of its axes. half: a
  * tile that is loaded, of whose columns two blocks have half each; given: one
- * of which each of two blocks makes half the columns, and leaves them to both.
- */
+ * of which each of two blocks makes half the columns, and leaves them to both;
+ * both: one that two blocks find whole, of which each loads half for both. */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, use, element;
-    bool ahead, spilled, masked, half, given;
+    bool ahead, spilled, masked, half, given, both;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot; of a
@@ -460,8 +460,8 @@ void schedule_remake(Schedule *s);
 /* Of a row axis that two blocks share out: what of the role ahead they share,
  * too. */
 void schedule_pair(Schedule *s);
-/* Whether tiles of the buffer are given. */
-bool is_given(const Schedule *s, int buffer);
+/* Whether another block writes to the buffer, too. */
+bool is_filled_by_both(const Schedule *s, int buffer);
 /* Where the product there ends, if it is of the role ahead and may begin with
  * the half of its factors that the block has made itself: they are given along
  * what it sums over, and no other is under way. NOTHING: it may not. */

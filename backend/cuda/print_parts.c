@@ -246,7 +246,8 @@ void put_wait(Print *p, int buffer, int use, bool empty)
 void put_post(Print *p, int buffer, int use, bool empty)
 {
     bool both = empty && is_filled_by_both(p->s, buffer);
-    buf_printf(p->b, "%s(%s);\n", both ? "arrive_in_both" : "arrive", barrier(p, buffer, use, empty));
+    buf_printf(p->b, "%s(%s);\n", both ? "arrive_in_both" : "arrive",
+               barrier(p, buffer, use, empty));
 }
 
 void put_fence(Print *p)

@@ -1,8 +1,8 @@
 /* pair.c -- work that two blocks share. Those that have half a row axis each,
  * of one walk, find the same tokens: of what the role ahead makes of loaded
  * tiles element by element each makes half the columns, and leaves it in the
- * other's shared memory, too. So it loads half, too; and of tiles that both find
- * whole as they are, it loads half for both.
+ * other's shared memory, too. So it loads half, too; and of tiles that both
+ * find whole as they are, it loads half for both.
  */
 #include "schedule.h"
 

@@ -125,12 +125,13 @@ static void put_half_product(Print *p, const KInst *k, bool other)
         width = 128;
         while (width > share - at)
             width /= 2;
-        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0>(%s, %s + (x.slice%s)"
-                   " * %d, %d, 0, %s + (x.slice%s) * %d, %d, col0(%d) + %d);"
-                   "\n", (int)a->ncol / 32, other, part_of(p, d, 0, at, width),
-                   place(p, a), other ? " ^ 1" : "", (int)value_bytes(a) / 2,
-                   rows_lying(a), place(p, b), other ? " ^ 1" : "",
-                   (int)value_bytes(b) / 2, rows_lying(b), share, at);
+        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0>(%s, %s + (%s%s)"
+                   " * %d, %d, 0, %s + (%s%s) * %d, %d, col0(%d) + %d);\n",
+                   (int)a->ncol / 32, other, part_of(p, d, 0, at, width),
+                   place(p, a), half_text(p), other ? " ^ 1" : "",
+                   (int)value_bytes(a) / 2, rows_lying(a), place(p, b),
+                   half_text(p), other ? " ^ 1" : "", (int)value_bytes(b) / 2,
+                   rows_lying(b), share, at);
     }
     buf_printf(p->b, "wgmma_commit();\n");
 }
@@ -257,9 +258,10 @@ static uint32_t put_given(Print *p, const KInst *k)
             continue;
         int half = (int)value_bytes(v) / 2;
         const char *full = barrier(p, v->buffer, v->use, false);
-        buf_printf(p->b, "if (thread == 0) {\nconst u32 made = %s + x.slice *"
+        buf_printf(p->b, "if (thread == 0) {\nconst u32 made = %s + %s *"
                    " %d;\ngive(made, made, %d, %s);\narrive_expecting(%s, %d);"
-                   "\n} else {\narrive(%s);\n}\n", place(p, v), half, half,
+                   "\n} else {\narrive(%s);\n}\n", place(p, v), half_text(p),
+                   half, half,
                    full, full, half, full);
     }
     return k->post_full & ~given;

@@ -363,7 +363,8 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
         buf_printf(p->b, "read_columns<%d>(%s%u + %d, %s%s + %d, %d, %s, l);\n",
                    share / 16, to, (unsigned)v->node,
                    r / TILE_ROWS * share / 4, place(p, v), !v->half ? ""
-                   : ctx_format(p->c, " - x.slice * %d", (int)value_bytes(v)),
+                   : ctx_format(p->c, " - %s * %d", half_text(p),
+                                (int)value_bytes(v)),
                    r * 128, rows_lying(v), col);
 }
 
@@ -378,7 +379,7 @@ static bool makes_half(const Print *p, const KInst *k)
 static const char *first_column(const Print *p, const KInst *k)
 {
     const char *half = !makes_half(p, k) ? ""
-        : ctx_format(p->c, "x.slice * %d + ", (int)k->ncol);
+        : ctx_format(p->c, "%s * %d + ", half_text(p), (int)k->ncol);
     return k->role == KR_AHEAD && p->s->interleave > 1
          ? ctx_format(p->c, "%s0", half)
          : ctx_format(p->c, "%sgroup * %d", half,
@@ -940,8 +941,8 @@ void put_map(Print *p, const KInst *k)
     each_bit(p, k, k->wait_empty, true, put_wait);
     if (!k->parts && makes_half(p, k))
         buf_printf(p->b, "const int own0 = col0(%d);\n"
-                   "auto col0 = [&](int) { return own0 + x.slice * %d; };\n",
-                   map_share(p, k), (int)k->ncol);
+                   "auto col0 = [&](int) { return own0 + %s * %d; };\n",
+                   map_share(p, k), half_text(p), (int)k->ncol);
     if (!k->parts)
         put_tiles(p, k, false);
     put_neighbours(p, k);

@@ -156,16 +156,16 @@ static void put_load_for_both(Print *p, const KValue *v, int map,
     for (int c = 0; c < pieces; c++)
         for (int r = 0; r < rows_lying(v); r += TILE_ROWS)
             if (head)
-                buf_printf(p->b, "load_for_both(to + x.slice * %d + %d,"
-                           " &a.map[%d], full, x.slice * %d + %d, x.row%s, %s,"
-                           " x.where.b);\n", pieces * piece,
-                           c * piece + r * 128, map, pieces * piece_cols(v),
+                buf_printf(p->b, "load_for_both(to + %s * %d + %d, &a.map[%d],"
+                           " full, %s * %d + %d, x.row%s, %s, x.where.b);\n",
+                           half_text(p), pieces * piece, c * piece + r * 128,
+                           map, half_text(p), pieces * piece_cols(v),
                            c * piece_cols(v), off, head);
             else
-                buf_printf(p->b, "load_for_both(to + x.slice * %d + %d,"
-                           " &a.map[%d], full, x.slice * %d + %d, %s%s, 0,"
-                           " (int)x.at);\n", pieces * piece,
-                           c * piece + r * 128, map, pieces * piece_cols(v),
+                buf_printf(p->b, "load_for_both(to + %s * %d + %d, &a.map[%d],"
+                           " full, %s * %d + %d, %s%s, 0, (int)x.at);\n",
+                           half_text(p), pieces * piece, c * piece + r * 128,
+                           map, half_text(p), pieces * piece_cols(v),
                            c * piece_cols(v), sliced_index(p, v->row, r), off);
     buf_printf(p->b, "}\n");
 }
@@ -208,7 +208,8 @@ void put_load(Print *p, const KInst *k)
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + r * 128;
             const char *col = !v->half ? sliced_index(p, v->col, c)
-                : ctx_format(p->c, "x.slice * %d + %d", (int)v->ncol, c);
+                : ctx_format(p->c, "%s * %d + %d", half_text(p), (int)v->ncol,
+                             c);
             if (input)
                 buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
                            " x.row%s, %s, x.where.b);\n",

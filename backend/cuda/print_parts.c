@@ -68,6 +68,11 @@ const char *sliced_index(Print *p, int axis, int at)
                      (int)block_extent(p->s, axis), at);
 }
 
+const char *half_text(const Print *p)
+{
+    return p->s->slices == 2 ? "x.slice" : "x.slice % 2";
+}
+
 const char *once_text(const Print *p, Ref r)
 {
     return p->s->slices == 1

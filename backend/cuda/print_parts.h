@@ -59,6 +59,8 @@ const char *vector_text(Print *p, Ref r, const char *at);
 const char *found_vector(Print *p, Ref r, int axis);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
+/* Of a cluster which of its two blocks this one is. */
+const char *half_text(const Print *p);
 /* What all slices have alike is left by the first. */
 const char *once_text(const Print *p, Ref r);
 const KValue *value_at(const Print *p, int v);

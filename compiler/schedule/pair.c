@@ -106,11 +106,11 @@ static bool may_load_for_both(const Schedule *s, const KInst *k)
         && is_found_by_matrices(s, k->out[0]);
 }
 
-/* Requires roles, a row axis in two slices; instructions have no buffers yet.
+/* Requires roles, a row axis in slices; instructions have no buffers yet.
  */
 void schedule_pair(Schedule *s)
 {
-    if (s->slices != 2 || s->slice_axis != s->row_axis || !s->may_split
+    if (s->slices % 2 || s->slice_axis != s->row_axis || !s->may_split
         || s->resident > 1 || !s->target->form[FORM_SHARE]
         || !s->target->form[FORM_COPY]->waited || s->rings)
         return;

@@ -33,16 +33,6 @@ INLINE void arrive_in_both(u32 empty)
         asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];"
                      :: "r"(over_there(empty)) : "memory");
 }
-/* As load_tile, to the same place of both blocks, whose barriers both count. */
-INLINE void load_for_both(u32 to, const TensorMap *m, u32 full, int col,
-                          int token, int head, int batch)
-{
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
-        ".mbarrier::complete_tx::bytes.multicast::cluster"
-        " [%0], [%1, {%3,%4,%5,%6}], [%2], %7;"
-        :: "r"(to), "l"(m), "r"(full), "r"(col), "r"(token), "r"(head),
-           "r"(batch), "h"((unsigned short)3) : "memory");
-}
 /* What lies at `a` to the other block, whose barrier counts the bytes. */
 INLINE void give(u32 a, u32 to, int bytes, u32 barrier)
 {

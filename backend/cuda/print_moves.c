@@ -148,28 +148,6 @@ void put_heads(Print *p)
     }
 }
 
-/* The block's half of the pieces. */
-static void put_load_for_both(Print *p, const KValue *v, int map,
-                              const char *off, const char *head)
-{
-    int pieces = (int)tile_pieces(v) / 2, piece = rows_lying(v) * 128;
-    for (int c = 0; c < pieces; c++)
-        for (int r = 0; r < rows_lying(v); r += TILE_ROWS)
-            if (head)
-                buf_printf(p->b, "load_for_both(to + %s * %d + %d, &a.map[%d],"
-                           " full, %s * %d + %d, x.row%s, %s, x.where.b);\n",
-                           half_text(p), pieces * piece, c * piece + r * 128,
-                           map, half_text(p), pieces * piece_cols(v),
-                           c * piece_cols(v), off, head);
-            else
-                buf_printf(p->b, "load_for_both(to + %s * %d + %d, &a.map[%d],"
-                           " full, %s * %d + %d, %s%s, 0, (int)x.at);\n",
-                           half_text(p), pieces * piece, c * piece + r * 128,
-                           map, half_text(p), pieces * piece_cols(v),
-                           c * piece_cols(v), sliced_index(p, v->row, r), off);
-    buf_printf(p->b, "}\n");
-}
-
 void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
@@ -200,10 +178,6 @@ void put_load(Print *p, const KInst *k)
     if (input && p->s->kind == K_TOKEN)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
-    if (v->both) {
-        put_load_for_both(p, v, map, off, head);
-        return;
-    }
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + r * 128;

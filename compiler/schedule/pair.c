@@ -1,8 +1,9 @@
 /* pair.c -- work that two blocks share. Those that have half a row axis each,
  * of one walk, find the same tokens: of what the role ahead makes of loaded
  * tiles element by element each makes half the columns, and leaves it in the
- * other's shared memory, too. So it loads half, too; and of tiles that both
- * find whole as they are, it loads half for both.
+ * other's shared memory, too. So it loads half, too. Tiles that both find whole
+ * as they are each loads by itself: one copy to both, which either waits for,
+ * takes 1 to 5 % longer (simple_gla, kda, gated_deltanet, an H200).
  */
 #include "schedule.h"
 
@@ -86,26 +87,6 @@ static void share(Schedule *s, KInst *k)
         s->value[k->out[i]].given = true;
 }
 
-static bool is_found_by_matrices(const Schedule *s, int value)
-{
-    bool all = true;
-    for (int i = 0; i < s->ninsts; i++)
-        all &= has_matrices(s->inst[i].role)
-            || !has_value(s->inst[i].in, s->inst[i].nin, value);
-    return all;
-}
-
-/* Whether each of the blocks may load half the pieces for both. */
-static bool may_load_for_both(const Schedule *s, const KInst *k)
-{
-    if (k->op != K_LOAD || s->g->rows)
-        return false;
-    const KValue *v = &s->value[k->out[0]];
-    return v->layout == LAY_TILE && !v->half && v->row == AX_I
-        && v->col != s->slice_axis && tile_pieces(v) % 2 == 0
-        && is_found_by_matrices(s, k->out[0]);
-}
-
 /* Requires roles, a row axis in slices; instructions have no buffers yet.
  */
 void schedule_pair(Schedule *s)
@@ -119,9 +100,6 @@ void schedule_pair(Schedule *s)
             share(s, &s->inst[i]);
             s->paired = true;
         }
-    for (int i = 0; i < s->ninsts; i++)
-        if (may_load_for_both(s, &s->inst[i]))
-            s->paired = s->value[s->inst[i].out[0]].both = true;
 }
 
 bool is_filled_by_both(const Schedule *s, int buffer)
@@ -129,7 +107,7 @@ bool is_filled_by_both(const Schedule *s, int buffer)
     bool any = false;
     for (int v = 0; v < s->nvalues; v++)
         any |= s->value[v].buffer == buffer
-            && (s->value[v].given || s->value[v].both);
+            && s->value[v].given;
     return any;
 }
 

@@ -128,12 +128,12 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * role. spilled: FLAT, but in the block's part of the workspace. masked: the
  * program that leaves it makes zeros of it behind the ends of its axes. half: a
  * tile that is loaded, of whose columns two blocks have half each; given: one
- * of which each of two blocks makes half the columns, and leaves them to both;
- * both: one that two blocks find whole, of which each loads half for both. */
+ * of which each of two blocks makes half the columns, and leaves them to both.
+ */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, use, element;
-    bool ahead, spilled, masked, half, given, both;
+    bool ahead, spilled, masked, half, given;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot; of a

@@ -7,7 +7,7 @@
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
- *         at N [ahead] [masked] [half | given | both]
+ *         at N [ahead] [masked] [half | given]
  *   OP ROLE [transposed N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
@@ -60,8 +60,7 @@ static void print_value(Buf *b, const KValue *v, int i)
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
                v->buffer, v->alias, v->use, (int)v->at,
                v->ahead ? " ahead" : "", v->masked ? " masked" : "",
-               v->half ? " half" : v->given ? " given"
-               : v->both ? " both" : "");
+               v->half ? " half" : v->given ? " given" : "");
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -332,8 +331,7 @@ static void read_value(Read *x)
     v->masked = next_is(x, "masked");
     v->half = next_is(x, "half");
     v->given = next_is(x, "given");
-    v->both = next_is(x, "both");
-    s->paired |= v->given || v->both;
+    s->paired |= v->given;
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
 }

@@ -334,7 +334,7 @@ static void each_of_box(const Map *m, unsigned at, const int *from, F f)
     }
 }
 static void load_box(unsigned to, const TensorMap *map, unsigned full,
-                     const int *from, bool both = false)
+                     const int *from)
 {
     const Map *m = (const Map *)map;
     int bytes = 0;
@@ -346,19 +346,9 @@ static void load_box(unsigned to, const TensorMap *map, unsigned full,
         copies(p, n, m->size, false);
         memcpy(shared_memory + a, p, n);
         memset(shared_memory + a + n, 0, 16 - n);
-        if (both)
-            memcpy(arenas[1 - here] + a, shared_memory + a, 16);
         bytes += 16;
     });
     arrived_in(here, full, bytes, to);
-    if (both)
-        arrived_in(1 - here, full, bytes, to);
-}
-void load_for_both(unsigned to, const TensorMap *m, unsigned full, int col,
-                   int token, int head, int batch)
-{
-    const int from[] = { col, token, head, batch };
-    load_box(to, m, full, from, true);
 }
 void load_tile(unsigned to, const TensorMap *m, unsigned full,
                             int col, int token, int head, int batch)

@@ -114,8 +114,6 @@ PLAIN inline void bulk_wait() { bulk_wait_read(); }
 
 /* ---- the copy engine; the map is fake/driver.c's ---- */
 
-void load_for_both(unsigned to, const TensorMap *m, unsigned full, int col,
-                   int token, int head, int batch);
 void load_tile(unsigned to, const TensorMap *m, unsigned full, int col,
                int token, int head, int batch);
 void load_ranks(unsigned to, const TensorMap *m, unsigned full, int col,

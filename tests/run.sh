@@ -191,7 +191,7 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
 gated_oja,V=192,chunk=32 gated_oja,K=256,V=256 value_decay,V=192 \
 value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
         "flin tests/cuda/scheduled.lua forward lightning,K=128,V=128 \
-retnet,K=128,V=128 comba,K=128,V=128 lightning,K=128,V=256" \
+retnet,K=128,V=128 lightning,K=128,V=256" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \

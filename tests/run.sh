@@ -190,6 +190,8 @@ hgrn2,K=128,V=128 titans,K=128,V=128" \
         "flin tests/cuda/scheduled.lua forward gated_oja,V=192 \
 gated_oja,V=192,chunk=32 gated_oja,K=256,V=256 value_decay,V=192 \
 value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
+        "flin tests/cuda/scheduled.lua forward lightning,K=128,V=128 \
+retnet,K=128,V=128 lightning,K=128,V=256" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \
@@ -299,6 +301,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"
             [ "${test##* }" = forward ] || more="$more FLIN_SEGMENTS=3"
             more="$more FAKE_SOURCES=$tmp/forward FAKE_COUNTED=schedule.cuh"
+            ;;
+        *"forward lightning"*)          # few heads: blocks in clusters
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
             ;;
         *"scheduled.lua forward"*)      # few heads: cut in several kernels
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"

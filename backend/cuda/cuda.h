@@ -140,6 +140,7 @@ typedef struct CudaKernel {
     int threads, shared, blocks, row_axis;
     int resident;                       /* blocks on a multiprocessor, of
                                            those from schedules */
+    bool paired;                        /* such blocks are clusters of two */
     int ranks;                          /* rows a token, CUDA_HOPPER */
     int nmaps, ntensors;
     bool lanes;                         /* lanes copy what has maps, which are

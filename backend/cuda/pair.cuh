@@ -24,6 +24,15 @@ template<bool PAIRED> INLINE void release(u32 empty)
         asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];"
                      :: "r"(over_there(empty)) : "memory");
 }
+/* The warp is done with a stage that the other block writes to. */
+INLINE void arrive_in_both(u32 empty)
+{
+    arrive(empty);
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0)
+        asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];"
+                     :: "r"(over_there(empty)) : "memory");
+}
 /* What lies at `a` to the other block, whose barrier counts the bytes. */
 INLINE void give(u32 a, u32 to, int bytes, u32 barrier)
 {

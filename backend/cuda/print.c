@@ -25,7 +25,7 @@ static const char *head_text(const Schedule *s)
                                       f[FORM_PRODUCT]->header);
     bool wide = s->tile == F32;         /* stands on what others have */
     bool engine = f[FORM_COPY]->waited || f[FORM_PRODUCT]->waited;
-    return ctx_format(s->c, "%s%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s",
+    return ctx_format(s->c, "%s%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s%s",
                       s->memory == F16 ? "#define ELEMENT_F16\n" : "",
                       wide ? "#define ELEMENT_F32\n" : "",
                       engine ? "" : "#define NO_ENGINE\n",
@@ -37,7 +37,9 @@ static const char *head_text(const Schedule *s)
                       "#define RANKS_STORED %d\n", ranks_of_token(s->g)),
                       wide ? "" : products,
                       wide ? products : "", !*copies
-                      ? "" : ctx_format(s->c, "#include \"%s\"\n", copies));
+                      ? "" : ctx_format(s->c, "#include \"%s\"\n", copies),
+                      !s->paired ? "" : ctx_format(s->c, "#include \"%s\"\n",
+                                                   f[FORM_SHARE]->header));
 }
 
 static bool posts(const KInst *k)
@@ -109,6 +111,38 @@ static void put_packed_product(Print *p, const KInst *k)
                    rows_lying(b), at);
     }
     buf_printf(p->b, "wgmma_commit();\n");
+}
+
+/* Of a product's factors those columns that the block has made itself, or those
+ * of the other one. */
+static void put_half_product(Print *p, const KInst *k, bool other)
+{
+    const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
+    const KValue *d = value_at(p, k->out[0]);
+    int share = share_of(p->s, k->role, k->ncol);
+    buf_printf(p->b, "wgmma_fence();\n");
+    for (int at = 0, width; at < share; at += width) {
+        width = 128;
+        while (width > share - at)
+            width /= 2;
+        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0>(%s, %s + (%s%s)"
+                   " * %d, %d, 0, %s + (%s%s) * %d, %d, col0(%d) + %d);\n",
+                   (int)a->ncol / 32, other, part_of(p, d, 0, at, width),
+                   place(p, a), half_text(p), other ? " ^ 1" : "",
+                   (int)value_bytes(a) / 2, rows_lying(a), place(p, b),
+                   half_text(p), other ? " ^ 1" : "", (int)value_bytes(b) / 2,
+                   rows_lying(b), share, at);
+    }
+    buf_printf(p->b, "wgmma_commit();\n");
+}
+
+/* The product whose end is there, if half of it is still to be asked for. */
+static const KInst *half_product(const Print *p, int settle)
+{
+    for (int i = settle; i >= 0; i--)
+        if (halves_settle(p->s, i) == settle)
+            return &p->s->inst[i];
+    return NULL;
 }
 
 /* A fragment's columns by widths that the tensor cores have. An operand whose
@@ -207,6 +241,32 @@ static void put_ended(Print *p, const KInst *k)
     }
 }
 
+/* The block's half of what it has made goes to the other one, too, whose
+ * barrier counts the bytes. Returns what else is told of. */
+static uint32_t put_given(Print *p, const KInst *k)
+{
+    uint32_t given = 0;
+    for (int i = 0; i < k->nout; i++)
+        given |= value_at(p, k->out[i])->given
+               ? 1u << value_at(p, k->out[i])->buffer : 0;
+    given &= k->post_full;
+    if (given)
+        put_sync(p, (KRole)k->role);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        if (!(given >> v->buffer & 1))
+            continue;
+        int half = (int)value_bytes(v) / 2;
+        const char *full = barrier(p, v->buffer, v->use, false);
+        buf_printf(p->b, "if (thread == 0) {\nconst u32 made = %s + %s *"
+                   " %d;\ngive(made, made, %d, %s);\narrive_expecting(%s, %d);"
+                   "\n} else {\narrive(%s);\n}\n", place(p, v), half_text(p),
+                   half, half,
+                   full, full, half, full);
+    }
+    return k->post_full & ~given;
+}
+
 static void put_inst(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
@@ -220,9 +280,15 @@ static void put_inst(Print *p, const KInst *k)
     case K_VECTOR:  (k->nrow ? put_lanes : put_vectors)(p, k); return;
     case K_CLEAR:   put_cleared(p, k); break;
     case K_PRODUCT:
+        if (halves_settle(p->s, (int)(k - p->s->inst)) != NOTHING) {
+            put_half_product(p, k, false);
+            break;
+        }
         (deals_rows(p->s, k->role) ? put_packed_product : put_product)(p, k);
         break;
     case K_SETTLE:
+        if (half_product(p, (int)(k - p->s->inst)))
+            put_half_product(p, half_product(p, (int)(k - p->s->inst)), true);
         if (k->index != NOTHING)
             put_ended(p, k);
         else if (has_tensor(p->s))
@@ -249,7 +315,7 @@ static void put_inst(Print *p, const KInst *k)
     if (posts(k)) {
         if (k->post_full)
             put_fence(p);
-        each_bit(p, k, k->post_full, false, put_post);
+        each_bit(p, k, put_given(p, k), false, put_post);
         put_release(p, k);
     }
 }
@@ -546,7 +612,7 @@ static void put_barriers(Print *p)
             continue;
         for (int r = 0; r < NKROLES; r++)
             if (b->readers & 1u << r && r != b->writer)
-                readers += 32 * s->warps[r];
+                readers += (32 + is_filled_by_both(s, i)) * s->warps[r];
         buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++) {\n"
                    "barrier_init(base + %d + 8 * i, %d);\n"
                    "barrier_init(base + %d + 8 * i, %d);\n}\n", (int)b->depth,
@@ -556,7 +622,7 @@ static void put_barriers(Print *p)
     put_tensor_barriers(p);
     buf_printf(p->b, "barrier_init_fence();\n}\n");
     put_tensor_alloc(p);
-    buf_printf(p->b, "__syncthreads();\n");
+    buf_printf(p->b, s->paired ? "pair_sync();\n" : "__syncthreads();\n");
 }
 
 /* One warpgroup needs no more than a block of it has. */
@@ -632,6 +698,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->lean_moves = s->splits ? lean_moves(s) : 0;
     k->halved = is_halved(s);
     k->resident = s->resident;
+    k->paired = s->paired;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);
     k->anywhere = !s->target->form[FORM_COPY]->piece;
@@ -640,14 +707,17 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     put_roles(&p);
     buf_printf(&b, "namespace in_%s {\nstruct Args { %s"
                "Tensor tensor[%d]; Run run; };\nextern \"C\" __global__ void"
-               " __launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
+               " %s__launch_bounds__(%d, %d) %s(const __grid_constant__ Args"
                " a)\n{\nalignas(%d) extern __shared__ unsigned char raw[];\n"
                "const u32 base = shared_address(raw);\n", k->name, k->lanes
                ? "" : ctx_format(s->c, "TensorMap map[%d]; ",
                                  k->nmaps + !k->nmaps),
-               k->ntensors + !k->ntensors, k->threads, s->resident, k->name,
+               k->ntensors + !k->ntensors, s->paired
+               ? "__cluster_dims__(2, 1, 1) " : "", k->threads, s->resident,
+               k->name,
                SHARED_ALIGN);
     buf_put(&b, roles.s, roles.len);
-    buf_printf(&b, "}\n}  // in_%s\n", k->name);
+    buf_printf(&b, "%s}\n}  // in_%s\n", s->paired ? "pair_sync();\n" : "",
+               k->name);
     source_indent(to, b.s);
 }

@@ -360,18 +360,29 @@ static void put_read(Print *p, const KInst *k, const KValue *v,
 {
     int share = map_share(p, k);
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
-        buf_printf(p->b, "read_columns<%d>(%s%u + %d, %s + %d, %d, %s, l);\n",
+        buf_printf(p->b, "read_columns<%d>(%s%u + %d, %s%s + %d, %d, %s, l);\n",
                    share / 16, to, (unsigned)v->node,
-                   r / TILE_ROWS * share / 4, place(p, v), r * 128,
-                   rows_lying(v), col);
+                   r / TILE_ROWS * share / 4, place(p, v), !v->half ? ""
+                   : ctx_format(p->c, " - %s * %d", half_text(p),
+                                (int)value_bytes(v)),
+                   r * 128, rows_lying(v), col);
+}
+
+/* Whether the block makes half the columns, another one the others. */
+static bool makes_half(const Print *p, const KInst *k)
+{
+    return k->nout && value_at(p, k->out[0])->given;
 }
 
 /* Of a program in parts; of warpgroups that take chunks round-robin each has
  * all. */
 static const char *first_column(const Print *p, const KInst *k)
 {
-    return k->role == KR_AHEAD && p->s->interleave > 1 ? "0"
-         : ctx_format(p->c, "group * %d",
+    const char *half = !makes_half(p, k) ? ""
+        : ctx_format(p->c, "%s * %d + ", half_text(p), (int)k->ncol);
+    return k->role == KR_AHEAD && p->s->interleave > 1
+         ? ctx_format(p->c, "%s0", half)
+         : ctx_format(p->c, "%sgroup * %d", half,
                       (int)share_of(p->s, k->role, k->ncol));
 }
 
@@ -928,6 +939,10 @@ void put_map(Print *p, const KInst *k)
     buf_printf(p->b, "{\n");
     put_lane(p, k);
     each_bit(p, k, k->wait_empty, true, put_wait);
+    if (!k->parts && makes_half(p, k))
+        buf_printf(p->b, "const int own0 = col0(%d);\n"
+                   "auto col0 = [&](int) { return own0 + %s * %d; };\n",
+                   map_share(p, k), half_text(p), (int)k->ncol);
     if (!k->parts)
         put_tiles(p, k, false);
     put_neighbours(p, k);

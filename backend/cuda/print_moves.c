@@ -181,15 +181,17 @@ void put_load(Print *p, const KInst *k)
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + r * 128;
+            const char *col = !v->half ? sliced_index(p, v->col, c)
+                : ctx_format(p->c, "%s * %d + %d", half_text(p), (int)v->ncol,
+                             c);
             if (input)
                 buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
                            " x.row%s, %s, x.where.b);\n",
                            ranks ? "load_ranks" : "load_tile", at, map,
-                           sliced_index(p, v->col, c), off, head);
+                           col, off, head);
             else
                 buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
-                           " %s%s, 0, (int)x.at);\n", at, map,
-                           sliced_index(p, v->col, c),
+                           " %s%s, 0, (int)x.at);\n", at, map, col,
                            sliced_index(p, v->row, r), off);
         }
     buf_printf(p->b, "}\n");

@@ -68,6 +68,11 @@ const char *sliced_index(Print *p, int axis, int at)
                      (int)block_extent(p->s, axis), at);
 }
 
+const char *half_text(const Print *p)
+{
+    return p->s->slices == 2 ? "x.slice" : "x.slice % 2";
+}
+
 const char *once_text(const Print *p, Ref r)
 {
     return p->s->slices == 1
@@ -245,7 +250,9 @@ void put_wait(Print *p, int buffer, int use, bool empty)
  * arrives and the others of its warp. */
 void put_post(Print *p, int buffer, int use, bool empty)
 {
-    buf_printf(p->b, "arrive(%s);\n", barrier(p, buffer, use, empty));
+    bool both = empty && is_filled_by_both(p->s, buffer);
+    buf_printf(p->b, "%s(%s);\n", both ? "arrive_in_both" : "arrive",
+               barrier(p, buffer, use, empty));
 }
 
 void put_fence(Print *p)

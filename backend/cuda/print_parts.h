@@ -59,6 +59,8 @@ const char *vector_text(Print *p, Ref r, const char *at);
 const char *found_vector(Print *p, Ref r, int axis);
 /* Row or column `at` of the block's slice among all of the axis. */
 const char *sliced_index(Print *p, int axis, int at);
+/* Of a cluster which of its two blocks this one is. */
+const char *half_text(const Print *p);
 /* What all slices have alike is left by the first. */
 const char *once_text(const Print *p, Ref r);
 const KValue *value_at(const Print *p, int v);
@@ -254,6 +256,8 @@ void put_state(Print *p, const KInst *k);
 void put_carry(Print *p, const KInst *k);
 /* A program over an axis of the states. */
 void put_lanes(Print *p, const KInst *k);
+void put_lanes_node(Print *p, const KInst *k, Ref r);
+bool is_in_common(const Print *p, const KInst *k, Ref r);
 void put_lanes_found(Print *p, const KInst *k, const char *name);
 void put_kept_vector(Print *p, const KInst *k);
 

@@ -1,7 +1,51 @@
 /* print_states.c -- states that a walk carries: as it finds them, from chunk to
- * chunk, and as it leaves them; programs of vectors in lanes.
+ * chunk, and as it leaves them; programs of vectors in lanes; what all chunks
+ * of a walk have in common.
  */
 #include "print_parts.h"
+
+/* ---- what a walk's chunks have in common ---- */
+
+/* Whether the number is one of the whole walk: of constants alone. */
+static bool is_constant(const Print *p, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    if (n->op == OP_num)
+        return true;
+    if (n->axes || p->s->stores[r] || !schedule_computes(p->s, r))
+        return false;
+    if (n->op == OP_input)
+        return !n->timed;
+    bool all = (op_info[n->op].traits & ELEMENTWISE) != 0;
+    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
+        all &= n->a[i] && is_constant(p, n->a[i]);
+    return all;
+}
+
+/* The same of what lanes have: of inputs that are no token's. */
+static bool is_constant_in_lanes(const Print *p, const KInst *k, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    if (!(n->axes & AXIS(k->row)))
+        return is_constant(p, r);
+    if (n->op == OP_input)
+        return !n->timed;
+    bool all = has_node(k, r) && schedule_computes(p->s, r)
+            && (op_info[n->op].traits & ELEMENTWISE) != 0;
+    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
+        all &= n->a[i]
+            && is_constant_in_lanes(p, k, shown_node(p->s->g, n->a[i]));
+    return all;
+}
+
+/* Constants are worked out before the walk. */
+bool is_in_common(const Print *p, const KInst *k, Ref r)
+{
+    bool walks = p->s->kind != K_TOKEN && k->op == K_VECTOR && p->s->row_axis
+              && p->s->g->n[r].op != OP_num;
+    return walks && (k->nrow ? is_constant_in_lanes(p, k, r)
+                             : is_constant(p, r));
+}
 
 static void put_number_state(Print *p, const KInst *k)
 {
@@ -43,47 +87,64 @@ void put_lanes_found(Print *p, const KInst *k, const char *name)
                            sliced_index(p, k->row, 0))));
 }
 
+static void put_lanes_handed(Print *p, const KInst *k)
+{
+    each_bit(p, k, k->wait_empty, true, put_wait);
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nif (lane + 32 *"
+                   " e < %d)\nstore1(%s + 4 * (lane + 32 * e), v%u[e]);\n",
+                   lane_entries((int)k->nrow), (int)k->nrow, place(p, v),
+                   (unsigned)v->node);
+    }
+    each_bit(p, k, k->post_full, false, put_post);
+}
+
 /* One that is for others: that of the next chunk is fetched meanwhile. */
 static void put_lanes_left(Print *p, const KInst *k)
 {
-    const KValue *v = value_at(p, k->out[0]);
     int entries = lane_entries((int)k->nrow);
-    unsigned u = (unsigned)v->node;
+    unsigned u = (unsigned)value_at(p, k->out[0])->node;
     buf_printf(p->b, "{\nfloat v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)\n"
                "v%u[e] = n%u[e];\n{\nconst Item &x = next;\n", u, entries,
                entries, u, u);
     put_lanes_found(p, k, "n");
     buf_printf(p->b, "}\n");
-    each_bit(p, k, k->wait_empty, true, put_wait);
-    buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nif (lane + 32 * e <"
-               " %d)\nstore1(%s + 4 * (lane + 32 * e), v%u[e]);\n}\n", entries,
-               (int)k->nrow, place(p, v), u);
-    each_bit(p, k, k->post_full, false, put_post);
+    put_lanes_handed(p, k);
+    buf_printf(p->b, "}\n");
+}
+
+/* What lanes have of node r: from one chunk to the next the same, of untimed
+ * inputs. */
+void put_lanes_node(Print *p, const KInst *k, Ref r)
+{
+    int entries = lane_entries((int)k->nrow);
+    buf_printf(p->b, "float v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)"
+               "\nv%u[e] = ", (unsigned)r, entries, entries, (unsigned)r);
+    if (schedule_computes(p->s, r) && p->s->g->n[r].op != OP_input)
+        elementwise_text(p, p->b, r, "[e]");
+    else
+        buf_printf(p->b, "lane + 32 * e < %s ? %s : 0.f",
+                   inside_extent(p, k->row),
+                   vector_text(p, r, ctx_format(p->c, "%s + lane + 32 * e",
+                               sliced_index(p, k->row, 0))));
+    buf_printf(p->b, ";\n");
 }
 
 void put_lanes(Print *p, const KInst *k)
 {
-    int entries = lane_entries((int)k->nrow);
-    if (k->nout) {
+    if (k->nout && !leaves_carried(p->s, k)) {
         put_lanes_left(p, k);
         return;
     }
+    if (k->nout)
+        put_lanes_handed(p, k);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
-        if (p->s->g->n[r].op == OP_state && schedule_computes(p->s, r)) {
+        if (p->s->g->n[r].op == OP_state && schedule_computes(p->s, r))
             keep_lanes(p, k, r);
-            continue;
-        }
-        buf_printf(p->b, "float v%u[%d];\nUNROLL for (int e = 0; e < %d; e++)"
-                   "\nv%u[e] = ", (unsigned)r, entries, entries, (unsigned)r);
-        if (schedule_computes(p->s, r) && p->s->g->n[r].op != OP_input)
-            elementwise_text(p, p->b, r, "[e]");
-        else
-            buf_printf(p->b, "lane + 32 * e < %s ? %s : 0.f",
-                       inside_extent(p, k->row),
-                       vector_text(p, r, ctx_format(p->c, "%s + lane + 32 * e",
-                                   sliced_index(p, k->row, 0))));
-        buf_printf(p->b, ";\n");
+        else if (!is_in_common(p, k, r))
+            put_lanes_node(p, k, r);
     }
 }
 
@@ -106,10 +167,12 @@ static void put_lane_state(Print *p, const KInst *k)
     if (k->op == K_CARRY)
         buf_printf(p->b, "v%u[e] = %s[e];\n", u, number_name(p, s->next));
     else if (k->op == K_BEGIN)
-        buf_printf(p->b, "v%u[e] = lane + 32 * e < %s ? begin_entry<%s>"
-                   "(a.tensor[%d], x, %s) : 0.f;\n", u,
-                   inside_extent(p, axis), type,
-                   result_tensor(p, kind, k->index), at);
+        buf_printf(p->b, "v%u[e] = lane + 32 * e < %s ? %sbegin_entry<%s>"
+                   "(a.tensor[%d], x, %s)%s : 0.f;\n", u,
+                   inside_extent(p, axis),
+                   is_angle_state(p->s->g, s->node) ? "wrap_(" : "", type,
+                   result_tensor(p, kind, k->index), at,
+                   is_angle_state(p->s->g, s->node) ? ")" : "");
     else
         buf_printf(p->b, "if (lane + 32 * e < %s)\nend_entry<%s>(a.tensor[%d],"
                    " x, %s, v%u[e]);\n", inside_extent(p, axis), type,

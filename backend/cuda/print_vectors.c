@@ -1,5 +1,5 @@
-/* print_vectors.c -- vector roles: their programs, lane by lane; what of these
- * the chunks of a walk have in common; what is fetched ahead of its iteration.
+/* print_vectors.c -- vector roles: their programs, lane by lane; what is
+ * fetched ahead of its iteration.
  */
 #include "print_parts.h"
 #include "source.h"
@@ -28,6 +28,11 @@ static void vector_scan(Print *p, Ref r)
 {
     const Node *n = &p->s->g->n[r];
     bool most = n->op == OP_maxscan;
+    if (counts_tokens(p->s->g, r) && rows_of_token(p->s->g) == 1) {
+        buf_printf(p->b, "const Pair v%u = { (float)min(lane + 1, x.n),"
+                   " (float)min(lane + 33, x.n) };\n", (unsigned)r);
+        return;
+    }
     const char *gate = n->a[0] ? as_pair(p, n->a[0])
                      : most ? "Pair { 0.f, 0.f }" : "Pair { 1.f, 1.f }";
     buf_printf(p->b, "const Pair v%u = %s<%d>(%s, %s, %s, lane, x.n);\n",
@@ -66,30 +71,7 @@ static void put_kept(Print *p, Ref r)
                    kept_place(p, r), (unsigned)r);
 }
 
-/* ---- what a walk's chunks have in common ---- */
-
-/* Whether the number is one of the whole walk: of constants alone. */
-static bool is_constant(const Print *p, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    if (n->op == OP_num)
-        return true;
-    if (n->axes || p->s->stores[r] || !schedule_computes(p->s, r))
-        return false;
-    if (n->op == OP_input)
-        return !n->timed;
-    bool all = (op_info[n->op].traits & ELEMENTWISE) != 0;
-    for (int i = 0; i < op_info[n->op].arity && i < 4; i++)
-        all &= n->a[i] && is_constant(p, n->a[i]);
-    return all;
-}
-
-/* Constants are worked out before the walk. */
-static bool is_hoisted(const Print *p, const KInst *k, Ref r)
-{
-    return p->s->kind != K_TOKEN && k->op == K_VECTOR && !k->nrow
-        && p->s->row_axis && p->s->g->n[r].op != OP_num && is_constant(p, r);
-}
+/* ---- what an iteration finds ---- */
 
 bool vectors_in_turn(const Print *p)
 {
@@ -155,7 +137,8 @@ static bool fetches_lanes(const Schedule *s, KRole role)
     bool any = false;
     for (int i = 0; i < s->ninsts; i++)
         any |= s->inst[i].role == role && s->inst[i].op == K_VECTOR
-            && s->inst[i].nrow && s->inst[i].nout;
+            && s->inst[i].nrow && s->inst[i].nout
+            && !leaves_carried(s, &s->inst[i]);
     return any;
 }
 
@@ -169,12 +152,17 @@ void put_first_fetch(Print *p, KRole role)
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
         for (int i = 0; i < k->nnodes && k->role == role; i++)
-            if (is_hoisted(p, k, k->node[i]))
+            if (!is_in_common(p, k, k->node[i]))
+                continue;
+            else if (k->nrow)
+                put_lanes_node(p, k, k->node[i]);
+            else
                 put_vector_node(p, k->node[i]);
     if (role == KR_VECTOR && vectors_in_turn(p))
         first = ctx_format(p->c, "%s + ((%s + warp) & 1)", from, from);
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
-        if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout) {
+        if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout
+            && !leaves_carried(s, k)) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
                                     first),
@@ -340,7 +328,7 @@ void put_vectors(Print *p, const KInst *k)
         if (finds_first(p, k, value_at(p, k->in[i])->node))
             put_kept(p, value_at(p, k->in[i])->node);
     for (int i = 0; i < k->nnodes; i++) {
-        if (is_hoisted(p, k, k->node[i]))
+        if (is_in_common(p, k, k->node[i]))
             continue;
         put_vector_node(p, k->node[i]);
         if (schedule_computes(p->s, k->node[i]))

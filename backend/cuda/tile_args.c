@@ -185,6 +185,9 @@ static int64_t grid_of(const CudaModule *m, const CudaKernel *k,
     int64_t most = k->head ? m->units * k->resident
                  : k->spill ? m->units : INT32_MAX;
 
+    if (k->paired)                      /* whole clusters */
+        most = most > 2 ? most - most % 2 : 2;
+
     return items < most ? items : most;
 }
 

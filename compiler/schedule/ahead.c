@@ -226,48 +226,6 @@ static const char *rows_fault(const Schedule *s, const KInst *k)
     return NULL;
 }
 
-/* Whether programs alone read it, a vector over a state's axis that lies in
- * memory. */
-static bool is_found_vector(const Schedule *s, int value)
-{
-    const KValue *v = &s->value[value];
-    AxisSet axes = s->g->n[v->node].axes;
-    bool alone = v->layout == LAY_GLOBAL && axes && !(axes & (axes - 1))
-              && !(axes & ~DIM_AXES) && s->g->n[v->node].op != OP_input;
-    for (int i = 0; i < s->ninsts; i++)
-        for (int j = 0; j < s->inst[i].nin + s->inst[i].nout; j++) {
-            const KInst *k = &s->inst[i];
-            int u = j < k->nin ? k->in[j] : k->out[j - k->nin];
-            alone &= u != value || (k->op == K_MAP && k->role == KR_MATRIX
-                                    && j < k->nin);
-        }
-    return alone;
-}
-
-/* Whoever carries states in registers would wait for memory once a chunk: a
- * vector role fetches such vectors for it, chunks before. */
-void schedule_fetch_vectors(Schedule *s)
-{
-    int front = 0;
-    while (s->inst[front].op == K_BEGIN)
-        front++;
-    for (int v = 0; v < s->nvalues; v++) {
-        if (!is_found_vector(s, v))
-            continue;
-        KValue *x = &s->value[v];
-        x->layout = LAY_VECTOR;
-        x->row = (uint8_t)lowest(s->g->n[x->node].axes);
-        x->nrow = block_extent(s, x->row);
-        KInst k = { .op = K_VECTOR, .role = KR_VECTOR, .row = x->row,
-                    .nrow = x->nrow, .ncol = 1, .nnodes = 1, .nout = 1,
-                    .index = NOTHING };
-        k.node = ctx_alloc(s->c, sizeof *k.node);
-        k.node[0] = x->node;
-        k.out[0] = (int16_t)v;
-        inst_insert(s, front, k);
-    }
-}
-
 bool schedule_rows_alone(Schedule *s)
 {
     for (int i = 0; i < s->ninsts && s->row_axis; i++) {

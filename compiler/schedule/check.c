@@ -163,13 +163,20 @@ static const char *check_states(const Schedule *s)
 
 /* Programs over an axis have what is of it, as the block has it; what becomes
  * of a vector in lanes is theirs. */
-/* Whether the vector that lanes leave is found in memory. */
+/* Whether a vector that lanes leave is found in memory; or carried by them, and
+ * others made of inputs. */
 static bool leaves_found(const Schedule *s, const KInst *k)
 {
-    const KValue *v = &s->value[k->out[0]];
-    return k->nout == 1 && k->nnodes == 1 && v->node == k->node[0]
-        && v->layout == LAY_VECTOR && v->nrow == k->nrow
-        && !schedule_computes(s, v->node);
+    bool all = leaves_carried(s, k)
+            || (k->nout == 1 && k->nnodes == 1
+                && s->value[k->out[0]].node == k->node[0]
+                && !schedule_computes(s, k->node[0]));
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = &s->value[k->out[i]];
+        all &= v->layout == LAY_VECTOR && v->nrow == k->nrow
+            && (!i || has_node(k, v->node));
+    }
+    return all;
 }
 
 static const char *check_lanes(const Schedule *s)
@@ -674,8 +681,9 @@ static const char *check_slices(const Schedule *s)
     for (int v = 0; v < s->nvalues; v++) {
         const KValue *x = &s->value[v];
         bool matrix = x->layout == LAY_TILE || x->layout == LAY_FRAGMENT;
+        int32_t cols = x->half ? 2 * x->ncol : x->ncol;
         if (matrix && (x->nrow != block_extent(s, x->row)
-                       || x->ncol != block_extent(s, x->col)))
+                       || cols != block_extent(s, x->col)))
             return wrong(s, "a value that is not of its axes' extents", v);
         if (matrix && s->slices > 1 && x->row == s->slice_axis
             && x->nrow % TILE_ROWS)
@@ -935,7 +943,7 @@ const char *schedule_check(Schedule *s)
         check_use_order, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
-        tensor_fault,
+        tensor_fault, pair_fault,
         check_maps, check_range };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

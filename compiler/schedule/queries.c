@@ -140,6 +140,27 @@ KInst *inst_insert(Schedule *s, int at, KInst k)
     return &s->inst[at];
 }
 
+void inst_remove(Schedule *s, int at)
+{
+    memmove(s->inst + at, s->inst + at + 1,
+            (size_t)(--s->ninsts - at) * sizeof *s->inst);
+}
+
+void value_remove(Schedule *s, int value)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin; j++)
+            k->in[j] -= k->in[j] > value;
+        for (int j = 0; j < k->nout; j++)
+            k->out[j] -= k->out[j] > value;
+    }
+    for (int v = 0; v < s->nvalues; v++)
+        s->value[v].alias -= s->value[v].alias > value;
+    memmove(s->value + value, s->value + value + 1,
+            (size_t)(--s->nvalues - value) * sizeof *s->value);
+}
+
 bool has_node(const KInst *k, Ref r)
 {
     for (int i = 0; i < k->nnodes; i++)

@@ -44,22 +44,6 @@ static int only_reader(const Schedule *s, int value, int role)
     return found;
 }
 
-/* Nobody has the value any more: those behind it move up. */
-static void value_remove(Schedule *s, int value)
-{
-    for (int i = 0; i < s->ninsts; i++) {
-        KInst *k = &s->inst[i];
-        for (int j = 0; j < k->nin; j++)
-            k->in[j] -= k->in[j] > value;
-        for (int j = 0; j < k->nout; j++)
-            k->out[j] -= k->out[j] > value;
-    }
-    for (int v = 0; v < s->nvalues; v++)
-        s->value[v].alias -= s->value[v].alias > value;
-    memmove(s->value + value, s->value + value + 1,
-            (size_t)(--s->nvalues - value) * sizeof *s->value);
-}
-
 static void join(Schedule *s, KInst *to, const KInst *from)
 {
     int value = from->out[0], n = 0;

@@ -36,12 +36,6 @@ static int packed_state(const Schedule *s, const KInst *k)
     return NOTHING;
 }
 
-static void inst_remove(Schedule *s, int at)
-{
-    memmove(s->inst + at, s->inst + at + 1,
-            (size_t)(--s->ninsts - at) * sizeof *s->inst);
-}
-
 /* That is done before the loop, and where the state is carried on. */
 static void pack_early(Schedule *s, int at, int result)
 {

@@ -154,8 +154,10 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         }
         if (!like->ahead && !schedule_rows_alone(s))
             return s;
-        if (s->row_axis)
+        if (s->row_axis) {
             schedule_fetch_vectors(s);
+            schedule_carry_in_lanes(s);
+        }
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;
@@ -164,8 +166,10 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         s->interleave = s->row_axis && s->groups == 1
                 && (solves || has_features(s)) && !carries_ahead(s)
                 ? like->interleave : 1;
-        if (s->row_axis)
+        if (s->row_axis) {
             schedule_remake(s);
+            schedule_pair(s);
+        }
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
         if (s->ordered)

@@ -18,7 +18,9 @@
  *              classify.c, levels.c, parts.c, decays.c, across.c; what
  *              these ask is in reads.c, what they make in values.c
  *   ahead.c    what a role does ahead of the one that carries states
+ *   lanes.c    vectors over an axis that a vector role hands to matrix roles
  *   remake.c   programs of one role that become one
+ *   pair.c     what two blocks of a walk share
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
  *   buffer.c   values -> buffers: bytes, depth, place
@@ -50,7 +52,8 @@
 /* ---- the machine ---- */
 
 /* forms.def says what these are. */
-typedef enum FormKind { FORM_PRODUCT, FORM_COPY, FORM_DEAL, NFORMS } FormKind;
+typedef enum FormKind { FORM_PRODUCT, FORM_COPY, FORM_DEAL, FORM_SHARE,
+                        NFORMS } FormKind;
 typedef struct KForm {
     uint8_t kind;
     const char *name;
@@ -125,11 +128,14 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * fragment in whose registers this one is written, element by element, what
  * sums are of and lie in the place of, or NOTHING. ahead: a fragment of that
  * role. spilled: FLAT, but in the block's part of the workspace. masked: the
- * program that leaves it makes zeros of it behind the ends of its axes. */
+ * program that leaves it makes zeros of it behind the ends of its axes. half: a
+ * tile that is loaded, of whose columns two blocks have half each; given: one
+ * of which each of two blocks makes half the columns, and leaves them to both.
+ */
 typedef struct KValue {
     Ref node;
     uint8_t layout, row, col, parts, use, element;
-    bool ahead, spilled, masked;
+    bool ahead, spilled, masked, half, given;
     int32_t nrow, ncol;
     int16_t buffer, alias;
     int32_t at;                         /* bytes into the buffer's slot; of a
@@ -289,6 +295,8 @@ typedef struct Schedule {
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
                                            lean iterations */
+    bool paired;                        /* two blocks see each other's shared
+                                           memory, and give each other tiles */
     int resident;                       /* blocks on a multiprocessor */
     int groups, ahead, interleave;      /* warpgroups of the matrix role, 1, 2
                                            or MOST_WARPGROUPS; of the one ahead
@@ -447,9 +455,26 @@ bool schedule_rows_alone(Schedule *s);
 /* Of such a schedule vectors over an axis that lie in memory come by way of a
  * vector role. */
 void schedule_fetch_vectors(Schedule *s);
+/* Vectors that roles of matrices carry, of which the next chunk's is made of
+ * inputs and numbers alone, are carried by a vector role, which hands them
+ * over as each chunk finds them. */
+void schedule_carry_in_lanes(Schedule *s);
+/* Whether the instruction, of a vector role, hands over such a vector. */
+bool leaves_carried(const Schedule *s, const KInst *k);
 /* Of a row axis: what is made of vectors is made where pairs of columns find
  * it; programs that make tiles of tiles are one. */
 void schedule_remake(Schedule *s);
+/* Of a row axis that two blocks share out: what of the role ahead they share,
+ * too. */
+void schedule_pair(Schedule *s);
+/* Whether another block writes to the buffer, too. */
+bool is_filled_by_both(const Schedule *s, int buffer);
+/* Where the product there ends, if it is of the role ahead and may begin with
+ * the half of its factors that the block has made itself: they are given along
+ * what it sums over, and no other is under way. NOTHING: it may not. */
+int halves_settle(const Schedule *s, int at);
+/* NULL: what is given is handed over as it must be. */
+const char *pair_fault(const Schedule *s);
 /* Of a row axis: what an iteration of the loop does for the next, or leaves to
  * it. */
 void schedule_rotate(Schedule *s);
@@ -679,6 +704,9 @@ static inline bool lie_apart(const KBuffer *a, const KBuffer *b)
  * What is returned may move when others are added. */
 KValue *value_add(Schedule *s, KValue v);
 KInst *inst_insert(Schedule *s, int at, KInst k);
+void inst_remove(Schedule *s, int at);
+/* Nobody has the value any more: those behind it move up. */
+void value_remove(Schedule *s, int value);
 /* It is one of what the instruction reads, or leaves, from then on. */
 void inst_reads(Schedule *s, KInst *k, int v);
 void inst_writes(Schedule *s, KInst *k, int v);

@@ -57,7 +57,8 @@ static uint32_t matrix_buffers(const Schedule *s, int role,
     uint32_t set = 0;
     for (int i = 0; i < n; i++) {
         int b = s->value[list[i]].buffer;
-        bool written = b != NOTHING && (s->buffer[b].writer == role
+        bool written = b != NOTHING && !s->value[list[i]].given
+                    && (s->buffer[b].writer == role
                                      || (role == KR_AHEAD
                                          && lies_over_loaded(s, list[i])));
         if (written
@@ -369,6 +370,22 @@ static void lag_loads(Schedule *s)
         most = lag_at_most(s, most - 1);
 }
 
+/* What two blocks have left there is there once both have said so, for the role
+ * that has made half of it, too: it begins with that, and waits where the
+ * product ends. */
+static void wait_given(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        int end = halves_settle(s, i);
+        KInst *waits = &s->inst[end == NOTHING ? i : end];
+        bool reads = k->role == KR_AHEAD && k->op == K_PRODUCT;
+        for (int j = 0; j < k->nin && reads; j++)
+            if (s->value[k->in[j]].given)
+                waits->wait_full |= 1u << s->value[k->in[j]].buffer;
+    }
+}
+
 /* Requires buffers; breaks nothing. */
 void schedule_sync(Schedule *s)
 {
@@ -385,6 +402,7 @@ void schedule_sync(Schedule *s)
                 else if (s->buffer[b].readers & 1u << role)
                     hand_over(s, b, role, use, false);
     }
+    wait_given(s);
     wait_early(s);
     schedule_lean(s);
     for (int i = 0; i < s->ninsts; i++)

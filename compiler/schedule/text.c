@@ -7,7 +7,7 @@
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
- *         at N [ahead] [masked]
+ *         at N [ahead] [masked] [half | given]
  *   OP ROLE [transposed N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
@@ -55,11 +55,12 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 static void print_value(Buf *b, const KValue *v, int i)
 {
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " use %d at %d%s%s\n", i, (unsigned)v->node,
+               " use %d at %d%s%s%s\n", i, (unsigned)v->node,
                layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
                v->buffer, v->alias, v->use, (int)v->at,
-               v->ahead ? " ahead" : "", v->masked ? " masked" : "");
+               v->ahead ? " ahead" : "", v->masked ? " masked" : "",
+               v->half ? " half" : v->given ? " given" : "");
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -330,6 +331,9 @@ static void read_value(Read *x)
     v->at = number(x, 0, INT32_MAX);
     v->ahead = next_is(x, "ahead");
     v->masked = next_is(x, "masked");
+    v->half = next_is(x, "half");
+    v->given = next_is(x, "given");
+    s->paired |= v->given;
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
 }

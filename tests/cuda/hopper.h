@@ -60,6 +60,13 @@ void wait(unsigned b, unsigned parity);
 
 #define __cluster_dims__(x, y, z)
 void give(unsigned a, unsigned to, int bytes, unsigned barrier);
+PLAIN inline void arrive_in_both(unsigned empty)
+{
+    arrive(empty);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        arrive_in_other(empty);
+}
 template<bool PAIRED> PLAIN inline void release(unsigned empty)
 {
     arrive(empty);

@@ -750,6 +750,43 @@ static const Spoiled leans[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one of which two blocks make half of some tiles each. */
+static void not_waited_given(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_SETTLE && s->inst[i].role == KR_AHEAD)
+            s->inst[i].wait_full = 0;
+}
+static void not_half(Schedule *s)
+{
+    for (int v = 0; v < s->nvalues; v++)
+        s->value[v].half = false;
+}
+static const Spoiled pairs[] = {
+    { "not waited for", not_waited_given, "is given before" },
+    { "not of half the columns", not_half, "axes' extents" },
+    { NULL, NULL, NULL },
+};
+
+/* Of one whose vector a vector role carries and hands over. */
+static KInst *handing(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (leaves_carried(s, &s->inst[i]))
+            return &s->inst[i];
+    return NULL;
+}
+static void not_made_in_lanes(Schedule *s) { handing(s)->nnodes--; }
+static void handed_unmade(Schedule *s)
+{
+    s->value[handing(s)->out[1]].node = s->value[handing(s)->out[0]].node + 1;
+}
+static const Spoiled handed[] = {
+    { "not made", not_made_in_lanes, "lanes do not make" },
+    { "not of the program", handed_unmade, "no whole axis" },
+    { NULL, NULL, NULL },
+};
+
 /* Of one whose sums of products lie in tensor memory. */
 static KInst *adding_there(Schedule *s)
 {

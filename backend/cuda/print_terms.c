@@ -181,3 +181,85 @@ void put_token_value(Walk *w, Ref r)
 {
     buf_printf(w->b, "const float v%u = %s;\n", (unsigned)r, token_text(w, r));
 }
+
+/* ---- sums ---- */
+
+int32_t terms_of(const Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    int32_t terms = 1;
+    for (AxisSet s = n->over; s; s &= s - 1) {
+        Ref a = w->g->n[n->a[0]].axes & AXIS(lowest(s)) ? n->a[0] : n->a[1];
+        terms *= token_extent(w, a, lowest(s));
+    }
+    return terms;
+}
+
+/* The coordinates that number `x` of the elements has. */
+void put_coords(Walk *w, const char *x, Ref r, AxisSet axes)
+{
+    int32_t step = 1, of[NAXES];
+    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
+        of[highest(s)] = step;
+        step *= token_extent(w, r, highest(s));
+    }
+    for (AxisSet s = axes; s; s &= s - 1) {
+        int ax = lowest(s);
+        buf_printf(w->b, "const int %s = %s", token_coord(w, ax), x);
+        if (of[ax] > 1)
+            buf_printf(w->b, " / %d", (int)of[ax]);
+        if (s != axes)
+            buf_printf(w->b, " %% %d", (int)token_extent(w, r, ax));
+        buf_printf(w->b, ";\n");
+    }
+}
+
+/* What is computed for the sum alone. */
+static void put_inlined(Walk *w, Ref r, uint8_t *done)
+{
+    for (int i = 0; i < 3; i++) {
+        Ref a = w->g->n[r].a[i];
+        if (!a || done[a] || !has_node(w->k, a))
+            continue;
+        put_inlined(w, a, done);
+        put_token_value(w, a);
+        done[a] = 1;
+    }
+}
+
+/* By one thread, or by a warp's lanes. */
+void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
+{
+    const Node *n = &w->g->n[r];
+    Buf *b = w->b;
+    int32_t step = 1, terms = terms_of(w, r);
+
+    buf_printf(b, "float v%u = 0;\n", (unsigned)r);
+    if (is_regtile(w->s, r))            /* for each element in registers */
+        buf_printf(b, "NO_UNROLL ");
+    buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
+                        : "for (int y = 0; y < %d; y++) {\n", (int)terms);
+    for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
+        int ax = highest(s);
+        Ref a = w->g->n[n->a[0]].axes & AXIS(ax) ? n->a[0] : n->a[1];
+        buf_printf(b, "const int %s = y", token_coord(w, ax));
+        if (step > 1)
+            buf_printf(b, " / %d", (int)step);
+        if (s & (s - 1))
+            buf_printf(b, " %% %d", (int)token_extent(w, a, ax));
+        buf_printf(b, ";\n");
+        step *= token_extent(w, a, ax);
+    }
+    put_inlined(w, r, done);
+    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, token_term(w, r));
+    if (lanes)
+        buf_printf(b, "v%u = lane_sum<LANES>(v%u);\n", (unsigned)r,
+                   (unsigned)r);
+}
+
+void open_loop(Walk *w, Ref r, AxisSet axes)
+{
+    buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
+               (int)token_count(w, r, axes));
+    put_coords(w, "e", r, axes);
+}

@@ -10,81 +10,6 @@
 
 static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
 
-/* ---- sums ---- */
-
-static int32_t terms_of(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    int32_t terms = 1;
-    for (AxisSet s = n->over; s; s &= s - 1) {
-        Ref a = w->g->n[n->a[0]].axes & AXIS(lowest(s)) ? n->a[0] : n->a[1];
-        terms *= token_extent(w, a, lowest(s));
-    }
-    return terms;
-}
-
-/* The coordinates that number `x` of the elements has. */
-static void put_coords(Walk *w, const char *x, Ref r, AxisSet axes)
-{
-    int32_t step = 1, of[NAXES];
-    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
-        of[highest(s)] = step;
-        step *= token_extent(w, r, highest(s));
-    }
-    for (AxisSet s = axes; s; s &= s - 1) {
-        int ax = lowest(s);
-        buf_printf(w->b, "const int %s = %s", token_coord(w, ax), x);
-        if (of[ax] > 1)
-            buf_printf(w->b, " / %d", (int)of[ax]);
-        if (s != axes)
-            buf_printf(w->b, " %% %d", (int)token_extent(w, r, ax));
-        buf_printf(w->b, ";\n");
-    }
-}
-
-/* What is computed for the sum alone. */
-static void put_inlined(Walk *w, Ref r, uint8_t *done)
-{
-    for (int i = 0; i < 3; i++) {
-        Ref a = w->g->n[r].a[i];
-        if (!a || done[a] || !has_node(w->k, a))
-            continue;
-        put_inlined(w, a, done);
-        put_token_value(w, a);
-        done[a] = 1;
-    }
-}
-
-/* By one thread, or by a warp's lanes. */
-static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
-{
-    const Node *n = &w->g->n[r];
-    Buf *b = w->b;
-    int32_t step = 1, terms = terms_of(w, r);
-
-    buf_printf(b, "float v%u = 0;\n", (unsigned)r);
-    if (is_regtile(w->s, r))            /* for each element in registers */
-        buf_printf(b, "NO_UNROLL ");
-    buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
-                        : "for (int y = 0; y < %d; y++) {\n", (int)terms);
-    for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
-        int ax = highest(s);
-        Ref a = w->g->n[n->a[0]].axes & AXIS(ax) ? n->a[0] : n->a[1];
-        buf_printf(b, "const int %s = y", token_coord(w, ax));
-        if (step > 1)
-            buf_printf(b, " / %d", (int)step);
-        if (s & (s - 1))
-            buf_printf(b, " %% %d", (int)token_extent(w, a, ax));
-        buf_printf(b, ";\n");
-        step *= token_extent(w, a, ax);
-    }
-    put_inlined(w, r, done);
-    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, token_term(w, r));
-    if (lanes)
-        buf_printf(b, "v%u = lane_sum<LANES>(v%u);\n", (unsigned)r,
-                   (unsigned)r);
-}
-
 /* ---- what lies in register tiles ---- */
 
 static void put_regtile(Walk *w)
@@ -229,194 +154,7 @@ static void put_partial(Walk *w)
                down ? " + regtile_col" : "");
 }
 
-/* ---- addresses ---- */
-
-static int place_in(const uint8_t *order, int rank, int ax)
-{
-    int at = 0;
-    for (int d = 0; d < rank; d++)
-        at = order[d] == ax ? d : at;
-    return at;
-}
-
-/* From an element to the next along an axis: rows are whole in calls that are
- * single, and states dense. */
-static const char *step_text(const Walk *w, int tensor, const uint8_t *order,
-                             int rank, int d, bool dense)
-{
-    int64_t step = 1;
-    if (!w->p.o->single || (d + 1 < rank && !dense))
-        return ctx_format(w->c, "a.t[%d].sd[%d]", tensor, d);
-    for (int i = d + 1; i < rank; i++)
-        step *= w->g->axis[order[i]].size;
-    return ctx_format(w->c, "%lld", (long long)step);
-}
-
-/* The first element of the block's slice. */
-static const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
-                              int rank, AxisSet axes, bool dense)
-{
-    int ax = w->s->slice_axis;
-    return w->s->slices == 1 || !(axes & AXIS(ax)) ? ""
-         : ctx_format(w->c, " + block * %d * %s",
-                      (int)block_extent(w->s, ax),
-                      step_text(w, tensor, order, rank,
-                                place_in(order, rank, ax), dense));
-}
-
-/* Whether rows are whole pieces of 16 bytes; calls that are single have such
- * where that many elements are. */
-static const char *wide_text(const Walk *w, int tensor, DType d, int64_t row)
-{
-    return w->p.o->single && row * (int64_t)dtype_size(d) % 16 == 0 ? "true"
-         : ctx_format(w->c, "a.t[%d].wide", tensor);
-}
-
-/* Of a call that is single all tensors are there. */
-static const char *there_text(const Walk *w, int tensor)
-{
-    return w->p.o->single ? "true" : ctx_format(w->c, "a.t[%d].p", tensor);
-}
-
-/* The tensor's own head, as a number of its elements. */
-static const char *head_text(const Walk *w, int tensor, const char *head)
-{
-    const CudaOptions *o = w->p.o;
-    return o->single && !o->grouped
-         ? ctx_format(w->c, "%s * a.t[%d].sh", head, tensor)
-         : ctx_format(w->c, "head_of(a.t[%d], %s) * a.t[%d].sh", tensor, head,
-                      tensor);
-}
-
-/* Where the token's elements begin. */
-static const char *token_place(const Walk *w, int tensor, const char *head)
-{
-    return ctx_format(w->c, "q.b * a.t[%d].sb + token * a.t[%d].st + %s",
-                      tensor, tensor, head_text(w, tensor, head));
-}
-
-/* From there on. dense: one row behind the other, in calls that are single. */
-static const char *strides_text(const Walk *w, int tensor,
-                                const uint8_t *order, int rank, bool dense)
-{
-    Buf b = { .ctx = w->c };
-    for (int d = 0; d < rank; d++)
-        buf_printf(&b, " + %s * %s", token_coord(w, order[d]),
-                   step_text(w, tensor, order, rank, d, dense));
-    return b.len ? b.s : "";
-}
-
-/* What all slices have alike is left by the first. */
-static const char *first_text(const Walk *w, AxisSet axes)
-{
-    return w->s->slices == 1 || axes & AXIS(w->s->slice_axis) ? ""
-         : " && block == 0";
-}
-
-/* ---- results ---- */
-
-static const char *output_place(Walk *w, int i)
-{
-    const Output *o = &w->g->out[i];
-    int t = result_tensor(&w->p, ARG_OUTPUT, i);
-    return ctx_format(w->c, "(%s *)a.t[%d].p + %s%s%s",
-                      ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t,
-                      token_place(w, t, "fresh(head)"),
-                      slice_text(w, t, o->order, o->rank,
-                                 w->g->n[o->node].axes, false),
-                      strides_text(w, t, o->order, o->rank, false));
-}
-
-/* Whether the result is stored from the program's loop. */
-static bool is_left(const Walk *w, int output)
-{
-    const Output *o = &w->g->out[output];
-    bool all = w->s->wants_out[output] && has_node(w->k, o->node)
-            && w->k >= w->s->inst + w->s->tokens.first;
-    for (int i = 0; i < o->rank; i++)
-        all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
-    return all;
-}
-
-static void put_outputs(Walk *w)
-{
-    for (int i = 0; i < w->g->nout; i++) {
-        Ref r = w->g->out[i].node;
-        const char *to = is_left(w, i) ? output_place(w, i) : NULL;
-        if (to)
-            buf_printf(w->b, "if (%s%s)\nput(%s, v%u);\n",
-                       there_text(w, result_tensor(&w->p, ARG_OUTPUT, i)),
-                       first_text(w, w->g->n[r].axes), to, (unsigned)r);
-    }
-}
-
-static void open_loop(Walk *w, Ref r, AxisSet axes)
-{
-    buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
-               (int)token_count(w, r, axes));
-    put_coords(w, "e", r, axes);
-}
-
-/* The result may not vary along some of its axes. */
-static void put_stored(Walk *w)
-{
-    const Output *o = &w->g->out[w->k->index];
-    AxisSet axes = w->g->n[o->node].axes;
-    const char *to = output_place(w, w->k->index);
-
-    buf_printf(w->b, "if (%s%s) {\n",
-               there_text(w, result_tensor(&w->p, ARG_OUTPUT, w->k->index)),
-               first_text(w, axes));
-    for (int i = 0; i < o->rank; i++) {
-        const char *x = token_coord(w, o->order[i]);
-        if (!(axes & AXIS(o->order[i])))
-            buf_printf(w->b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
-                       (int)w->g->axis[o->order[i]].size, x);
-    }
-    open_loop(w, o->node, axes);
-    buf_printf(w->b, "put(%s, %s);\n}\n}\n", to, token_element(w, o->node));
-}
-
-/* ---- what kernels keep for one another, token by token ---- */
-
-/* The place of its first element, of a slice that of the block. */
-static const char *kept_at(const Walk *w, Ref r)
-{
-    AxisSet axes = w->g->n[r].axes;
-    int cut = w->s->slices > 1 && axes & AXIS(w->s->slice_axis)
-            ? w->s->slice_axis : -1;
-    int32_t step = 1;
-
-    for (AxisSet s = axes; s && highest(s) > cut; s &= ~AXIS(highest(s)))
-        step *= w->ext[r][highest(s)];
-    return ctx_format(w->c, "(%s *)(%s + %lld)%s",
-                      ctype_text(w->stored16[r] ? w->s->tile : F32),
-                      w->stored->later[r] ? "later" : "stored",
-                      (long long)w->stored->at[r], cut < 0 ? ""
-                      : ctx_format(w->c, " + block * %d",
-                                   (int)(block_extent(w->s, cut) * step)));
-}
-
-static const char *kept_index(const Walk *w, Ref r)
-{
-    Spot s = { .value = NOTHING };
-    int32_t step = 1;
-
-    for (AxisSet a = w->g->n[r].axes; a; a &= ~AXIS(highest(a))) {
-        s.st[highest(a)] = step;
-        step *= w->ext[r][highest(a)];
-    }
-    return token_index(w, &s, NOTHING, NULL);
-}
-
-static void put_kept(Walk *w, Ref r, const char *value)
-{
-    const char *first = first_text(w, w->g->n[r].axes);
-    if (*first)
-        buf_printf(w->b, "if (block == 0)\n");
-    buf_printf(w->b, "put(%s + %s, %s);\n", kept_at(w, r), kept_index(w, r),
-               value);
-}
+/* ---- programs ---- */
 
 /* Of one that no program keeps. */
 static void put_kept_value(Walk *w)
@@ -433,8 +171,6 @@ static void put_kept_value(Walk *w)
     put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
 }
-
-/* ---- programs ---- */
 
 static void put_lazy(Walk *w)
 {
@@ -517,8 +253,8 @@ static bool goes_in_pieces(const Walk *w)
     for (int i = 0; i < k->nnodes && all; i++)
         all = !token_sums(w->s, k->node[i]) || is_gathered(w, k->node[i]);
     for (int i = 0; i < w->g->nout && all; i++) {
-        any |= is_left(w, i);
-        all = !is_left(w, i)
+        any |= leaves_result(w, i);
+        all = !leaves_result(w, i)
            || (w->g->out[i].rank == 1
                && w->g->axis[w->s->tokens.col].size * (int)dtype_size(
                       result_type(&w->p, ARG_OUTPUT, i)) % 16 == 0);
@@ -550,7 +286,7 @@ static void put_pieces_map(Walk *w)
         if (is_gathered(w, k->node[i]))
             put_gathered(w, k->node[i], "e");
     for (int i = 0; i < w->g->nout; i++)
-        if (is_left(w, i))
+        if (leaves_result(w, i))
             buf_printf(w->b, "Four<%s> y%d;\n",
                        ctype_text(result_type(&w->p, ARG_OUTPUT, i)), i);
     buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
@@ -561,13 +297,13 @@ static void put_pieces_map(Walk *w)
         put_tile_value(w, k->node[i], NULL);
     put_lazy(w);
     for (int i = 0; i < w->g->nout; i++)
-        if (is_left(w, i))
+        if (leaves_result(w, i))
             buf_printf(w->b, "put(&y%d.x[u], v%u);\n", i,
                        (unsigned)w->g->out[i].node);
     put_kept_nodes(w);
     buf_printf(w->b, "}\n");
     for (int i = 0; i < w->g->nout; i++)
-        if (is_left(w, i))
+        if (leaves_result(w, i))
             put_left_pieces(w, i);
     buf_printf(w->b, "}\n");
 }
@@ -580,7 +316,7 @@ static void put_flat_map(Walk *w)
     bool lanes = false, leaves = false;
 
     for (int i = 0; i < w->g->nout; i++)
-        leaves |= is_left(w, i);
+        leaves |= leaves_result(w, i);
     for (int i = 0; i < k->nnodes; i++)
         lanes |= wants_lanes(w, k->node[i]);
     open_map(w, last, lanes, leaves);
@@ -603,202 +339,6 @@ static void put_flat_map(Walk *w)
     put_outputs(w);
     put_kept_nodes(w);
     buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
-}
-
-/* ---- inputs ---- */
-
-/* What a thread has of it. */
-static int line_length(const Walk *w, Ref r)
-{
-    AxisSet axes = w->g->n[r].axes;
-    return !axes ? 1 : axes == AXIS(w->s->tokens.row)
-         ? (int)regtile_rows(w->s) : REGTILE_PIECE;
-}
-
-static void put_declared(Walk *w, int value, const char *place)
-{
-    const KValue *v = value_at(&w->p, value);
-    const char *type = ctype_text(token_type(w, v));
-
-    if (v->alias != NOTHING)
-        return;
-    if (v->layout == LAY_REGTILE || v->layout == LAY_LINE) {
-        if (v->layout == LAY_LINE)
-            buf_printf(w->b, "Line<%s, %d> t%d;\n", type,
-                       line_length(w, v->node), value);
-        else
-            buf_printf(w->b, "float t%d[%d];\n", value, regtile_count(w->s));
-        return;
-    }
-    buf_printf(w->b, "%s *const t%d = (%s *)(%s + %d", type, value, type,
-               v->spilled ? "spill" : "arena", (int)v->at);
-    if (place)
-        buf_printf(w->b, " + (%s) %% 2 * %d", place,
-                   (v->element * v->nrow + 15) / 16 * 16);
-    buf_printf(w->b, ");\n");
-}
-
-/* Of inputs that have two places: at that token's. */
-static void put_places(Walk *w, const char *place)
-{
-    for (int i = 0; i < w->s->nvalues; i++)
-        if (has_two_places(w->s, value_at(&w->p, i)))
-            put_declared(w, i, place);
-}
-
-/* Whether copies may go on behind the threads' back. */
-static const char *copies(const Walk *w, int value)
-{
-    return value_at(&w->p, value)->spilled ? "false" : "true";
-}
-
-/* More than two axes: element by element. */
-static void put_any_load(Walk *w, int value, int tensor, const Input *in)
-{
-    Ref r = value_at(&w->p, value)->node;
-    Spot s = token_spot(w, r);
-    AxisSet axes = w->g->n[r].axes;
-
-    buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
-               (int)token_count(w, r, axes));
-    put_coords(w, "e", r, axes);
-    buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
-               copies(w, value), value, token_index(w, &s, NOTHING, NULL), in
-               ? strides_text(w, tensor, in->order, in->rank, false)
-               : ctx_format(w->c, " + %s", kept_index(w, r)));
-}
-
-/* What a kernel before has kept: by all, in rows, or by a warp. */
-static void put_found(Walk *w, int value)
-{
-    const KValue *v = value_at(&w->p, value);
-    Ref r = v->node;
-    DType d = token_type(w, v);
-    AxisSet axes = w->g->n[r].axes, rows = axes ? axes & (axes - 1) : 0;
-    int cols = highest(axes), len = axes ? token_extent(w, r, cols) : 1;
-    int pitch = axes ? w->ext[r][cols] : 1;
-
-    if (has_two_places(w->s, v) || rows & (rows - 1)) {
-        buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = %s;\n",
-                   value % warps_of(w), ctype_text(d), kept_at(w, r));
-        put_any_load(w, value, 0, NULL);
-        buf_printf(w->b, "}\n");
-        return;
-    }
-    buf_printf(w->b, "copy_in<%d, %d, %s>(t%d, (const %s *)(%s), %d, 1, %d,"
-               " %s);\n", len, len, copies(w, value), value, ctype_text(d),
-               kept_at(w, r), pitch,
-               rows ? (int)token_extent(w, r, lowest(axes)) : 1,
-               pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
-}
-
-/* Where token m lies. */
-static void put_token(Walk *w, const char *m)
-{
-    static const char *const name[] = { "stored", "later" };
-
-    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
-               "\n(void)token;\n", w->s->kind == K_REVERSE
-               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
-    for (int i = 0; i < 2; i++)
-        if (w->stored->bytes[i])
-            buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
-                       " * a.run.heads + head) * %lldll;\n(void)%s;\n",
-                       name[i], name[i], (long long)w->stored->bytes[i],
-                       name[i]);
-}
-
-/* By each thread, what is its own. */
-static void put_line(Walk *w)
-{
-    int value = w->k->out[0];
-    Ref r = value_at(&w->p, value)->node;
-    int i = w->g->n[r].index;
-    const Input *in = &w->g->in[i];
-    int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
-    const char *type = ctype_text(w->p.o->in[i]);
-    AxisSet axes = w->g->n[r].axes;
-    bool down = axes == AXIS(w->s->tokens.row);
-
-    buf_printf(w->b, "{\nconst %s *p = (const %s *)a.t[%d].p + %s%s;\n", type,
-               type, t, token_place(w, t, "head"),
-               slice_text(w, t, in->order, in->rank, axes, false));
-    if (!axes)
-        buf_printf(w->b, "line_put(t%d, 0, p[0]);\n}\n", value);
-    else
-        buf_printf(w->b, "line_in<%d, %s>(t%d, p, %s, %s, %s);\n}\n", down
-                   ? (int)block_extent(w->s, w->s->tokens.row)
-                   : (int)block_extent(w->s, w->s->tokens.col),
-                   down && !regtile_whole(w->s) ? "false" : "true", value,
-                   down ? "regtile_row" : "regtile_col",
-                   step_text(w, t, in->order, in->rank, 0, false),
-                   wide_text(w, t, w->p.o->in[i], w->g->axis[in->order[0]]
-                             .size));
-}
-
-/* Of a token. */
-static void put_lines(Walk *w, const char *m)
-{
-    const Schedule *s = w->s;
-    bool any = false;
-
-    if (w->p.o->single && strcmp(m, "0"))
-        return;
-    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
-        if (!token_is_line(s, k))
-            continue;
-        if (!any) {
-            buf_printf(w->b, "if (%s < q.len) {\n", m);
-            put_token(w, m);
-        }
-        any = true;
-        w->k = k;
-        put_line(w);
-    }
-    if (any)
-        buf_printf(w->b, "}\n");
-}
-
-/* By one warp. */
-static void put_load_of(Walk *w)
-{
-    int value = w->k->out[0];
-    Ref r = value_at(&w->p, value)->node;
-    int i = w->g->n[r].index;
-    if (token_found(w->s, r)) {
-        put_found(w, value);
-        return;
-    }
-    const Input *in = &w->g->in[i];
-    int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
-    const char *type = ctype_text(w->p.o->in[i]);
-    AxisSet rows = in->axes, axes = w->g->n[r].axes;
-    int cols = highest(axes);
-
-    buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = (const %s *)a.t[%d].p +"
-               " ", t % warps_of(w), type, type, t);
-    buf_printf(w->b, "%s%s;\n", in->timed ? token_place(w, t, "head")
-               : head_text(w, t, "head"),
-               slice_text(w, t, in->order, in->rank, axes, false));
-    rows = axes ? axes & ~AXIS(cols) : 0;
-    if (rows & (rows - 1)) {
-        put_any_load(w, value, t, in);
-    } else {
-        int len = axes ? token_extent(w, r, cols) : 1;
-        int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
-        bool whole = axes && in->order[in->rank - 1] == cols;
-        buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
-                   rows ? (int)token_extent(w, r, lowest(rows)) : 1, len, len,
-                   copies(w, value), value,
-                   rows ? step_text(w, t, in->order, in->rank, down, false)
-                        : "0",
-                   axes ? step_text(w, t, in->order, in->rank,
-                                    place_in(in->order, in->rank, cols), false)
-                        : "0",
-                   whole ? wide_text(w, t, w->p.o->in[i], w->g->axis[cols].size)
-                         : "false");
-    }
-    buf_printf(w->b, "}\n");
 }
 
 /* ---- states ---- */
@@ -832,7 +372,7 @@ static void put_begin(Walk *w)
 
     buf_printf(b, "if (%s) {\nconst %s *p = (const %s *)a.t[%d].p + own"
                " * a.t[%d].sb + %s%s;\n", there_text(w, t), type, type, t, t,
-               head_text(w, t, "head"),
+               own_head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
     if (regtile) {
         buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
@@ -864,7 +404,7 @@ static void put_end(Walk *w, bool each)
                : w->p.o->single ? "" : " && !a.pages.each",
                first_text(w, axes), type, type, t, each ? "entry" : "own", t,
                each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
-                                 t) : "", head_text(w, t, "head"),
+                                 t) : "", own_head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
     if (value_at(&w->p, v)->layout == LAY_REGTILE) {
         buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t,

@@ -35,5 +35,45 @@ const char *token_element(const Walk *w, Ref r);
 /* What r is, as a number of its own; what a sum adds up. */
 void put_token_value(Walk *w, Ref r);
 const char *token_term(const Walk *w, Ref r);
+/* The coordinates that number `x` of the elements has. A loop over them, left
+ * open. */
+void put_coords(Walk *w, const char *x, Ref r, AxisSet axes);
+void open_loop(Walk *w, Ref r, AxisSet axes);
+/* How many terms a sum has; it, by one thread, or by a warp's lanes; done:
+ * computed for a sum alone. */
+int32_t terms_of(const Walk *w, Ref r);
+void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done);
+
+/* print_memory.c. The place of an axis in an order; from an element to the next
+ * along one: in calls that are single rows are whole, and states dense. */
+int place_in(const uint8_t *order, int rank, int ax);
+const char *step_text(const Walk *w, int tensor, const uint8_t *order,
+                      int rank, int d, bool dense);
+/* The first element of the block's slice; an element from there on. */
+const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
+                       int rank, AxisSet axes, bool dense);
+const char *strides_text(const Walk *w, int tensor, const uint8_t *order,
+                         int rank, bool dense);
+/* Whether the tensor has such rows, is there; its own head's place. */
+const char *wide_text(const Walk *w, int tensor, DType d, int64_t row);
+const char *there_text(const Walk *w, int tensor);
+const char *own_head_text(const Walk *w, int tensor, const char *head);
+/* Of what all slices have alike: that the first leaves it. */
+const char *first_text(const Walk *w, AxisSet axes);
+/* Of a result the place of the element in hand; whether the program's loop
+ * stores it; all that it does; one that no loop does. */
+const char *output_place(Walk *w, int output);
+bool leaves_result(const Walk *w, int output);
+void put_outputs(Walk *w);
+void put_stored(Walk *w);
+/* Keeps a value of r. */
+void put_kept(Walk *w, Ref r, const char *value);
+/* A value's place; of those that have two that of token `place`; token m. */
+void put_declared(Walk *w, int value, const char *place);
+void put_places(Walk *w, const char *place);
+void put_token(Walk *w, const char *m);
+/* Token m's lines; what one warp loads. */
+void put_lines(Walk *w, const char *m);
+void put_load_of(Walk *w);
 
 #endif

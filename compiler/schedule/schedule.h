@@ -245,13 +245,15 @@ static inline bool is_internal(const KBuffer *b)
     return b->readers == 1u << b->writer;
 }
 
-/* Of single tokens. threads: a block's; 0: tokens come in chunks. regtile: the
- * axes of matrices in registers, or none; of these `col` is the one along which
- * a thread has REGTILE_PIECE neighbours of some rows. A warp has so many
- * columns. first: of the instructions that each token has. */
-enum { REGTILE_PIECE = 4 };
+/* Of kernels whose warps all do the same. threads: a block's; 0: it has roles.
+ * rows: a chunk's, with those that fill blocks of ROW_BLOCK; 1: items are single
+ * tokens. regtile: the axes of matrices in registers, or none; of these `col` is
+ * the one along which a thread has REGTILE_PIECE neighbours of some rows. A warp
+ * has so many columns. first: of the instructions that each item has. */
+enum { REGTILE_PIECE = 4, ROW_BLOCK = 16 };
 typedef struct KTokens {
     int threads;
+    int32_t rows;
     AxisSet regtile;
     uint8_t row, col;
     int32_t warp_cols;
@@ -535,11 +537,16 @@ int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 
-/* ---- tokens.c, regtile.c: single tokens ---- */
+/* ---- tokens.c, regtile.c, places.c: all warps do the same ---- */
 
 /* False: `why` says what is missing. Leaves values with places, instructions
  * with barriers; nothing else is needed. */
 bool schedule_tokens(Schedule *s, const KernelWish *w);
+/* Whether its items are chunks. */
+static inline bool has_rows(const Schedule *s) { return s->tokens.rows > 1; }
+/* Where values lie; then barriers between instructions. */
+void flat_places(Schedule *s);
+void flat_barriers(Schedule *s);
 /* NULL: each value is written before it is read, and behind a barrier where it
  * is another thread's; no two that are needed at a time lie in one place. */
 const char *schedule_check_tokens(const Schedule *s);

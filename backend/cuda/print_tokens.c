@@ -1,87 +1,13 @@
-/* print_tokens.c -- kernels of single tokens: a block takes a head of a
- * sequence, or its slice of one, and walks its tokens. The next one's inputs
- * are on their way meanwhile. All warps do one instruction after another.
+/* print_tokens.c -- kernels whose warps all do one instruction after another: a
+ * block takes a head of a sequence, or its slice of one, and walks its tokens,
+ * of which the next one's inputs are on their way meanwhile, or its chunks; or
+ * it takes one item.
  */
 #include "print_tokens.h"
 #include "source.h"
 #include "../../compiler/eval.h"
 
 static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
-
-/* ---- sums ---- */
-
-static int32_t terms_of(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    int32_t terms = 1;
-    for (AxisSet s = n->over; s; s &= s - 1) {
-        Ref a = w->g->n[n->a[0]].axes & AXIS(lowest(s)) ? n->a[0] : n->a[1];
-        terms *= token_extent(w, a, lowest(s));
-    }
-    return terms;
-}
-
-/* The coordinates that number `x` of the elements has. */
-static void put_coords(Walk *w, const char *x, Ref r, AxisSet axes)
-{
-    int32_t step = 1, of[NAXES];
-    for (AxisSet s = axes; s; s &= ~AXIS(highest(s))) {
-        of[highest(s)] = step;
-        step *= token_extent(w, r, highest(s));
-    }
-    for (AxisSet s = axes; s; s &= s - 1) {
-        int ax = lowest(s);
-        buf_printf(w->b, "const int %s = %s", token_coord(w, ax), x);
-        if (of[ax] > 1)
-            buf_printf(w->b, " / %d", (int)of[ax]);
-        if (s != axes)
-            buf_printf(w->b, " %% %d", (int)token_extent(w, r, ax));
-        buf_printf(w->b, ";\n");
-    }
-}
-
-/* What is computed for the sum alone. */
-static void put_inlined(Walk *w, Ref r, uint8_t *done)
-{
-    for (int i = 0; i < 3; i++) {
-        Ref a = w->g->n[r].a[i];
-        if (!a || done[a] || !has_node(w->k, a))
-            continue;
-        put_inlined(w, a, done);
-        put_token_value(w, a);
-        done[a] = 1;
-    }
-}
-
-/* By one thread, or by a warp's lanes. */
-static void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
-{
-    const Node *n = &w->g->n[r];
-    Buf *b = w->b;
-    int32_t step = 1, terms = terms_of(w, r);
-
-    buf_printf(b, "float v%u = 0;\n", (unsigned)r);
-    if (is_regtile(w->s, r))            /* for each element in registers */
-        buf_printf(b, "NO_UNROLL ");
-    buf_printf(b, lanes ? "for (int y = LANE; y < %d; y += LANES) {\n"
-                        : "for (int y = 0; y < %d; y++) {\n", (int)terms);
-    for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
-        int ax = highest(s);
-        Ref a = w->g->n[n->a[0]].axes & AXIS(ax) ? n->a[0] : n->a[1];
-        buf_printf(b, "const int %s = y", token_coord(w, ax));
-        if (step > 1)
-            buf_printf(b, " / %d", (int)step);
-        if (s & (s - 1))
-            buf_printf(b, " %% %d", (int)token_extent(w, a, ax));
-        buf_printf(b, ";\n");
-        step *= token_extent(w, a, ax);
-    }
-    put_inlined(w, r, done);
-    buf_printf(b, "v%u += %s;\n}\n", (unsigned)r, token_term(w, r));
-    if (lanes)
-        buf_printf(b, "v%u = lane_sum<LANES>(v%u);\n", (unsigned)r,
-                   (unsigned)r);
-}
 
 /* ---- what lies in register tiles ---- */
 
@@ -125,7 +51,7 @@ static const char *ranks_text(const Walk *w, Ref r, int each)
     AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.regtile;
     for (; ranks; ranks &= ~AXIS(highest(ranks))) {
         buf_printf(&b, "%s * %d + ", token_coord(w, highest(ranks)), each);
-        each *= token_extent(w, r, highest(ranks));
+        each *= flat_extent(w->s, r, highest(ranks));
     }
     return b.len ? b.s : "";
 }
@@ -143,14 +69,14 @@ static void put_partial(Walk *w)
     const KValue *v = value_at(&w->p, w->k->out[0]);
     AxisSet ranks = w->g->n[r].axes & ~s->tokens.regtile;
     bool down = is_down(w, r);
-    int len = token_extent(w, r, down ? s->tokens.col : s->tokens.row);
+    int len = flat_extent(w->s, r, down ? s->tokens.col : s->tokens.row);
     int pieces = s->tokens.warp_cols / REGTILE_PIECE;
     Buf *b = w->b;
 
     for (AxisSet a = ranks; a; a &= a - 1) {
         const char *x = token_coord(w, lowest(a));
         buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
-                   (int)token_extent(w, r, lowest(a)), x);
+                   (int)flat_extent(w->s, r, lowest(a)), x);
     }
     buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? REGTILE_PIECE
                : (int)regtile_rows(s));
@@ -178,7 +104,7 @@ static void put_whole(Walk *w, Ref r)
     int v = schedule_value(w->s, r, LAY_PARTIAL);
     int parts = value_at(&w->p, v)->parts;
     int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
-    int len = token_extent(w, r, ax);
+    int len = flat_extent(w->s, r, ax);
 
     buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
                "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
@@ -217,6 +143,13 @@ static const char *strides_text(const Walk *w, int tensor,
     return b.len ? b.s : "";
 }
 
+/* The token's, too. */
+static const char *rows_text(const Walk *w, int tensor, AxisSet axes)
+{
+    return axes & AXIS(AX_I) ? ctx_format(w->c, " + i * a.t[%d].st", tensor)
+                             : "";
+}
+
 /* What all slices have alike is left by the first. */
 static const char *first_text(const Walk *w, AxisSet axes)
 {
@@ -231,10 +164,11 @@ static const char *output_place(Walk *w, int i)
     const Output *o = &w->g->out[i];
     int t = result_tensor(&w->p, ARG_OUTPUT, i);
     return ctx_format(w->c, "(%s *)a.t[%d].p + at_token(a.t[%d], q, token,"
-                      " fresh(head))%s%s",
+                      " fresh(head))%s%s%s",
                       ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t, t,
                       slice_text(w, t, o->order, o->rank,
                                  w->g->n[o->node].axes),
+                      rows_text(w, t, has_rows(w->s) ? AXIS(AX_I) : 0),
                       strides_text(w, t, o->order, o->rank));
 }
 
@@ -243,7 +177,8 @@ static bool is_left(const Walk *w, int output)
 {
     const Output *o = &w->g->out[output];
     bool all = w->s->wants_out[output] && has_node(w->k, o->node)
-            && w->k >= w->s->inst + w->s->tokens.first;
+            && w->k >= w->s->inst + w->s->tokens.first
+            && (!has_rows(w->s) || w->g->n[o->node].axes & AXIS(AX_I));
     for (int i = 0; i < o->rank; i++)
         all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
     return all;
@@ -261,15 +196,8 @@ static void put_outputs(Walk *w)
     }
 }
 
-static void open_loop(Walk *w, Ref r, AxisSet axes)
-{
-    buf_printf(w->b, "for (int e = TID; e < %d; e += THREADS) {\n",
-               (int)token_count(w, r, axes));
-    put_coords(w, "e", r, axes);
-}
-
 /* The result may not vary along some of its axes. */
-static void put_stored(Walk *w)
+static void put_result(Walk *w)
 {
     const Output *o = &w->g->out[w->k->index];
     AxisSet axes = w->g->n[o->node].axes;
@@ -278,6 +206,8 @@ static void put_stored(Walk *w)
     buf_printf(w->b, "if (a.t[%d].p%s) {\n",
                result_tensor(&w->p, ARG_OUTPUT, w->k->index),
                first_text(w, axes));
+    if (has_rows(w->s) && !(axes & AXIS(AX_I)))
+        buf_printf(w->b, "for (int i = 0; i < n; i++)\n");
     for (int i = 0; i < o->rank; i++) {
         const char *x = token_coord(w, o->order[i]);
         if (!(axes & AXIS(o->order[i])))
@@ -290,34 +220,67 @@ static void put_stored(Walk *w)
 
 /* ---- what kernels keep for one another, token by token ---- */
 
+/* How far the elements of each axis lie apart, of all slices, a chunk at full
+ * length; of how many. */
+static int32_t kept_strides(const Walk *w, Ref r, int32_t st[NAXES])
+{
+    int32_t step = 1;
+
+    for (AxisSet left = w->g->n[r].axes; left;) {
+        int ax = w->s->lies_transposed[r] ? lowest(left) : highest(left);
+        st[ax] = step;
+        step *= ax == AX_I || ax == AX_J ? w->s->tokens.rows : w->s->ext[r][ax];
+        left &= ~AXIS(ax);
+    }
+    return step;
+}
+
 /* The place of its first element, of a slice that of the block. */
 static const char *kept_at(const Walk *w, Ref r)
 {
-    AxisSet axes = w->g->n[r].axes;
-    int cut = w->s->slices > 1 && axes & AXIS(w->s->slice_axis)
-            ? w->s->slice_axis : -1;
-    int32_t step = 1;
+    bool cut = w->s->slices > 1
+            && w->g->n[r].axes & AXIS(w->s->slice_axis);
+    int32_t st[NAXES] = { 0 };
 
-    for (AxisSet s = axes; s && highest(s) > cut; s &= ~AXIS(highest(s)))
-        step *= w->ext[r][highest(s)];
+    kept_strides(w, r, st);
     return ctx_format(w->c, "(%s *)(%s + %lld)%s",
-                      ctype_text(w->stored16[r] ? w->s->tile : F32),
+                      ctype_text(w->s->stored16[r] ? w->s->tile : F32),
                       w->stored->later[r] ? "later" : "stored",
-                      (long long)w->stored->at[r], cut < 0 ? ""
+                      (long long)w->stored->at[r], !cut ? ""
                       : ctx_format(w->c, " + block * %d",
-                                   (int)(block_extent(w->s, cut) * step)));
+                                   (int)(block_extent(w->s, w->s->slice_axis)
+                                         * st[w->s->slice_axis])));
 }
 
 static const char *kept_index(const Walk *w, Ref r)
 {
-    Spot s = { .value = NOTHING };
-    int32_t step = 1;
+    KSpot s = { .value = NOTHING };
 
-    for (AxisSet a = w->g->n[r].axes; a; a &= ~AXIS(highest(a))) {
-        s.st[highest(a)] = step;
-        step *= w->ext[r][highest(a)];
-    }
+    kept_strides(w, r, s.st);
     return token_index(w, &s, NOTHING, NULL);
+}
+
+/* Zeros where the chunk has no tokens: rows, and columns of scores, which
+ * products of kernels behind take as they are. */
+static void put_no_tokens(Walk *w, Ref r)
+{
+    int32_t st[NAXES] = { 0 }, size = kept_strides(w, r, st);
+    int rows = (int)w->s->tokens.rows;
+    bool i = w->g->n[r].axes & AXIS(AX_I), j = w->g->n[r].axes & AXIS(AX_J);
+    Buf past = { .ctx = w->c };
+
+    if (!has_rows(w->s) || !(i || j))
+        return;
+    if (i)
+        buf_printf(&past, "x / %d %% %d >= n", (int)st[AX_I], rows);
+    if (j)
+        buf_printf(&past, "%sx / %d %% %d >= n", i ? " || " : "",
+                   (int)st[AX_J], rows);
+    buf_printf(w->b, "for (int x = TID; n < %d && x < %d; x += THREADS)\n"
+               "if (%s)\nput((%s *)(%s + %lld) + x, 0.f);\n", rows, (int)size,
+               past.s, ctype_text(w->s->stored16[r] ? w->s->tile : F32),
+               w->stored->later[r] ? "later" : "stored",
+               (long long)w->stored->at[r]);
 }
 
 static void put_kept(Walk *w, Ref r, const char *value)
@@ -343,6 +306,7 @@ static void put_kept_value(Walk *w)
         open_loop(w, r, w->g->n[r].axes);
     put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
+    put_no_tokens(w, r);
 }
 
 /* ---- programs ---- */
@@ -351,7 +315,7 @@ static void put_lazy(Walk *w)
 {
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
-        Spot s = token_spot(w, v->node);
+        KSpot s = flat_spot(w->s, v->node);
         buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
                    v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
@@ -378,33 +342,19 @@ static void put_regtile_map(Walk *w)
 static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
 {
     AxisSet axes = w->g->n[r].axes;
-    int32_t n = token_count(w, r, axes);
+    int32_t n = flat_count(w->s, r, axes);
     int warp = (int)(w->k - w->s->inst) % warps_of(w);
 
     if (n == 1)
         buf_printf(w->b, lanes ? "if (WARP == %d) {\n"
                                : "if (WARP == %d && LANE == 0) {\n", warp);
     else if (lanes)
-        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %d; e += WARPS) {"
-                   "\n", (int)n);
+        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %s; e += WARPS) {"
+                   "\n", count_text(w, r, axes));
     else
-        buf_printf(w->b, "for (int e = %s; e < %d; e += THREADS) {\n",
-                   leaves ? "fresh(TID)" : "TID", (int)n);
-    put_coords(w, n == 1 ? "0" : "e", r, axes);
-}
-
-/* Whether a warp adds up the sum: of what lies side by side, or where there are
- * few. */
-static bool wants_lanes(const Walk *w, Ref r)
-{
-    const Node *n = &w->g->n[r];
-    bool side = token_count(w, r, n->axes) < LANES;
-    for (int i = 0; i < op_info[n->op].arity; i++) {
-        AxisSet axes = w->g->n[n->a[i]].axes;
-        side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
-    }
-    return side && token_sums(w->s, r) && !token_sums_regtile(w->s, r)
-        && terms_of(w, r) >= LANES;
+        buf_printf(w->b, "for (int e = %s; e < %s; e += THREADS) {\n",
+                   leaves ? "fresh(TID)" : "TID", count_text(w, r, axes));
+    put_coords(w, n == 1 ? "0" : "e", r, axes, "continue");
 }
 
 static void put_flat_map(Walk *w)
@@ -423,7 +373,7 @@ static void put_flat_map(Walk *w)
         Ref r = k->node[i];
         if (token_sums_regtile(w->s, r))
             put_whole(w, r);
-        else if (token_sums(w->s, r))
+        else if (is_sum(w, r))
             put_sum(w, r, lanes, done);
         else
             continue;
@@ -442,6 +392,10 @@ static void put_flat_map(Walk *w)
             put_kept(w, k->node[i], ctx_format(w->c, "v%u",
                                                (unsigned)k->node[i]));
     buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
+    for (int i = 0; i < k->nnodes; i++)
+        if (w->s->stores[k->node[i]]
+            && k >= w->s->inst + w->s->tokens.first)
+            put_no_tokens(w, k->node[i]);
 }
 
 /* ---- inputs ---- */
@@ -483,12 +437,12 @@ static const char *copies(const Walk *w, int value)
 static void put_any_load(Walk *w, int value, int tensor, const Input *in)
 {
     Ref r = value_at(&w->p, value)->node;
-    Spot s = token_spot(w, r);
+    KSpot s = flat_spot(w->s, r);
     AxisSet axes = w->g->n[r].axes;
 
     buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
-               (int)token_count(w, r, axes));
-    put_coords(w, "e", r, axes);
+               (int)flat_count(w->s, r, axes));
+    put_coords(w, "e", r, axes, "continue");
     buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
                copies(w, value), value, token_index(w, &s, NOTHING, NULL), in
                ? strides_text(w, tensor, in->order, in->rank)
@@ -502,8 +456,8 @@ static void put_found(Walk *w, int value)
     Ref r = v->node;
     DType d = token_type(w, v);
     AxisSet axes = w->g->n[r].axes, rows = axes ? axes & (axes - 1) : 0;
-    int cols = highest(axes), len = axes ? token_extent(w, r, cols) : 1;
-    int pitch = axes ? w->ext[r][cols] : 1;
+    int cols = highest(axes), len = axes ? flat_extent(w->s, r, cols) : 1;
+    int pitch = axes ? w->s->ext[r][cols] : 1;
 
     if (has_two_places(w->s, v) || rows & (rows - 1)) {
         buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = %s;\n",
@@ -515,7 +469,7 @@ static void put_found(Walk *w, int value)
     buf_printf(w->b, "copy_in<%d, %d, %s>(t%d, (const %s *)(%s), %d, 1, %d,"
                " %s);\n", len, len, copies(w, value), value, ctype_text(d),
                kept_at(w, r), pitch,
-               rows ? (int)token_extent(w, r, lowest(axes)) : 1,
+               rows ? (int)flat_extent(w->s, r, lowest(axes)) : 1,
                pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
 }
 
@@ -544,11 +498,11 @@ static void put_load_of(Walk *w)
     if (rows & (rows - 1)) {
         put_any_load(w, value, t, in);
     } else {
-        int len = axes ? token_extent(w, r, cols) : 1;
+        int len = axes ? flat_extent(w->s, r, cols) : 1;
         int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
         bool whole = axes && in->order[in->rank - 1] == cols;
         buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
-                   rows ? (int)token_extent(w, r, lowest(rows)) : 1, len, len,
+                   rows ? (int)flat_extent(w->s, r, lowest(rows)) : 1, len, len,
                    copies(w, value), value,
                    rows ? ctx_format(w->c, "a.t[%d].sd[%d]", t, down) : "0",
                    axes ? ctx_format(w->c, "a.t[%d].sd[%d]", t,
@@ -558,7 +512,79 @@ static void put_load_of(Walk *w)
     buf_printf(w->b, "}\n");
 }
 
+/* Of a chunk by all: a matrix, a row or a column of numbers by the device's own
+ * loop. False: it is none. */
+static bool put_plain_load(Walk *w, int value, const Input *in, int t)
+{
+    Ref r = value_at(&w->p, value)->node;
+    AxisSet axes = w->g->n[r].axes, own = axes & ~AXIS(AX_I);
+    AxisSet rows = own ? own & ~AXIS(highest(own)) : 0;
+    int32_t st[NAXES];
+    int col = highest(own), row = axes & AXIS(AX_I) ? AX_I : lowest(rows);
+
+    if (!own || rows & (rows - 1) || (rows && axes & AXIS(AX_I)))
+        return false;
+    flat_strides(w->s, r, st);
+    buf_printf(w->b, "copy_in<%d, %d, false>(t%d, p, ",
+               (int)flat_extent(w->s, r, col),
+               row < 0 ? (int)flat_extent(w->s, r, col) : (int)st[row], value);
+    if (row == AX_I)
+        buf_printf(w->b, "a.t[%d].st", t);
+    else if (row < 0)
+        buf_printf(w->b, "0");
+    else
+        buf_printf(w->b, "a.t[%d].sd[%d]", t,
+                   place_in(in->order, in->rank, row));
+    buf_printf(w->b, ", a.t[%d].sd[%d], %s, ", t,
+               place_in(in->order, in->rank, col), row < 0 ? "1"
+               : count_text(w, r, AXIS(row)));
+    if (in->order[in->rank - 1] == col)
+        buf_printf(w->b, "a.t[%d].wide);\n", t);
+    else
+        buf_printf(w->b, "false);\n");
+    return true;
+}
+
+static void put_chunk_load(Walk *w)
+{
+    int value = w->k->out[0];
+    Ref r = value_at(&w->p, value)->node;
+    AxisSet axes = w->g->n[r].axes;
+    const Input *in = token_found(w->s, r) ? NULL
+                                           : &w->g->in[w->g->n[r].index];
+    int i = w->g->n[r].index, t = !in ? 0
+          : tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
+    const char *type = ctype_text(in ? w->p.o->in[i]
+                                  : w->s->stored16[r] ? w->s->tile : F32);
+    KSpot s = flat_spot(w->s, r);
+
+    buf_printf(w->b, "{\nconst %s *p = ", type);
+    if (in)
+        buf_printf(w->b, "(const %s *)a.t[%d].p + %s%s;\n", type, t,
+                   ctx_format(w->c, in->timed
+                              ? "at_token(a.t[%d], q, token, head)"
+                              : "head_of(a.t[%d], head) * a.t[%d].sh", t, t),
+                   slice_text(w, t, in->order, in->rank, axes));
+    else
+        buf_printf(w->b, "%s;\n", kept_at(w, r));
+    if (!in || !put_plain_load(w, value, in, t)) {
+        open_loop(w, r, axes);
+        buf_printf(w->b, "copy1(t%d + %s, p%s%s);\n}\n", value,
+                   token_index(w, &s, NOTHING, NULL),
+                   in ? rows_text(w, t, axes) : " + ",
+                   in ? strides_text(w, t, in->order, in->rank)
+                      : kept_index(w, r));
+    }
+    buf_printf(w->b, "}\n");
+}
+
 /* ---- states ---- */
+
+/* A sequence's state among all: of single tokens it may be any. */
+static const char *own_state(const Walk *w)
+{
+    return has_rows(w->s) ? "s" : "own";
+}
 
 static const char *regtile_args(const Walk *w, int v, const State *st, int t)
 {
@@ -578,12 +604,12 @@ static void put_begin(Walk *w)
     bool regtile = value_at(&w->p, v)->layout == LAY_REGTILE;
     AxisSet axes = w->g->n[st->node].axes;
     const char *type = ctype_text(w->p.o->s0[w->k->index]);
-    Spot s = token_spot(w, st->node);
+    KSpot s = flat_spot(w->s, st->node);
     Buf *b = w->b;
 
-    buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + own"
+    buf_printf(b, "if (a.t[%d].p) {\nconst %s *p = (const %s *)a.t[%d].p + %s"
                " * a.t[%d].sb + head_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
-               type, type, t, t, t, t,
+               type, type, t, own_state(w), t, t, t,
                slice_text(w, t, st->order, st->rank, axes));
     if (regtile) {
         buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
@@ -611,8 +637,10 @@ static void put_end(Walk *w, bool each)
 
     buf_printf(b, "if (a.t[%d].p%s%s) {\n%s *p = (%s *)a.t[%d].p + %s *"
                " a.t[%d].sb + %shead_of(a.t[%d], head) * a.t[%d].sh%s;\n", t,
-               each ? " && entry >= 0" : " && !a.pages.each",
-               first_text(w, axes), type, type, t, each ? "entry" : "own", t,
+               each ? " && entry >= 0" : has_rows(w->s) ? ""
+               : " && !a.pages.each",
+               first_text(w, axes), type, type, t,
+               each ? "entry" : own_state(w), t,
                each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
                                  t) : "", t, t,
                slice_text(w, t, st->order, st->rank, axes));
@@ -620,7 +648,7 @@ static void put_end(Walk *w, bool each)
         buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t));
         return;
     }
-    Spot s = token_spot(w, st->node);
+    KSpot s = flat_spot(w->s, st->node);
     open_loop(w, st->node, axes);
     buf_printf(b, "put(p%s, t%d[%s]);\n}\n}\n",
                strides_text(w, t, st->order, st->rank), v,
@@ -646,8 +674,9 @@ static void put_carried(Walk *w)
         return;
     }
     const State *st = &w->g->st[k->index];
-    bool first = value_at(&w->p, k->out[0])->layout == LAY_PARTIAL;
-    Spot s = token_spot(w, st->node);
+    bool first = !k->nin
+              || value_at(&w->p, k->in[0])->layout != LAY_PARTIAL;
+    KSpot s = flat_spot(w->s, st->node);
     const char *at = token_index(w, &s, NOTHING, NULL);
     open_loop(w, st->node, w->g->n[st->node].axes);
     buf_printf(w->b, "t%d[%s] = %s;\n}\n", k->out[0], at, first
@@ -663,9 +692,14 @@ static void put_inst(Walk *w, const KInst *k)
     switch ((KOp)k->op) {
     case K_BEGIN: put_begin(w); break;
     case K_LOAD:
+        if (has_rows(w->s)) {
+            put_chunk_load(w);
+            break;
+        }
         put_load_of(w);
-        if (k >= w->s->inst + w->s->tokens.first
-            && !token_brings(w->s, k))
+        if (w->s->kind == K_TOKEN
+            || (k >= w->s->inst + w->s->tokens.first
+                && !token_brings(w->s, k)))
             buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
         break;
     case K_MAP:
@@ -674,29 +708,38 @@ static void put_inst(Walk *w, const KInst *k)
         break;
     case K_PARTIAL: put_partial(w); break;
     case K_STORE:
-        (k->index == NOTHING ? put_kept_value : put_stored)(w);
+        (k->index == NOTHING ? put_kept_value : put_result)(w);
         break;
     case K_CARRY: put_carried(w); break;
     case K_SYNC: buf_printf(w->b, "__syncthreads();\n"); break;
-    case K_END: case K_VECTOR: case K_CLEAR: case K_PRODUCT: case K_SETTLE:
-    case K_INVERSE: case K_SCAN: case K_ACROSS: case K_DECAYED: case NKOPS:
+    case K_PRODUCT: put_product(w); break;
+    case K_DECAYED: put_under_decays(w); break;
+    case K_SCAN: put_along(w); break;
+    case K_SOLVE: put_solve(w); break;
+    case K_END: case K_VECTOR: case K_CLEAR: case K_SETTLE: case K_INVERSE:
+    case K_ACROSS: case NKOPS:
         break;
     }
 }
 
-static void put_token(Walk *w, const char *m)
+static void put_stored(Walk *w)
 {
     static const char *const name[] = { "stored", "later" };
 
-    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
-               "\n(void)token;\n", w->s->kind == K_REVERSE
-               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
     for (int i = 0; i < 2; i++)
         if (w->stored->bytes[i])
             buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
                        " * a.run.heads + head) * %lldll;\n(void)%s;\n",
                        name[i], name[i], (long long)w->stored->bytes[i],
                        name[i]);
+}
+
+static void put_token(Walk *w, const char *m)
+{
+    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
+               "\n(void)token;\n", w->s->kind == K_REVERSE
+               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
+    put_stored(w);
 }
 
 /* Token m's inputs on their way. */
@@ -805,32 +848,94 @@ static void put_walk(Walk *w)
     put_ends(w, false);
 }
 
+/* ---- chunks ---- */
+
+/* The chunk at `at`. */
+static void put_chunk(Walk *w)
+{
+    int c = (int)w->g->chunk;
+
+    buf_printf(w->b, "const int n = (int)min(q.len - at * %d, (i64)%d);\n"
+               "const i64 token = q.start + at * %d;\n(void)n;\n(void)token;\n",
+               c, c, c);
+    put_stored(w);
+    for (const KInst *k = w->s->inst + w->s->tokens.first;
+         k < w->s->inst + w->s->ninsts; k++)
+        put_inst(w, k);
+    buf_printf(w->b, "__syncthreads();\n");
+}
+
+/* What no chunk differs in, whatever its length, and all of them. */
+static void put_chunks(Walk *w)
+{
+    const Schedule *s = w->s;
+    int c = (int)w->g->chunk;
+
+    buf_printf(w->b, "{\nconst int n = %d;\n(void)n;\n", c);
+    for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++)
+        put_inst(w, k);
+    buf_printf(w->b, "}\n__syncthreads();\n");
+    if (s->kind == K_TOKEN) {
+        put_chunk(w);
+        return;
+    }
+    buf_printf(w->b, "const i64 chunks = (q.len + %d) / %d;\n"
+               "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n"
+               "const i64 at = %s;\n", c - 1, c,
+               s->kind == K_REVERSE ? "chunks - 1 - m" : "m");
+    put_chunk(w);
+    buf_printf(w->b, "}\n");
+    put_ends(w, false);
+}
+
+/* ---- items ---- */
+
 static void put_item(const Walk *w)
 {
     const CudaKernel *k = w->p.k;
+    bool all = w->s->kind == K_TOKEN;
+    int c = has_rows(w->s) ? (int)w->g->chunk : 1;
 
     buf_printf(w->b, "NO_UNROLL for (i64 item = blockIdx.x; item <"
                " a.run.items; item += blocks_here()) {\n"
                "const int block = (int)(item %% %d);\n"
-               "const i64 s = divided(item / %d, a.run.heads);\n"
-               "const int head = (int)(item / %d - s * a.run.heads);\n"
-               "(void)block;\n", k->blocks, k->blocks, k->blocks);
+               "const i64 %s = divided(item / %d, a.run.heads);\n"
+               "const int head = (int)(item / %d - %s * a.run.heads);\n"
+               "(void)block;\n", k->blocks, all ? "part" : "s", k->blocks,
+               k->blocks, all ? "part" : "s");
     if (k->follows)
         buf_printf(w->b, "follow();\n");
-    buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
-               "if (own < 0)\ncontinue;\n"
-               "const Sequence q = sequence(a.run, s);\n"
-               "const i64 slot = first_slot(a.run, s, 1);\n(void)slot;\n");
+    if (all)
+        buf_printf(w->b, "const i64 s = find_sequence(a.run, part, %d);\n", c);
+    if (!has_rows(w->s))
+        buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
+                   "if (own < 0)\ncontinue;\n");
+    buf_printf(w->b, "const Sequence q = sequence(a.run, s);\n"
+               "const i64 slot = first_slot(a.run, s, %d);\n(void)slot;\n", c);
+    if (all)
+        buf_printf(w->b, "const i64 at = part - slot;\n"
+                   "if (at < 0 || at * %d >= q.len)\ncontinue;\n", c);
+}
+
+/* Single tokens, all at once. */
+static void put_alone(Walk *w)
+{
+    const Schedule *s = w->s;
+
+    buf_printf(w->b, "const i64 token = q.start + at;\n(void)token;\n");
+    put_stored(w);
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
+        if (k == s->inst + s->tokens.first)
+            buf_printf(w->b, "__syncthreads();\n");
+        put_inst(w, k);
+    }
 }
 
 void tokens_text(const Schedule *s, const CudaOptions *o,
-                 const StoredPlaces *stored, const uint8_t *stored16,
-                 CudaKernel *k, Buf *to)
+                 const StoredPlaces *stored, CudaKernel *k, Buf *to)
 {
     Buf body = { .ctx = s->c }, head = { .ctx = s->c };
-    Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body,
-               .ext = graph_extents(s->c, s->g), .stored = stored,
-               .stored16 = stored16 };
+    Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body, .stored = stored };
     int n = (int)(s->k - s->p->kernel);
 
     w.p = (Print){ .s = s, .o = o, .k = k, .c = s->c, .b = &body };
@@ -839,7 +944,7 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     k->blocks = s->slices;
     k->row_axis = s->slices > 1 ? s->slice_axis : 0;
     k->spill = s->spill;
-    k->follows = o->arch >= 90 && !s->spill;
+    k->follows = o->arch >= 90 && !s->spill && !has_rows(s);
     if (k->follows)
         buf_printf(&body, "let_follow();\n");
     if (s->tokens.regtile)
@@ -851,13 +956,20 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
         if (!has_two_places(s, &s->value[i]))
             put_declared(&w, i, NULL);
     put_item(&w);
-    put_before(&w);
-    put_walk(&w);
+    if (has_rows(s)) {
+        put_chunks(&w);
+    } else if (s->kind == K_TOKEN) {
+        put_alone(&w);
+    } else {
+        put_before(&w);
+        put_walk(&w);
+    }
     buf_printf(&body, "__syncthreads();\n}\n}\n");
-    buf_printf(&head, "struct Args%d { Run run; Tensor t[%d]; Pages pages; };"
+    buf_printf(&head, "struct Args%d { Run run; Tensor t[%d];%s };"
                "\nextern \"C\" __global__ void __launch_bounds__(THREADS, %d)"
                " %s(const __grid_constant__ Args%d a)\n{\n", n,
-               k->ntensors + !k->ntensors, s->resident, k->name, n);
+               k->ntensors + !k->ntensors, has_rows(s) ? "" : " Pages pages;",
+               s->resident, k->name, n);
     buf_put(&head, body.s, body.len);
     source_indent(to, head.s);
 }

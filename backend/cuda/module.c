@@ -525,6 +525,29 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     return best;
 }
 
+/* Whether the kernel, which has no roles, keeps scores that a solve takes, or
+ * finds them: it knows them alone, and not their inverses. */
+static bool passes_scores(const Lowered *t, Ref solve)
+{
+    Ref scores = t->g->n[solve].a[0];
+    return t->stored_here[scores] || (t->has[solve] && !t->has[scores]);
+}
+
+/* Whether what lies as inverses between kernels is theirs alone that know
+ * them. */
+static bool knows_inverses(const Prepared *y)
+{
+    bool knows = true;
+    for (Ref r = 1; r < y->p->g->len && y->ahead; r++) {
+        if (!is_system(y->p->g->n[r].op)
+            || !y->p->stored[y->p->g->n[r].a[0]])
+            continue;
+        for (int i = 0; i < y->p->nkernels; i++)
+            knows &= !lacks_schedule(y, i) || !passes_scores(y->t[i], r);
+    }
+    return knows;
+}
+
 /* Of some ways to cut it, that of which the fewest kernels lack a schedule in
  * the end. */
 static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
@@ -540,7 +563,8 @@ static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
                           .walks = joint && i & 1, .forward = all && i & 2,
                           .rest = !joint && i & 1 };
             Prepared y = prepare_room(&search, whole, how);
-            if (count_lacking(&y, all) < count_lacking(best, all))
+            if (count_lacking(&y, all) < count_lacking(best, all)
+                && knows_inverses(&y))
                 *best = y;
         }
     }

@@ -184,6 +184,29 @@ static inline bool adds_tokens(int op)
     return op_is(op, RECURS) && op_is(op, ADDITIVE);
 }
 
+/* Along the tokens: what is left of the token before and the token's own; the
+ * larger of both; what a matrix of the token makes of it. */
+static inline bool is_gated_scan(int op)
+{
+    return op_is(op, RECURS) && op_has(op, WRAP);
+}
+
+static inline bool is_matrix_scan(int op)
+{
+    return op_is(op, RECURS) && op_has(op, OVER);
+}
+
+static inline bool is_running_most(int op)
+{
+    return op_is(op, RECURS) && !op_has(op, OVER | WRAP) && !adds_tokens(op);
+}
+
+/* A system of equations, for its right-hand side. */
+static inline bool is_system(int op)
+{
+    return op_is(op, MULTIPLIES) && !op_is(op, ADDS_UP);
+}
+
 /* Of two entries their sum. */
 static inline bool adds_pairs(int op)
 {

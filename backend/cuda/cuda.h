@@ -1,7 +1,7 @@
 /* cuda.h -- a plan as CUDA C++, and what a launch must pass it.
  *
- * Two emitters: cuda_emit for Hopper's own instructions, fast and choosy;
- * cuda_tiles for any plan on any GPU from Ampere on. */
+ * cuda_tiles prints any plan on any GPU from Ampere on, from schedules;
+ * cuda_emit ways forward for Hopper's own instructions, fast and choosy. */
 #ifndef FLIN_CUDA_H
 #define FLIN_CUDA_H
 
@@ -52,14 +52,12 @@ typedef struct CudaOptions {
                                            other registers for a thread, or
                                            less to keep in them, to be tried
                                            where the former spills */
-    int blocks;                         /* cuda_tiles: a head's, at least;
-                                           where the plan allows; 0: 1 */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
     int rows;
     bool saves;
-    bool scheduled;                     /* cuda_tiles: kernels by a schedule
-                                           where there is one */
+    bool scheduled;                     /* cuda_tiles: by roles, where there is
+                                           such a schedule */
     int without;                        /* but for this one, counted from 1 */
     int spare;                          /* of those: registers that a thread has
                                            beside what it is known to need */
@@ -192,14 +190,10 @@ typedef struct CudaModule {
                                            first of these; cuda_tiles' */
     char *schedules;                    /* the plan as it is cut and the
                                            kernels' schedules, if o.scheduled */
-    const char *lacks;                  /* what keeps one of its kernels from a
-                                           schedule, and so all of them; NULL:
-                                           none were asked for, or each has its
-                                           own */
     CudaKernel *kernel;
     int nkernels, chunk;
     int threads;                        /* a block's, by no schedule */
-    int units;                          /* blocks of a grid whose tiles lie in
+    int units;                          /* blocks of a grid whose values lie in
                                            memory, at most */
     CudaKept kept;
     int64_t later;

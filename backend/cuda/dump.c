@@ -187,8 +187,6 @@ const char *cuda_runs_text(Ctx *c, const CudaRuns *r)
         if (!before || strcmp(before, head))
             buf_printf(&b, "%s%s", b.len ? "\n" : "", head);
         before = head;
-        if (m->lacks)
-            buf_printf(&b, "\n// no schedule: %s", m->lacks);
         buf_put(&b, m->source + k->text, k->end - k->text);
     }
     return b.s;
@@ -219,7 +217,7 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
                        .length = s->tokens.threads ? 0 : schedule_length(s) };
 }
 
-static Launched launched(Ctx *c, const CudaModule *m, const CudaKernel *k)
+static Launched launched(Ctx *c, const CudaKernel *k)
 {
     Launched l = { .form = "mma.sync" };
 
@@ -228,8 +226,7 @@ static Launched launched(Ctx *c, const CudaModule *m, const CudaKernel *k)
     else if (k->schedule && !k->schedule->why)
         l = from_schedule(c, k);
     else
-        l.why = k->schedule ? k->schedule->why
-              : m->lacks ? m->lacks : "no schedules are wanted";
+        l.why = k->schedule ? k->schedule->why : "no schedules are wanted";
     l.name = k->name;
     l.of = k->of;
     l.warps = k->threads / 32;
@@ -302,9 +299,9 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *gpu)
 
     l->p = as_launched(m->plan, split);
     if (split)
-        to[0] = launched(c, forward, &forward->kernel[0]);
+        to[0] = launched(c, &forward->kernel[0]);
     for (int i = split; i < m->plan->nkernels; i++)
-        to[n++] = launched(c, m, &m->kernel[i]);
+        to[n++] = launched(c, &m->kernel[i]);
     assert(n == l->p->nkernels);
     for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",

@@ -310,6 +310,7 @@ static void put_inst(Print *p, const KInst *k)
     case K_END:     put_state(p, k); return;
     case K_CARRY:   put_carry(p, k); return;
     case K_PARTIAL:
+    case K_SOLVE:
     case NKOPS:     break;
     }
     if (posts(k)) {

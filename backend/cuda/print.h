@@ -17,10 +17,8 @@ typedef struct StoredPlaces {
 void schedule_text(const Schedule *s, const CudaOptions *o,
                    const StoredPlaces *stored, CudaKernel *k, Buf *to);
 
-/* The same of a kernel of single tokens, under the module's head. stored16: as
- * the schedule's wish had it. */
+/* The same of a kernel whose warps all do the same, under the module's head. */
 void tokens_text(const Schedule *s, const CudaOptions *o,
-                 const StoredPlaces *stored, const uint8_t *stored16,
-                 CudaKernel *k, Buf *to);
+                 const StoredPlaces *stored, CudaKernel *k, Buf *to);
 
 #endif

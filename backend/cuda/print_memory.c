@@ -1,6 +1,6 @@
-/* print_memory.c -- of kernels of single tokens what lies in memory: where the
- * elements of tensors are, results, what kernels keep for one another, inputs
- * on their way.
+/* print_memory.c -- of kernels whose warps all do the same what lies in memory:
+ * where the elements of tensors are, results, what kernels keep for one
+ * another, inputs on their way.
  */
 #include "print_tokens.h"
 #include "source.h"
@@ -22,7 +22,7 @@ int place_in(const uint8_t *order, int rank, int ax)
 /* From an element to the next along an axis: rows are whole in calls that are
  * single, and states dense. */
 const char *step_text(const Walk *w, int tensor, const uint8_t *order,
-                             int rank, int d, bool dense)
+                      int rank, int d, bool dense)
 {
     int64_t step = 1;
     if (!w->p.o->single || (d + 1 < rank && !dense))
@@ -34,7 +34,7 @@ const char *step_text(const Walk *w, int tensor, const uint8_t *order,
 
 /* The first element of the block's slice. */
 const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
-                              int rank, AxisSet axes, bool dense)
+                       int rank, AxisSet axes, bool dense)
 {
     int ax = w->s->slice_axis;
     return w->s->slices == 1 || !(axes & AXIS(ax)) ? ""
@@ -68,22 +68,31 @@ const char *own_head_text(const Walk *w, int tensor, const char *head)
                       tensor);
 }
 
-/* Where the token's elements begin. */
+/* Where the token's elements begin, or those of a chunk's first. */
 static const char *token_place(const Walk *w, int tensor, const char *head)
 {
-    return ctx_format(w->c, "q.b * a.t[%d].sb + token * a.t[%d].st + %s",
+    return has_rows(w->s)
+         ? ctx_format(w->c, "at_token(a.t[%d], q, token, %s)", tensor, head)
+         : ctx_format(w->c, "q.b * a.t[%d].sb + token * a.t[%d].st + %s",
                       tensor, tensor, own_head_text(w, tensor, head));
 }
 
 /* From there on. dense: one row behind the other, in calls that are single. */
-const char *strides_text(const Walk *w, int tensor,
-                                const uint8_t *order, int rank, bool dense)
+const char *strides_text(const Walk *w, int tensor, const uint8_t *order,
+                         int rank, bool dense)
 {
     Buf b = { .ctx = w->c };
     for (int d = 0; d < rank; d++)
         buf_printf(&b, " + %s * %s", token_coord(w, order[d]),
                    step_text(w, tensor, order, rank, d, dense));
     return b.len ? b.s : "";
+}
+
+/* The token's, too. */
+static const char *rows_text(const Walk *w, int tensor, AxisSet axes)
+{
+    return axes & AXIS(AX_I) ? ctx_format(w->c, " + i * a.t[%d].st", tensor)
+                             : "";
 }
 
 /* What all slices have alike is left by the first. */
@@ -99,11 +108,12 @@ const char *output_place(Walk *w, int i)
 {
     const Output *o = &w->g->out[i];
     int t = result_tensor(&w->p, ARG_OUTPUT, i);
-    return ctx_format(w->c, "(%s *)a.t[%d].p + %s%s%s",
+    return ctx_format(w->c, "(%s *)a.t[%d].p + %s%s%s%s",
                       ctype_text(result_type(&w->p, ARG_OUTPUT, i)), t,
                       token_place(w, t, "fresh(head)"),
                       slice_text(w, t, o->order, o->rank,
                                  w->g->n[o->node].axes, false),
+                      rows_text(w, t, has_rows(w->s) ? AXIS(AX_I) : 0),
                       strides_text(w, t, o->order, o->rank, false));
 }
 
@@ -112,7 +122,8 @@ bool leaves_result(const Walk *w, int output)
 {
     const Output *o = &w->g->out[output];
     bool all = w->s->wants_out[output] && has_node(w->k, o->node)
-            && w->k >= w->s->inst + w->s->tokens.first;
+            && w->k >= w->s->inst + w->s->tokens.first
+            && (!has_rows(w->s) || w->g->n[o->node].axes & AXIS(AX_I));
     for (int i = 0; i < o->rank; i++)
         all &= (w->g->n[o->node].axes & AXIS(o->order[i])) != 0;
     return all;
@@ -131,7 +142,7 @@ void put_outputs(Walk *w)
 }
 
 /* The result may not vary along some of its axes. */
-void put_stored(Walk *w)
+void put_result(Walk *w)
 {
     const Output *o = &w->g->out[w->k->index];
     AxisSet axes = w->g->n[o->node].axes;
@@ -140,6 +151,8 @@ void put_stored(Walk *w)
     buf_printf(w->b, "if (%s%s) {\n",
                there_text(w, result_tensor(&w->p, ARG_OUTPUT, w->k->index)),
                first_text(w, axes));
+    if (has_rows(w->s) && !(axes & AXIS(AX_I)))
+        buf_printf(w->b, "for (int i = 0; i < n; i++)\n");
     for (int i = 0; i < o->rank; i++) {
         const char *x = token_coord(w, o->order[i]);
         if (!(axes & AXIS(o->order[i])))
@@ -152,34 +165,67 @@ void put_stored(Walk *w)
 
 /* ---- what kernels keep for one another, token by token ---- */
 
+/* How far the elements of each axis lie apart, of all slices, a chunk at full
+ * length; of how many. */
+static int32_t kept_strides(const Walk *w, Ref r, int32_t st[NAXES])
+{
+    int32_t step = 1;
+
+    for (AxisSet left = w->g->n[r].axes; left;) {
+        int ax = w->s->lies_transposed[r] ? lowest(left) : highest(left);
+        st[ax] = step;
+        step *= ax == AX_I || ax == AX_J ? w->s->tokens.rows : w->s->ext[r][ax];
+        left &= ~AXIS(ax);
+    }
+    return step;
+}
+
 /* The place of its first element, of a slice that of the block. */
 static const char *kept_at(const Walk *w, Ref r)
 {
-    AxisSet axes = w->g->n[r].axes;
-    int cut = w->s->slices > 1 && axes & AXIS(w->s->slice_axis)
-            ? w->s->slice_axis : -1;
-    int32_t step = 1;
+    bool cut = w->s->slices > 1
+            && w->g->n[r].axes & AXIS(w->s->slice_axis);
+    int32_t st[NAXES] = { 0 };
 
-    for (AxisSet s = axes; s && highest(s) > cut; s &= ~AXIS(highest(s)))
-        step *= w->ext[r][highest(s)];
+    kept_strides(w, r, st);
     return ctx_format(w->c, "(%s *)(%s + %lld)%s",
-                      ctype_text(w->stored16[r] ? w->s->tile : F32),
+                      ctype_text(w->s->stored16[r] ? w->s->tile : F32),
                       w->stored->later[r] ? "later" : "stored",
-                      (long long)w->stored->at[r], cut < 0 ? ""
+                      (long long)w->stored->at[r], !cut ? ""
                       : ctx_format(w->c, " + block * %d",
-                                   (int)(block_extent(w->s, cut) * step)));
+                                   (int)(block_extent(w->s, w->s->slice_axis)
+                                         * st[w->s->slice_axis])));
 }
 
 static const char *kept_index(const Walk *w, Ref r)
 {
-    Spot s = { .value = NOTHING };
-    int32_t step = 1;
+    KSpot s = { .value = NOTHING };
 
-    for (AxisSet a = w->g->n[r].axes; a; a &= ~AXIS(highest(a))) {
-        s.st[highest(a)] = step;
-        step *= w->ext[r][highest(a)];
-    }
+    kept_strides(w, r, s.st);
     return token_index(w, &s, NOTHING, NULL);
+}
+
+/* Zeros where the chunk has no tokens: rows, and columns of scores, which
+ * products of kernels behind take as they are. */
+void put_no_tokens(Walk *w, Ref r)
+{
+    int32_t st[NAXES] = { 0 }, size = kept_strides(w, r, st);
+    int rows = (int)w->s->tokens.rows;
+    bool i = w->g->n[r].axes & AXIS(AX_I), j = w->g->n[r].axes & AXIS(AX_J);
+    Buf past = { .ctx = w->c };
+
+    if (!has_rows(w->s) || !(i || j))
+        return;
+    if (i)
+        buf_printf(&past, "x / %d %% %d >= n", (int)st[AX_I], rows);
+    if (j)
+        buf_printf(&past, "%sx / %d %% %d >= n", i ? " || " : "",
+                   (int)st[AX_J], rows);
+    buf_printf(w->b, "for (int x = TID; n < %d && x < %d; x += THREADS)\n"
+               "if (%s)\nput((%s *)(%s + %lld) + x, 0.f);\n", rows, (int)size,
+               past.s, ctype_text(w->s->stored16[r] ? w->s->tile : F32),
+               w->stored->later[r] ? "later" : "stored",
+               (long long)w->stored->at[r]);
 }
 
 void put_kept(Walk *w, Ref r, const char *value)
@@ -242,12 +288,12 @@ static const char *copies(const Walk *w, int value)
 static void put_any_load(Walk *w, int value, int tensor, const Input *in)
 {
     Ref r = value_at(&w->p, value)->node;
-    Spot s = token_spot(w, r);
+    KSpot s = flat_spot(w->s, r);
     AxisSet axes = w->g->n[r].axes;
 
     buf_printf(w->b, "NO_UNROLL for (int e = LANE; e < %d; e += LANES) {\n",
-               (int)token_count(w, r, axes));
-    put_coords(w, "e", r, axes);
+               (int)flat_count(w->s, r, axes));
+    put_coords(w, "e", r, axes, "continue");
     buf_printf(w->b, "copy1_as<%s>(t%d + %s, p%s);\n}\n",
                copies(w, value), value, token_index(w, &s, NOTHING, NULL), in
                ? strides_text(w, tensor, in->order, in->rank, false)
@@ -261,8 +307,8 @@ static void put_found(Walk *w, int value)
     Ref r = v->node;
     DType d = token_type(w, v);
     AxisSet axes = w->g->n[r].axes, rows = axes ? axes & (axes - 1) : 0;
-    int cols = highest(axes), len = axes ? token_extent(w, r, cols) : 1;
-    int pitch = axes ? w->ext[r][cols] : 1;
+    int cols = highest(axes), len = axes ? flat_extent(w->s, r, cols) : 1;
+    int pitch = axes ? w->s->ext[r][cols] : 1;
 
     if (has_two_places(w->s, v) || rows & (rows - 1)) {
         buf_printf(w->b, "if (WARP == %d) {\nconst %s *p = %s;\n",
@@ -274,24 +320,30 @@ static void put_found(Walk *w, int value)
     buf_printf(w->b, "copy_in<%d, %d, %s>(t%d, (const %s *)(%s), %d, 1, %d,"
                " %s);\n", len, len, copies(w, value), value, ctype_text(d),
                kept_at(w, r), pitch,
-               rows ? (int)token_extent(w, r, lowest(axes)) : 1,
+               rows ? (int)flat_extent(w->s, r, lowest(axes)) : 1,
                pitch % (16 / (int)dtype_size(d)) == 0 ? "true" : "false");
 }
 
-/* Where token m lies. */
-void put_token(Walk *w, const char *m)
+/* Where the token, or chunk, at `at` has what kernels keep. */
+void put_stored(Walk *w)
 {
     static const char *const name[] = { "stored", "later" };
 
-    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
-               "\n(void)token;\n", w->s->kind == K_REVERSE
-               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
     for (int i = 0; i < 2; i++)
         if (w->stored->bytes[i])
             buf_printf(w->b, "char *const %s = global(a.run.%s) + ((slot + at)"
                        " * a.run.heads + head) * %lldll;\n(void)%s;\n",
                        name[i], name[i], (long long)w->stored->bytes[i],
                        name[i]);
+}
+
+/* Where token m lies. */
+void put_token(Walk *w, const char *m)
+{
+    buf_printf(w->b, "const i64 at = %s%s%s;\nconst i64 token = q.start + at;"
+               "\n(void)token;\n", w->s->kind == K_REVERSE
+               ? "q.len - 1 - (" : "", m, w->s->kind == K_REVERSE ? ")" : "");
+    put_stored(w);
 }
 
 /* By each thread, what is its own. */
@@ -370,11 +422,11 @@ void put_load_of(Walk *w)
     if (rows & (rows - 1)) {
         put_any_load(w, value, t, in);
     } else {
-        int len = axes ? token_extent(w, r, cols) : 1;
+        int len = axes ? flat_extent(w->s, r, cols) : 1;
         int down = rows ? place_in(in->order, in->rank, lowest(rows)) : 0;
         bool whole = axes && in->order[in->rank - 1] == cols;
         buf_printf(w->b, "warp_in<%d, %d, %d, %s>(t%d, p, %s, %s, %s);\n",
-                   rows ? (int)token_extent(w, r, lowest(rows)) : 1, len, len,
+                   rows ? (int)flat_extent(w->s, r, lowest(rows)) : 1, len, len,
                    copies(w, value), value,
                    rows ? step_text(w, t, in->order, in->rank, down, false)
                         : "0",
@@ -383,6 +435,72 @@ void put_load_of(Walk *w)
                         : "0",
                    whole ? wide_text(w, t, w->p.o->in[i], w->g->axis[cols].size)
                          : "false");
+    }
+    buf_printf(w->b, "}\n");
+}
+
+/* Of a chunk by all: a matrix, a row or a column of numbers by the device's own
+ * loop. False: it is none. */
+static bool put_plain_load(Walk *w, int value, const Input *in, int t)
+{
+    Ref r = value_at(&w->p, value)->node;
+    AxisSet axes = w->g->n[r].axes, own = axes & ~AXIS(AX_I);
+    AxisSet rows = own ? own & ~AXIS(highest(own)) : 0;
+    int32_t st[NAXES];
+    int col = highest(own), row = axes & AXIS(AX_I) ? AX_I : lowest(rows);
+
+    if (!own || rows & (rows - 1) || (rows && axes & AXIS(AX_I)))
+        return false;
+    flat_strides(w->s, r, st);
+    buf_printf(w->b, "copy_in<%d, %d, false>(t%d, p, ",
+               (int)flat_extent(w->s, r, col),
+               row < 0 ? (int)flat_extent(w->s, r, col) : (int)st[row], value);
+    if (row == AX_I)
+        buf_printf(w->b, "a.t[%d].st", t);
+    else if (row < 0)
+        buf_printf(w->b, "0");
+    else
+        buf_printf(w->b, "%s", step_text(w, t, in->order, in->rank,
+                                         place_in(in->order, in->rank, row),
+                                         false));
+    buf_printf(w->b, ", %s, %s, %s);\n",
+               step_text(w, t, in->order, in->rank,
+                         place_in(in->order, in->rank, col), false), row < 0
+               ? "1" : count_text(w, r, AXIS(row)),
+               in->order[in->rank - 1] == col
+               ? wide_text(w, t, w->p.o->in[w->g->n[r].index],
+                           w->g->axis[col].size) : "false");
+    return true;
+}
+
+void put_chunk_load(Walk *w)
+{
+    int value = w->k->out[0];
+    Ref r = value_at(&w->p, value)->node;
+    AxisSet axes = w->g->n[r].axes;
+    const Input *in = token_found(w->s, r) ? NULL
+                                           : &w->g->in[w->g->n[r].index];
+    int i = w->g->n[r].index, t = !in ? 0
+          : tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
+    const char *type = ctype_text(in ? w->p.o->in[i]
+                                  : w->s->stored16[r] ? w->s->tile : F32);
+    KSpot s = flat_spot(w->s, r);
+
+    buf_printf(w->b, "{\nconst %s *p = ", type);
+    if (in)
+        buf_printf(w->b, "(const %s *)a.t[%d].p + %s%s;\n", type, t,
+                   in->timed ? token_place(w, t, "head")
+                             : own_head_text(w, t, "head"),
+                   slice_text(w, t, in->order, in->rank, axes, false));
+    else
+        buf_printf(w->b, "%s;\n", kept_at(w, r));
+    if (!in || !put_plain_load(w, value, in, t)) {
+        open_loop(w, r, axes);
+        buf_printf(w->b, "copy1(t%d + %s, p%s%s);\n}\n", value,
+                   token_index(w, &s, NOTHING, NULL),
+                   in ? rows_text(w, t, axes) : " + ",
+                   in ? strides_text(w, t, in->order, in->rank, false)
+                      : kept_index(w, r));
     }
     buf_printf(w->b, "}\n");
 }

@@ -1,6 +1,7 @@
-/* print_tokens.c -- kernels of single tokens: a block takes a head of a
- * sequence, or its slice of one, and walks its tokens. The next one's inputs
- * are on their way meanwhile. All warps do one instruction after another.
+/* print_tokens.c -- kernels whose warps all do one instruction after another: a
+ * block takes a head of a sequence, or its slice of one, and walks its tokens,
+ * of which the next one's inputs are on their way meanwhile, or its chunks; or
+ * it takes one item.
  */
 #include "print_tokens.h"
 #include "source.h"
@@ -52,7 +53,7 @@ static const char *ranks_text(const Walk *w, Ref r, int each)
     AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.regtile;
     for (; ranks; ranks &= ~AXIS(highest(ranks))) {
         buf_printf(&b, "%s * %d + ", token_coord(w, highest(ranks)), each);
-        each *= token_extent(w, r, highest(ranks));
+        each *= flat_extent(w->s, r, highest(ranks));
     }
     return b.len ? b.s : "";
 }
@@ -68,7 +69,7 @@ static void put_whole(Walk *w, Ref r)
     int v = schedule_value(w->s, r, LAY_PARTIAL);
     int parts = value_at(&w->p, v)->parts;
     int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
-    int len = token_extent(w, r, ax);
+    int len = flat_extent(w->s, r, ax);
 
     buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
                "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
@@ -89,7 +90,7 @@ static void put_gathered(Walk *w, Ref r, const char *from)
 
     buf_printf(w->b, "float w%u[%d];\nregtile_whole<%d, %d>(w%u, t%d + %s);\n",
                (unsigned)r, REGTILE_PIECE, value_at(&w->p, v)->parts,
-               (int)token_extent(w, r, w->s->tokens.col), (unsigned)r, v,
+               (int)flat_extent(w->s, r, w->s->tokens.col), (unsigned)r, v,
                from);
 }
 
@@ -124,7 +125,7 @@ static void put_partial(Walk *w)
     const KValue *v = value_at(&w->p, w->k->out[0]);
     AxisSet ranks = w->g->n[r].axes & ~s->tokens.regtile;
     bool down = is_down(w, r);
-    int len = token_extent(w, r, down ? s->tokens.col : s->tokens.row);
+    int len = flat_extent(w->s, r, down ? s->tokens.col : s->tokens.row);
     int pieces = s->tokens.warp_cols / REGTILE_PIECE;
     uint8_t *done = ctx_alloc(w->c, w->g->len);
     Buf *b = w->b;
@@ -132,7 +133,7 @@ static void put_partial(Walk *w)
     for (AxisSet a = ranks; a; a &= a - 1) {
         const char *x = token_coord(w, lowest(a));
         buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
-                   (int)token_extent(w, r, lowest(a)), x);
+                   (int)flat_extent(w->s, r, lowest(a)), x);
     }
     buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? REGTILE_PIECE
                : (int)regtile_rows(s));
@@ -170,13 +171,14 @@ static void put_kept_value(Walk *w)
         open_loop(w, r, w->g->n[r].axes);
     put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
+    put_no_tokens(w, r);
 }
 
 static void put_lazy(Walk *w)
 {
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
-        Spot s = token_spot(w, v->node);
+        KSpot s = flat_spot(w->s, v->node);
         buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
                    v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
@@ -200,41 +202,31 @@ static void put_regtile_map(Walk *w)
 static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
 {
     AxisSet axes = w->g->n[r].axes;
-    int32_t n = token_count(w, r, axes);
+    int32_t n = flat_count(w->s, r, axes);
     int warp = (int)(w->k - w->s->inst) % warps_of(w);
 
     if (n == 1)
         buf_printf(w->b, lanes ? "if (WARP == %d) {\n"
                                : "if (WARP == %d && LANE == 0) {\n", warp);
     else if (lanes)
-        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %d; e += WARPS) {"
-                   "\n", (int)n);
+        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %s; e += WARPS) {"
+                   "\n", count_text(w, r, axes));
     else
-        buf_printf(w->b, "for (int e = %s; e < %d; e += THREADS) {\n",
-                   leaves ? "fresh(TID)" : "TID", (int)n);
-    put_coords(w, n == 1 ? "0" : "e", r, axes);
+        buf_printf(w->b, "for (int e = %s; e < %s; e += THREADS) {\n",
+                   leaves ? "fresh(TID)" : "TID", count_text(w, r, axes));
+    put_coords(w, n == 1 ? "0" : "e", r, axes, "continue");
 }
 
-/* Whether a warp adds up the sum: of what lies side by side, or where there are
- * few. */
-static bool wants_lanes(const Walk *w, Ref r)
+/* Whether the program in hand keeps its node for kernels behind. */
+static bool keeps_node(const Walk *w, Ref r)
 {
-    const Node *n = &w->g->n[r];
-    bool side = token_count(w, r, n->axes) < LANES;
-    for (int i = 0; i < op_info[n->op].arity; i++) {
-        AxisSet axes = w->g->n[n->a[i]].axes;
-        side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
-    }
-    return side && token_sums(w->s, r) && !token_sums_regtile(w->s, r)
-        && terms_of(w, r) >= LANES;
+    return w->s->stores[r] && w->k >= w->s->inst + w->s->tokens.first;
 }
 
-/* Of the program in hand, for kernels behind. */
 static void put_kept_nodes(Walk *w)
 {
     for (int i = 0; i < w->k->nnodes; i++)
-        if (w->s->stores[w->k->node[i]]
-            && w->k >= w->s->inst + w->s->tokens.first)
+        if (keeps_node(w, w->k->node[i]))
             put_kept(w, w->k->node[i], ctx_format(w->c, "v%u",
                                                   (unsigned)w->k->node[i]));
 }
@@ -248,7 +240,7 @@ static bool goes_in_pieces(const Walk *w)
     bool any = false;
     bool all = w->p.o->single && w->s->tokens.regtile
             && w->g->n[last].axes == AXIS(w->s->tokens.col)
-            && token_extent(w, last, w->s->tokens.col) % REGTILE_PIECE == 0;
+            && flat_extent(w->s, last, w->s->tokens.col) % REGTILE_PIECE == 0;
 
     for (int i = 0; i < k->nnodes && all; i++)
         all = !token_sums(w->s, k->node[i]) || is_gathered(w, k->node[i]);
@@ -281,7 +273,7 @@ static void put_pieces_map(Walk *w)
 
     buf_printf(w->b, "for (int e = fresh(TID) * %d; e < %d; e += THREADS * %d)"
                " {\n", REGTILE_PIECE,
-               (int)token_count(w, last, w->g->n[last].axes), REGTILE_PIECE);
+               (int)flat_count(w->s, last, w->g->n[last].axes), REGTILE_PIECE);
     for (int i = 0; i < k->nnodes; i++)
         if (is_gathered(w, k->node[i]))
             put_gathered(w, k->node[i], "e");
@@ -324,7 +316,7 @@ static void put_flat_map(Walk *w)
         Ref r = k->node[i];
         if (token_sums_regtile(w->s, r))
             put_whole(w, r);
-        else if (token_sums(w->s, r))
+        else if (is_sum(w, r))
             put_sum(w, r, lanes, done);
         else
             continue;
@@ -339,9 +331,18 @@ static void put_flat_map(Walk *w)
     put_outputs(w);
     put_kept_nodes(w);
     buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
+    for (int i = 0; i < k->nnodes; i++)
+        if (keeps_node(w, k->node[i]))
+            put_no_tokens(w, k->node[i]);
 }
 
 /* ---- states ---- */
+
+/* A sequence's state among all: of single tokens it may be any. */
+static const char *own_state(const Walk *w)
+{
+    return has_rows(w->s) ? "s" : "own";
+}
 
 static const char *regtile_args(const Walk *w, int v, const State *st, int t,
                                 DType type)
@@ -367,12 +368,12 @@ static void put_begin(Walk *w)
     bool regtile = value_at(&w->p, v)->layout == LAY_REGTILE;
     AxisSet axes = w->g->n[st->node].axes;
     const char *type = ctype_text(w->p.o->s0[w->k->index]);
-    Spot s = token_spot(w, st->node);
+    KSpot s = flat_spot(w->s, st->node);
     Buf *b = w->b;
 
-    buf_printf(b, "if (%s) {\nconst %s *p = (const %s *)a.t[%d].p + own"
-               " * a.t[%d].sb + %s%s;\n", there_text(w, t), type, type, t, t,
-               own_head_text(w, t, "head"),
+    buf_printf(b, "if (%s) {\nconst %s *p = (const %s *)a.t[%d].p + %s"
+               " * a.t[%d].sb + %s%s;\n", there_text(w, t), type, type, t,
+               own_state(w), t, own_head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
     if (regtile) {
         buf_printf(b, "regtile_in%s);\n} else {\nUNROLL\nfor (int u = 0; u <"
@@ -401,8 +402,9 @@ static void put_end(Walk *w, bool each)
 
     buf_printf(b, "if (%s%s%s) {\n%s *p = (%s *)a.t[%d].p + %s * a.t[%d].sb +"
                " %s%s%s;\n", there_text(w, t), each ? " && entry >= 0"
-               : w->p.o->single ? "" : " && !a.pages.each",
-               first_text(w, axes), type, type, t, each ? "entry" : "own", t,
+               : w->p.o->single || has_rows(w->s) ? "" : " && !a.pages.each",
+               first_text(w, axes), type, type, t,
+               each ? "entry" : own_state(w), t,
                each ? ctx_format(w->c, "(a.pages.at ? 0 : at) * a.t[%d].st + ",
                                  t) : "", own_head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
@@ -411,7 +413,7 @@ static void put_end(Walk *w, bool each)
                    result_type(&w->p, ARG_NEXT, w->k->index)));
         return;
     }
-    Spot s = token_spot(w, st->node);
+    KSpot s = flat_spot(w->s, st->node);
     open_loop(w, st->node, axes);
     buf_printf(b, "put(p%s, t%d[%s]);\n}\n}\n",
                strides_text(w, t, st->order, st->rank, true), v,
@@ -437,8 +439,9 @@ static void put_carried(Walk *w)
         return;
     }
     const State *st = &w->g->st[k->index];
-    bool first = value_at(&w->p, k->out[0])->layout == LAY_PARTIAL;
-    Spot s = token_spot(w, st->node);
+    bool first = !k->nin
+              || value_at(&w->p, k->in[0])->layout != LAY_PARTIAL;
+    KSpot s = flat_spot(w->s, st->node);
     const char *at = token_index(w, &s, NOTHING, NULL);
     open_loop(w, st->node, w->g->n[st->node].axes);
     buf_printf(w->b, "t%d[%s] = %s;\n}\n", k->out[0], at, first
@@ -454,9 +457,14 @@ static void put_inst(Walk *w, const KInst *k)
     switch ((KOp)k->op) {
     case K_BEGIN: put_begin(w); break;
     case K_LOAD:
+        if (has_rows(w->s)) {
+            put_chunk_load(w);
+            break;
+        }
         put_load_of(w);
-        if (k >= w->s->inst + w->s->tokens.first
-            && !token_brings(w->s, k))
+        if (w->s->kind == K_TOKEN
+            || (k >= w->s->inst + w->s->tokens.first
+                && !token_brings(w->s, k)))
             buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
         break;
     case K_MAP:
@@ -465,12 +473,16 @@ static void put_inst(Walk *w, const KInst *k)
         break;
     case K_PARTIAL: put_partial(w); break;
     case K_STORE:
-        (k->index == NOTHING ? put_kept_value : put_stored)(w);
+        (k->index == NOTHING ? put_kept_value : put_result)(w);
         break;
     case K_CARRY: put_carried(w); break;
     case K_SYNC: buf_printf(w->b, "__syncthreads();\n"); break;
-    case K_END: case K_VECTOR: case K_CLEAR: case K_PRODUCT: case K_SETTLE:
-    case K_INVERSE: case K_SCAN: case K_ACROSS: case K_DECAYED: case NKOPS:
+    case K_PRODUCT: put_product(w); break;
+    case K_DECAYED: put_under_decays(w); break;
+    case K_SCAN: put_along(w); break;
+    case K_SOLVE: put_solve(w); break;
+    case K_END: case K_VECTOR: case K_CLEAR: case K_SETTLE: case K_INVERSE:
+    case K_ACROSS: case NKOPS:
         break;
     }
 }
@@ -618,7 +630,60 @@ static void put_walk(Walk *w)
     put_ends(w, false);
 }
 
-/* A call that is single has an item for each block. */
+/* ---- chunks ---- */
+
+/* The chunk at `at`. */
+static void put_chunk(Walk *w)
+{
+    int c = (int)w->g->chunk;
+
+    buf_printf(w->b, "const int n = (int)min(q.len - at * %d, (i64)%d);\n"
+               "const i64 token = q.start + at * %d;\n(void)n;\n(void)token;\n",
+               c, c, c);
+    put_stored(w);
+    for (const KInst *k = w->s->inst + w->s->tokens.first;
+         k < w->s->inst + w->s->ninsts; k++)
+        put_inst(w, k);
+    buf_printf(w->b, "__syncthreads();\n");
+}
+
+/* What no chunk differs in, whatever its length, and all of them. */
+static void put_chunks(Walk *w)
+{
+    const Schedule *s = w->s;
+    int c = (int)w->g->chunk;
+
+    buf_printf(w->b, "{\nconst int n = %d;\n(void)n;\n", c);
+    for (const KInst *k = s->inst; k < s->inst + s->tokens.first; k++)
+        put_inst(w, k);
+    buf_printf(w->b, "}\n__syncthreads();\n");
+    if (s->kind == K_TOKEN) {
+        put_chunk(w);
+        return;
+    }
+    buf_printf(w->b, "const i64 chunks = (q.len + %d) / %d;\n"
+               "NO_UNROLL for (i64 m = 0; m < chunks; m++) {\n"
+               "const i64 at = %s;\n", c - 1, c,
+               s->kind == K_REVERSE ? "chunks - 1 - m" : "m");
+    put_chunk(w);
+    buf_printf(w->b, "}\n");
+    put_ends(w, false);
+}
+
+/* ---- items ---- */
+
+/* Whether its items are walks over single tokens. */
+static bool is_walk(const Walk *w)
+{
+    return !has_rows(w->s) && w->s->kind != K_TOKEN;
+}
+
+/* Of calls that are single a block has one. */
+static bool has_one_item(const Walk *w)
+{
+    return w->p.o->single && is_walk(w) && !w->s->spill;
+}
+
 static void put_single(const Walk *w)
 {
     const CudaKernel *k = w->p.k;
@@ -641,36 +706,55 @@ static void put_single(const Walk *w)
 static void put_item(const Walk *w)
 {
     const CudaKernel *k = w->p.k;
+    bool all = w->s->kind == K_TOKEN, one = w->p.o->single && is_walk(w);
+    int c = has_rows(w->s) ? (int)w->g->chunk : 1;
 
-    if (w->p.o->single && !k->spill) {
+    if (has_one_item(w)) {
         put_single(w);
         return;
     }
     buf_printf(w->b, "NO_UNROLL for (i64 item = blockIdx.x; item <"
                " a.run.items; item += blocks_here()) {\n"
                "const int block = (int)(item %% %d);\n"
-               "const i64 s = divided(item / %d, a.run.heads);\n"
-               "const int head = (int)(item / %d - s * a.run.heads);\n"
-               "(void)block;\n", k->blocks, k->blocks, k->blocks);
+               "const i64 %s = divided(item / %d, a.run.heads);\n"
+               "const int head = (int)(item / %d - %s * a.run.heads);\n"
+               "(void)block;\n", k->blocks, all ? "part" : "s", k->blocks,
+               k->blocks, all ? "part" : "s");
     if (k->follows)
         buf_printf(w->b, "follow();\n");
-    buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
-               "if (own < 0)\ncontinue;\n"
-               "const %s;\n"
-               "const i64 slot = %s;\n(void)slot;\n", w->p.o->single
+    if (all)
+        buf_printf(w->b, "const i64 s = find_sequence(a.run, part, %d);\n", c);
+    if (!has_rows(w->s))
+        buf_printf(w->b, "const i64 own = state_entry(a.pages, s, -1);\n"
+                   "if (own < 0)\ncontinue;\n");
+    buf_printf(w->b, "const %s;\nconst i64 slot = %s;\n(void)slot;\n", one
                ? "OneToken q = { (int)s }" : "Sequence q = sequence(a.run, s)",
-               w->p.o->single ? "s + s * a.run.per_entry"
-                              : "first_slot(a.run, s, 1)");
+               one ? "s + s * a.run.per_entry"
+               : ctx_format(w->c, "first_slot(a.run, s, %d)", c));
+    if (all)
+        buf_printf(w->b, "const i64 at = part - slot;\n"
+                   "if (at < 0 || at * %d >= q.len)\ncontinue;\n", c);
+}
+
+/* Single tokens, all at once. */
+static void put_alone(Walk *w)
+{
+    const Schedule *s = w->s;
+
+    buf_printf(w->b, "const i64 token = q.start + at;\n(void)token;\n");
+    put_stored(w);
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
+        if (k == s->inst + s->tokens.first)
+            buf_printf(w->b, "__syncthreads();\n");
+        put_inst(w, k);
+    }
 }
 
 void tokens_text(const Schedule *s, const CudaOptions *o,
-                 const StoredPlaces *stored, const uint8_t *stored16,
-                 CudaKernel *k, Buf *to)
+                 const StoredPlaces *stored, CudaKernel *k, Buf *to)
 {
     Buf body = { .ctx = s->c }, head = { .ctx = s->c };
-    Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body,
-               .ext = graph_extents(s->c, s->g), .stored = stored,
-               .stored16 = stored16 };
+    Walk w = { .s = s, .g = s->g, .c = s->c, .b = &body, .stored = stored };
     int n = (int)(s->k - s->p->kernel);
 
     w.p = (Print){ .s = s, .o = o, .k = k, .c = s->c, .b = &body };
@@ -679,7 +763,7 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     k->blocks = s->slices;
     k->row_axis = s->slices > 1 ? s->slice_axis : 0;
     k->spill = s->spill;
-    k->follows = o->arch >= 90 && !s->spill;
+    k->follows = o->arch >= 90 && !s->spill && !has_rows(s);
     if (k->follows)
         buf_printf(&body, "let_follow();\n");
     if (s->tokens.regtile)
@@ -691,14 +775,21 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
         if (!has_two_places(s, &s->value[i]))
             put_declared(&w, i, NULL);
     put_item(&w);
-    put_before(&w);
-    put_walk(&w);
-    buf_printf(&body, o->single && !s->spill ? "}\n}\n"
+    if (has_rows(s)) {
+        put_chunks(&w);
+    } else if (s->kind == K_TOKEN) {
+        put_alone(&w);
+    } else {
+        put_before(&w);
+        put_walk(&w);
+    }
+    buf_printf(&body, has_one_item(&w) ? "}\n}\n"
                       : "__syncthreads();\n}\n}\n");
-    buf_printf(&head, "struct Args%d { Run run; Tensor t[%d]; Pages pages; };"
+    buf_printf(&head, "struct Args%d { Run run; Tensor t[%d];%s };"
                "\nextern \"C\" __global__ void __launch_bounds__(THREADS, %d)"
                " %s(const __grid_constant__ Args%d a)\n{\n", n,
-               k->ntensors + !k->ntensors, s->resident, k->name, n);
+               k->ntensors + !k->ntensors, has_rows(s) ? "" : " Pages pages;",
+               s->resident, k->name, n);
     buf_put(&head, body.s, body.len);
     source_indent(to, head.s);
 }

@@ -1,4 +1,4 @@
-/* print_tokens.h -- what prints kernels of single tokens. */
+/* print_tokens.h -- what prints kernels whose warps all do the same. */
 #ifndef FLIN_CUDA_PRINT_TOKENS_H
 #define FLIN_CUDA_PRINT_TOKENS_H
 
@@ -12,37 +12,32 @@ typedef struct Walk {
     const Graph *g;
     Ctx *c;
     Buf *b;
-    const int32_t (*ext)[NAXES];
     const StoredPlaces *stored;
-    const uint8_t *stored16;
     const KInst *k;                     /* in hand */
 } Walk;
 
-/* Where a node's elements lie: in a value, or at places of it. */
-typedef struct Spot { int value; int32_t at, st[NAXES]; } Spot;
-
-/* print_terms.c. A coordinate's name; how many the block has of an axis of r,
- * and of some. */
+/* print_terms.c. A coordinate's name; what a value's elements are. */
 const char *token_coord(const Walk *w, int ax);
-int32_t token_extent(const Walk *w, Ref r, int ax);
-int32_t token_count(const Walk *w, Ref r, AxisSet axes);
 DType token_type(const Walk *w, const KValue *v);
-Spot token_spot(const Walk *w, Ref r);
 /* The place of an element, where axis `skip` is at `other`. */
-const char *token_index(const Walk *w, const Spot *s, int skip,
+const char *token_index(const Walk *w, const KSpot *s, int skip,
                         const char *other);
 const char *token_element(const Walk *w, Ref r);
 /* What r is, as a number of its own; what a sum adds up. */
 void put_token_value(Walk *w, Ref r);
 const char *token_term(const Walk *w, Ref r);
-/* The coordinates that number `x` of the elements has. A loop over them, left
- * open. */
-void put_coords(Walk *w, const char *x, Ref r, AxisSet axes);
-void open_loop(Walk *w, Ref r, AxisSet axes);
-/* How many terms a sum has; it, by one thread, or by a warp's lanes; done:
- * computed for a sum alone. */
-int32_t terms_of(const Walk *w, Ref r);
+/* Whether r adds up, or finds the largest of, what it does itself: by one
+ * thread, or by a warp's lanes, as it wants to: those have what lies side by
+ * side, or few. done: what has been computed for a sum alone. */
+bool is_sum(const Walk *w, Ref r);
+bool wants_lanes(const Walk *w, Ref r);
 void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done);
+/* How many elements there are of those axes: of a chunk's first axis as many as
+ * it has tokens. The coordinates that number `x` of them has; those that have
+ * no token go on with `next`. A loop over them, left open. */
+const char *count_text(const Walk *w, Ref r, AxisSet axes);
+void put_coords(Walk *w, const char *x, Ref r, AxisSet axes, const char *next);
+void open_loop(Walk *w, Ref r, AxisSet axes);
 
 /* print_memory.c. The place of an axis in an order; from an element to the next
  * along one: in calls that are single rows are whole, and states dense. */
@@ -65,15 +60,26 @@ const char *first_text(const Walk *w, AxisSet axes);
 const char *output_place(Walk *w, int output);
 bool leaves_result(const Walk *w, int output);
 void put_outputs(Walk *w);
-void put_stored(Walk *w);
-/* Keeps a value of r. */
+void put_result(Walk *w);
+/* Keeps a value of r; zeros where the chunk has no tokens: rows, and columns of
+ * scores, which products of kernels behind take as they are. */
 void put_kept(Walk *w, Ref r, const char *value);
-/* A value's place; of those that have two that of token `place`; token m. */
+void put_no_tokens(Walk *w, Ref r);
+/* A value's place; of those that have two that of token `place`; where kernels
+ * keep what is of the token, or chunk, at `at`; token m. */
 void put_declared(Walk *w, int value, const char *place);
 void put_places(Walk *w, const char *place);
+void put_stored(Walk *w);
 void put_token(Walk *w, const char *m);
-/* Token m's lines; what one warp loads. */
+/* Token m's lines; what one warp loads, or all do of a chunk. */
 void put_lines(Walk *w, const char *m);
 void put_load_of(Walk *w);
+void put_chunk_load(Walk *w);
+
+/* print_flat.c: what has an instruction of its own, of a chunk. */
+void put_product(Walk *w);
+void put_under_decays(Walk *w);
+void put_along(Walk *w);
+void put_solve(Walk *w);
 
 #endif

@@ -6,11 +6,10 @@
 
 /* What the factors of a product are rounded to. TF32X3: float32 as a sum of
  * two, of whose four products three count. */
-enum Precision { BF16, TF32, TF32X3 };
+enum Precision { TF32, TF32X3 };
 
 /* A matrix in memory: rows RS apart, columns CS. In a product its columns
- * are what is summed over. AS_ONE: so many neighbours can be read as one; 8:
- * the matrix lies in shared memory, too. */
+ * are what is summed over. AS_ONE: so many neighbours can be read as one. */
 template<class T, int RS, int CS, int AS_ONE> struct Matrix {
     const T *p;
     INLINE_MEMBER float at(int r, int c) const
@@ -68,22 +67,6 @@ INLINE float2 pair(const Matrix<float, RS, 1, 2> &m, int r, int c,
     x.y = 0;
     return x;
 }
-template<bool ALL, int RS, int AS_ONE>
-INLINE float2 pair(const Matrix<bf16, RS, 1, AS_ONE> &m, int r, int c,
-                   int half, const Columns<ALL> &in)
-{
-    const bf16 *p = m.p + r * RS + c + 8 * half;
-    float2 x;
-    if (AS_ONE > 1 && in.real[2 * half + 1]) {
-        const Pair y = two_of(p);
-        x.x = y.x;
-        x.y = y.y;
-        return x;
-    }
-    x.x = in.real[2 * half] ? get(p[0]) : 0.f;
-    x.y = in.real[2 * half + 1] ? get(p[1]) : 0.f;
-    return x;
-}
 template<bool ALL, int RS, int CS, int AS_ONE>
 INLINE Doubles pair(const Matrix<double, RS, CS, AS_ONE> &m, int r, int c,
                     int half, const Columns<ALL> &in)
@@ -94,25 +77,6 @@ INLINE Doubles pair(const Matrix<double, RS, CS, AS_ONE> &m, int r, int c,
     x.y = in.real[2 * half + 1] ? p[CS] : 0;
     return x;
 }
-template<bool ALL, class M>
-INLINE u32 packed(const M &m, int r, int c, int half, const Columns<ALL> &in)
-{
-    return pack(pair(m, r, c, half, in));
-}
-template<bool ALL, int RS, int CS, int AS_ONE>
-INLINE u32 packed(const Matrix<bf16, RS, CS, AS_ONE> &m, int r, int c, int half,
-                  const Columns<ALL> &in)
-{
-    const bf16 *p = m.p + r * RS + (c + 8 * half) * CS;
-    if (!in.real[2 * half])
-        return 0;
-    if (!in.real[2 * half + 1])
-        return p[0].bits;
-    if (AS_ONE > 1 && CS == 1)
-        return *(const u32 *)p;
-    return p[0].bits | (u32)p[CS].bits << 16;
-}
-
 /* Warp-wide fragments of 16 rows and columns: of A, x[2 h + r] has columns
  * half h and rows half r, of B x[2 r + h]: what an instruction takes lies
  * together. */
@@ -120,10 +84,8 @@ enum Side { A_SIDE, B_SIDE };
 INLINE int row_half(Side s, int x) { return s ? x / 2 : x % 2; }
 INLINE int column_half(Side s, int x) { return s ? x % 2 : x / 2; }
 template<Precision P> struct Factor { float2 x[4]; };
-template<> struct Factor<BF16> { u32 x[4]; };
 template<> struct Factor<TF32> { u32 x[4][2]; };
 
-INLINE void set_pair(Factor<BF16> &f, int i, float2 x) { f.x[i] = pack(x); }
 INLINE void set_pair(Factor<TF32> &f, int i, float2 x)
 {
     f.x[i][0] = to_tf32(x.x);
@@ -131,31 +93,11 @@ INLINE void set_pair(Factor<TF32> &f, int i, float2 x)
 }
 INLINE void set_pair(Factor<TF32X3> &f, int i, float2 x) { f.x[i] = x; }
 
-template<bool ALL, class M>
-INLINE void load_pair(Factor<BF16> &f, int i, const M &m, int r, int c,
-                      int half, const Columns<ALL> &in)
-{
-    f.x[i] = packed(m, r, c, half, in);
-}
 template<bool ALL, Precision P, class M>
 INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
                       const Columns<ALL> &in)
 {
     set_pair(f, i, pair(m, r, c, half, in));
-}
-
-/* Nothing behind column k. */
-template<bool ALL, Side S>
-INLINE void cut(Factor<BF16> &f, int lane, int c, int k)
-{
-    const int left = k - c - lane % 4 * 2;
-    if (ALL || c + 16 <= k)
-        return;
-    UNROLL
-    for (int x = 0; x < 4; x++) {
-        const int from = column_half(S, x) * 8;
-        f.x[x] = left > from + 1 ? f.x[x] : left > from ? f.x[x] & 0xffff : 0;
-    }
 }
 
 /* F fragments of 16 rows each of a matrix that has `rows`, the first at row r;
@@ -179,56 +121,6 @@ template<Precision P, Side S, class M, int F, bool EACH> struct Rows {
         }
     }
 };
-template<Side S, int RS, int F, bool EACH>
-struct Rows<BF16, S, Matrix<bf16, RS, 1, 8>, F, EACH> {
-    enum { OWN = EACH ? 1 : F };
-    Shared at[OWN];
-    const int lane;
-    INLINE_MEMBER Rows(const Matrix<bf16, RS, 1, 8> &m, int r, int rows)
-        : lane(LANE)
-    {
-        UNROLL
-        for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + lane % 8 + row_half(S, lane / 8) * 8;
-            at[i] = shared_at(m.p + (EACH ? row : min(row, rows - 1)) * RS
-                              + column_half(S, lane / 8) * 8);
-        }
-    }
-    template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
-                                              int k) const
-    {
-        const int half = column_half(S, lane / 8) * 8;
-        const int col = ALL || c + half < k ? c : c - half;
-        load_tiles<false>(f.x, EACH ? at[0] + 32 * RS * i + 2 * col
-                                    : at[EACH ? 0 : i] + 2 * col);
-        cut<ALL, S>(f, lane, c, k);
-    }
-};
-template<Side S, int CS, int F, bool EACH>
-struct Rows<BF16, S, Matrix<bf16, 1, CS, 8>, F, EACH> {
-    enum { OWN = EACH ? 1 : F };
-    Shared at[OWN];
-    const int lane;
-    INLINE_MEMBER Rows(const Matrix<bf16, 1, CS, 8> &m, int r, int rows)
-        : lane(LANE)
-    {
-        UNROLL
-        for (int i = 0; i < OWN; i++) {
-            const int row = r + 16 * i + row_half(S, lane / 8) * 8;
-            at[i] = shared_at(m.p + (EACH || row < rows ? row : 0));
-        }
-    }
-    template<bool ALL> INLINE_MEMBER void get(Factor<BF16> &f, int i, int c,
-                                              int k) const
-    {
-        const int own = c + lane % 8 + column_half(S, lane / 8) * 8;
-        const int col = 2 * CS * (ALL ? own : min(own, k - 1));
-        load_tiles<true>(f.x, EACH ? at[0] + 32 * i + col
-                                   : at[EACH ? 0 : i] + col);
-        cut<ALL, S>(f, lane, c, k);
-    }
-};
-
 /* x as a factor in tf32. */
 INLINE float factor_(float x) { return bits(to_tf32(x)); }
 /* What to_tf32 leaves of x; nothing of an infinity. */
@@ -240,11 +132,6 @@ INLINE u32 rest_tf32(float x, u32 hi)
 /* c += a b, where b is rows 8 half .. 8 half + 7 of the factor. The order of
  * the columns is free, so that neighbours in memory are t and t + 4 of the
  * instruction. */
-INLINE void multiply(float c[4], const Factor<BF16> &a, const Factor<BF16> &b,
-                     int half)
-{
-    mma_bf16(c, a.x, b.x[2 * half], b.x[2 * half + 1]);
-}
 INLINE void multiply(float c[4], const Factor<TF32> &a, const Factor<TF32> &b,
                      int half)
 {
@@ -295,79 +182,40 @@ INLINE void multiply_step(float (&c)[MT][NT][4], const A &a, const B &b,
     }
 }
 
-/* c += a b, all of k; MOSTLY: what that is as a rule, or 0: anything; WHOLE: a
- * multiple of 16. Two steps at once keep the tensor cores busy; more are but
- * more instructions to be fetched. */
-template<int MOSTLY, bool WHOLE, Precision P, int MT, int NT, class A, class B>
+/* c += a b, all of k; WHOLE: a multiple of 16. */
+template<bool WHOLE, Precision P, int MT, int NT, class A, class B>
 INLINE void sum_up(float (&c)[MT][NT][4], const A &a, const B &b, int k)
 {
-    enum { TWO = 32, ONCE = MOSTLY % TWO ? MOSTLY : TWO };
-    if (MOSTLY && k == MOSTLY) {
-        NO_UNROLL
-        for (int from = 0; from < MOSTLY; from += ONCE)
-            UNROLL
-            for (int at = 0; at < ONCE; at += 16)
-                multiply_step<true, P>(c, a, b, from + at, k);
-        return;
-    }
     NO_UNROLL
     for (int at = 0; at < k; at += 16)
         multiply_step<WHOLE, P>(c, a, b, at, k);
 }
 
-/* Each sum on its own. */
-struct Single {
-    template<int NT, bool ROWS, bool COLS, class Sink>
-    static INLINE_MEMBER void give(int row, int col, int m, int n,
-                                   const Sink &sink, const float (&c)[NT][4])
-    {
+/* Each sum to the sink. */
+template<int NT, bool ROWS, bool COLS, class Sink>
+INLINE void give(int row, int col, int m, int n, const Sink &sink,
+                 const float (&c)[NT][4])
+{
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const int y = row + 8 * h;
+        if (!ROWS && y >= m)
+            break;
         UNROLL
-        for (int h = 0; h < 2; h++) {
-            const int y = row + 8 * h;
-            if (!ROWS && y >= m)
-                break;
-            UNROLL
-            for (int j = 0; j < 2 * NT; j++) {
-                const int x = col + j / 2 * 8 + j % 2;
-                if (COLS || x < n)
-                    sink(y, x, c[j / 2][h * 2 + j % 2]);
-            }
+        for (int j = 0; j < 2 * NT; j++) {
+            const int x = col + j / 2 * 8 + j % 2;
+            if (COLS || x < n)
+                sink(y, x, c[j / 2][h * 2 + j % 2]);
         }
     }
-};
-/* Two neighbours of a row at a time: the sink gives back what stores its
- * results, so that others are being loaded meanwhile. */
-struct Paired {
-    template<int NT, bool ROWS, bool COLS, class Sink, class... Sums>
-    static INLINE_MEMBER void give(int row, int col, int, int,
-                                   const Sink &sink, const Sums &... c)
-    {
-        enum { STEP = NT % 2 ? 1 : 2 };
-        UNROLL
-        for (int j = 0; j < NT; j += STEP) {
-            const int next = j + STEP - 1;
-            const int x = col + 8 * j, far = col + 8 * next;
-            const auto lo = sink(row, x, Pair(c[j][0], c[j][1])...);
-            const auto hi = sink(row + 8, x, Pair(c[j][2], c[j][3])...);
-            const auto low = sink(row, far, Pair(c[next][0], c[next][1])...);
-            const auto high = sink(row + 8, far,
-                                   Pair(c[next][2], c[next][3])...);
-            lo();
-            hi();
-            if (STEP == 1)
-                continue;
-            low();
-            high();
-        }
-    }
-};
+}
 
 /* sink(i, j, sum over x of a(i, x) b(j, x)) for i < m, j < n, x < k, shared
  * out among the warps in pieces of 16 MT x 8 NT. WHOLE: k is a multiple of 16;
  * ROWS, COLS: m and n fill pieces; else the last row stands for those behind
- * it. MOSTLY: what k is as a rule; 0: anything. */
-template<Precision P, int MT, int NT, int MOSTLY, bool WHOLE, bool ROWS,
-         bool COLS, class Each, class A, class B, class Sink>
+ * it. */
+template<Precision P, int MT, int NT, bool WHOLE, bool ROWS, bool COLS, class A,
+         class B, class Sink>
 INLINE void product(int m, int n, int k, A a, B b, Sink sink)
 {
     const int rows = (m + 16 * MT - 1) / (16 * MT);
@@ -380,52 +228,10 @@ INLINE void product(int m, int n, int k, A a, B b, Sink sink)
         const Rows<P, B_SIDE, B, (NT + 1) / 2, COLS && NT % 2 == 0>
             of_b(b, n0, n);
         float c[MT][NT][4] = { };
-        sum_up<MOSTLY, WHOLE, P>(c, of_a, of_b, k);
+        sum_up<WHOLE, P>(c, of_a, of_b, k);
         UNROLL
         for (int i = 0; i < MT; i++)
-            Each::template give<NT, ROWS, COLS>(row + 16 * i, col, m, n, sink,
-                                                c[i]);
-    }
-}
-
-/* A factor of two_products, and what its sum is over. */
-template<int MOSTLY, bool WHOLE, class A, class B> struct Term {
-    const A a;
-    const B b;
-    const int k;
-    template<int MT, int NT>
-    INLINE_MEMBER void add(float (&c)[MT][NT][4], int m0, int n0) const
-    {
-        const Rows<BF16, A_SIDE, A, MT, true> of_a(a, m0, 0);
-        const Rows<BF16, B_SIDE, B, (NT + 1) / 2, NT % 2 == 0>
-            of_b(b, n0, n0 + 8 * NT);
-        sum_up<MOSTLY, WHOLE, BF16>(c, of_a, of_b, k);
-    }
-};
-template<int MOSTLY, bool WHOLE, class A, class B>
-INLINE Term<MOSTLY, WHOLE, A, B> term(A a, B b, int k)
-{
-    const Term<MOSTLY, WHOLE, A, B> t = { a, b, k };
-    return t;
-}
-
-/* Two products at once, in pieces that m and n fill: sink(i, j, a neighbour's
- * pair of the first, of the second). */
-template<int MT, int NT, class F, class G, class Sink>
-INLINE void two_products(int m, int n, F first, G second, Sink sink)
-{
-    const int rows = m / (16 * MT);
-    NO_UNROLL
-    for (int w = WARP; w < rows * (n / (8 * NT)); w += WARPS) {
-        const int m0 = w % rows * 16 * MT, n0 = w / rows * 8 * NT;
-        const int lane = LANE, row = m0 + lane / 4, col = n0 + lane % 4 * 2;
-        float c[MT][NT][4] = { }, d[MT][NT][4] = { };
-        first.add(c, m0, n0);
-        second.add(d, m0, n0);
-        UNROLL
-        for (int i = 0; i < MT; i++)
-            Paired::give<NT, true, true>(row + 16 * i, col, m, n, sink, c[i],
-                                         d[i]);
+            give<NT, ROWS, COLS>(row + 16 * i, col, m, n, sink, c[i]);
     }
 }
 
@@ -451,9 +257,9 @@ template<class G> INLINE float2 under_gates(float2 x, G c, G d, float &top)
 }
 
 /* sink(i, j, sum over keys of a(i) b(j) e^(c(i) - d(j))), zero where the mask
- * is. WHOLE: keys fill steps of 16, and a chunk's tokens blocks. */
-template<Precision P, bool STRICT, int KEYS, bool WHOLE, class Each, class A,
-         class B, class C, class D, class Sink>
+ * is. */
+template<Precision P, bool STRICT, int KEYS, class A, class B, class C, class D,
+         class Sink>
 INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
 {
     const int blocks = (n + 15) / 16, row = LANE / 4, col = LANE % 4 * 2;
@@ -466,7 +272,7 @@ INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
         float x[2][4] = { }, top = 0;
         NO_UNROLL
         for (int at = col; i0 >= j0 && at < KEYS + col; at += 16) {
-            const Columns<WHOLE> in(at, KEYS);
+            const Columns<KEYS % 16 == 0> in(at, KEYS);
             Factor<P> fa, fb;
             UNROLL
             for (int h = 0; h < 2; h++) {
@@ -502,15 +308,14 @@ INLINE void gated_keys(int n, A a, B b, C c, D d, Sink sink)
             if (i0 + row + e / 2 % 2 * 8
                 < j0 + e / 4 * 8 + col + e % 2 + STRICT)
                 x[e / 4][e % 4] = 0;
-        Each::template give<2, WHOLE, WHOLE>(i0 + row, j0 + col, n, n, sink,
-                                             x);
+        give<2, false, false>(i0 + row, j0 + col, n, n, sink, x);
     }
 }
 
 /* sink(o, k, sum over tokens s of m(o, s) b(s, k) e^(c - d)): o is the later
  * token, its gate c; BACK: the earlier one, its gate d. */
-template<Precision P, bool STRICT, bool BACK, int KEYS, bool WHOLE, class Each,
-         class M, class B, class C, class D, class Sink>
+template<Precision P, bool STRICT, bool BACK, int KEYS, class M, class B,
+         class C, class D, class Sink>
 INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
 {
     const int blocks = (n + 15) / 16, wide = (KEYS + 15) / 16;
@@ -519,7 +324,7 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
     for (int w = WARP; w < blocks * wide; w += WARPS) {
         const int o0 = w % blocks * 16, k0 = w / blocks * 16;
         const int o[] = { min(o0 + row, n - 1), min(o0 + row + 8, n - 1) };
-        const Columns<WHOLE> keys(k0 + col, KEYS);
+        const Columns<KEYS % 16 == 0> keys(k0 + col, KEYS);
         float all[2][4] = { }, top = 0;
         NO_UNROLL
         for (int own = 0; own < 2; own++) {
@@ -543,7 +348,7 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
                 UNROLL
                 for (int q = 0; q < 4; q++) {
                     const int k = k0 + q / 2 * 8 + row, h = q % 2;
-                    const int l = WHOLE ? k : min(k, KEYS - 1);
+                    const int l = KEYS % 16 == 0 ? k : min(k, KEYS - 1);
                     const int s = min(at + h * 8, n - 1);
                     const int u = min(at + h * 8 + 1, n - 1);
                     const auto mid = d.at(anchor, l);
@@ -583,13 +388,12 @@ INLINE void gated_tokens(int n, M m, B b, C c, D d, Sink sink)
             UNROLL
             for (int e = 0; e < 8; e++) {
                 const int k = k0 + e / 4 * 8 + col + e % 2, r = o[e / 2 % 2];
-                const int l = WHOLE ? k : min(k, KEYS - 1);
+                const int l = KEYS % 16 == 0 ? k : min(k, KEYS - 1);
                 if ((BACK ? s - r : r - s) >= STRICT)
                     all[e / 4][e % 4] += m.at(r, s) * b.at(s, l)
                         * exp_((float)(BACK ? c.at(s, l) - d.at(r, l)
                                             : c.at(r, l) - d.at(s, l)));
             }
-        Each::template give<2, WHOLE, WHOLE>(o0 + row, k0 + col, n, KEYS, sink,
-                                             all);
+        give<2, false, KEYS % 16 == 0>(o0 + row, k0 + col, n, KEYS, sink, all);
     }
 }

@@ -1,23 +1,6 @@
-/* scans.cuh -- sums of a block, states along the tokens, triangular solves.
+/* scans.cuh -- states along the tokens, triangular solves.
  * After products.cuh.
  */
-
-/* ---- sums ---- */
-
-/* The sum of x over all threads, for every thread; `scratch` has a float a
- * warp. */
-INLINE float block_sum(float x, float *scratch)
-{
-    x = lane_sum<LANES>(x);
-    __syncthreads();
-    if (LANE == 0)
-        scratch[WARP] = x;
-    __syncthreads();
-    x = 0;
-    for (int w = 0; w < WARPS; w++)
-        x += scratch[w];
-    return x;
-}
 
 /* ---- along the tokens ---- */
 

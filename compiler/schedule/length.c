@@ -93,7 +93,7 @@ int inst_length(const Schedule *s, const KInst *k)
     case K_MAP:     return map_length(s, k);
     case K_BEGIN: case K_END: return state_length(s, k);
     case K_CLEAR: case K_CARRY: case K_SETTLE: case K_ACROSS: case K_SYNC:
-    case K_PARTIAL: case NKOPS: break;
+    case K_PARTIAL: case K_SOLVE: case NKOPS: break;
     }
     return LEN_ELSE;
 }

@@ -44,12 +44,24 @@ const Target *target_of(Ctx *c, int arch, int rows, DType tile, DType memory,
     return t;
 }
 
+Schedule *schedule_new(Ctx *c, const KernelWish *w, const Target *t)
+{
+    Schedule *s = ctx_alloc(c, sizeof *s);
+    *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
+                     .k = &w->p->kernel[w->kernel],
+                     .tile = w->tile, .memory = w->memory,
+                     .wants_out = w->wants_out, .stores = w->stores,
+                     .spare = w->spare };
+    s->kind = s->k->kind;
+    return s;
+}
+
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
     "wide", "inverse", "sums", "global", "vector", "scalar", "regtile", "line",
     "flat", "partial" };
 const char *const kop_name[NKOPS] = { "begin", "load", "vector", "clear",
     "product", "settle", "map", "inverse", "scan", "across", "decayed", "sync",
-    "store", "carry", "end", "partial" };
+    "store", "carry", "end", "partial", "solve" };
 const char *const krole_name[NKROLES] = { "load", "store", "vector", "vector2",
                                           "matrix", "ahead" };
 

@@ -480,13 +480,7 @@ static Schedule *attempt_extents(Ctx *c, const KernelWish *w,
 
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t)
 {
-    Schedule *s = ctx_alloc(c, sizeof *s);
-    *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
-                     .k = &w->p->kernel[w->kernel],
-                     .tile = w->tile, .memory = w->memory,
-                     .wants_out = w->wants_out, .stores = w->stores,
-                     .spare = w->spare };
-    s->kind = s->k->kind;
+    Schedule *s = schedule_new(c, w, t);
     schedule_extents(s, s->g->chunk > 1 ? LEAST_EXTENT : 1);
     if (s->g->chunk <= 1) {
         schedule_tokens(s, w);

@@ -190,6 +190,9 @@ typedef enum KOp {
                                            of what is regtile: the program
                                            `node`, of which the sum is the last
                                            */
+    K_SOLVE,                            /* flat <- the solve `node`, of flat
+                                           ones; and partial: inverses of
+                                           blocks of its matrix */
     NKOPS
 } KOp;
 extern const char *const kop_name[NKOPS];
@@ -253,13 +256,16 @@ static inline bool is_internal(const KBuffer *b)
     return b->readers == 1u << b->writer;
 }
 
-/* Of single tokens. threads: a block's; 0: tokens come in chunks. regtile: the
- * axes of matrices in registers, or none; of these `col` is the one along which
- * a thread has REGTILE_PIECE neighbours of some rows. A warp has so many
- * columns. first: of the instructions that each token has. */
-enum { REGTILE_PIECE = 4 };
+/* Of kernels whose warps all do the same. threads: a block's; 0: it has roles.
+ * rows: a chunk's, with those that fill blocks of ROW_BLOCK; 1: items are
+ * single tokens. regtile: the axes of matrices in registers, or none; of these
+ * `col` is the one along which a thread has REGTILE_PIECE neighbours of some
+ * rows. A warp has so many columns. first: of the instructions that each item
+ * has. */
+enum { REGTILE_PIECE = 4, ROW_BLOCK = 16 };
 typedef struct KTokens {
     int threads;
+    int32_t rows;
     AxisSet regtile;
     uint8_t row, col;
     int32_t warp_cols;
@@ -323,10 +329,13 @@ typedef struct Schedule {
     int32_t shared;                     /* bytes, barriers included */
     int tensor;                         /* columns of tensor memory that a
                                            warpgroup has; 0: none */
-    int64_t spill;                      /* of single tokens: a block's bytes of
-                                           the workspace */
+    int64_t spill;                      /* where all warps do the same: a
+                                           block's bytes of the workspace */
     const bool *wants_out;              /* as wished */
-    const uint8_t *stores;
+    const uint8_t *stores, *stored16, *lies_transposed;
+    const DType *in;
+    const int32_t (*ext)[NAXES];        /* per node, where all warps do the
+                                           same */
     KernelKind kind;                    /* of its loop */
     KTokens tokens;
     uint8_t warps[NKROLES];             /* of each role; 0: it has nothing
@@ -355,6 +364,8 @@ typedef struct KernelWish {
     bool few, inverses;
     bool waits;                         /* none that is ordered, but for a row
                                            axis */
+    bool plainly;                       /* by warps that all do the same,
+                                           whatever the items */
     bool roughly;                       /* what it takes, at the least: whether
                                            there is room, and how much it
                                            lacks */
@@ -415,6 +426,9 @@ bool counts_tokens(const Graph *g, Ref r);
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
 
 /* ---- passes ---- */
+
+/* One without values or instructions. */
+Schedule *schedule_new(Ctx *c, const KernelWish *w, const Target *t);
 
 /* The extents of the graph's axes, as products of so many rows and columns need
  * them. */
@@ -572,11 +586,20 @@ int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 
-/* ---- tokens.c, regtile.c: single tokens ---- */
+/* ---- tokens.c, regtile.c, places.c: all warps do the same ---- */
 
 /* False: `why` says what is missing. Leaves values with places, instructions
  * with barriers; nothing else is needed. */
 bool schedule_tokens(Schedule *s, const KernelWish *w);
+/* The kernel, of whatever nodes, by warps that all do the same: all products by
+ * mma.sync, values in shared memory or, where it has no room, the block's part
+ * of the workspace. */
+Schedule *schedule_plain(Ctx *c, const KernelWish *w, const Target *t);
+/* Whether its items are chunks. */
+static inline bool has_rows(const Schedule *s) { return s->tokens.rows > 1; }
+/* Where values lie; then barriers between instructions. */
+void flat_places(Schedule *s);
+void flat_barriers(Schedule *s);
 /* NULL: each value is written before it is read, and behind a barrier where it
  * is another thread's; no two that are needed at a time lie in one place. */
 const char *schedule_check_tokens(const Schedule *s);
@@ -607,6 +630,50 @@ static inline bool token_sums_regtile(const Schedule *s, Ref r)
     return token_sums(s, r) && (is_regtile(s, n->a[0])
                                 || is_regtile(s, n->a[1]));
 }
+/* ---- flat.c: values of which all warps have a share ---- */
+
+/* Of an axis as one block has it; elements of some axes; their type. */
+int32_t flat_extent(const Schedule *s, Ref r, int ax);
+int32_t flat_count(const Schedule *s, Ref r, AxisSet axes);
+DType flat_type(const Schedule *s, Ref r);
+/* How far the elements of each axis lie apart; of how many. */
+int32_t flat_strides(const Schedule *s, Ref r, int32_t st[NAXES]);
+/* Where a node's elements lie: `at`, and `tail` times one less than the tokens
+ * in hand, in a value, or at places of it. */
+typedef struct KSpot { int value; int32_t at, tail, st[NAXES]; } KSpot;
+KSpot flat_spot(const Schedule *s, Ref r);
+/* The operand of r that has the axis. */
+Ref operand_along(const Schedule *s, Ref r, int ax);
+/* Whether products must be as good as float32: of such tensors; of what a
+ * running maximum keeps in range, whose common factors must cancel. */
+bool is_exact(const Schedule *s);
+/* The instruction that has the node for itself; K_MAP: none has. */
+KOp flat_op(const Schedule *s, Ref r);
+
+/* Consecutive axes that operands run through with one stride each. */
+typedef struct KRun { AxisSet axes; int32_t size, st[2]; bool tokens; } KRun;
+/* A sum of products as one of matrices, for each of `loops`: rows m are the
+ * first factor's, columns n the second's, k is what it is over. */
+typedef struct KFactors {
+    Ref a[2];
+    KSpot at[2];
+    AxisSet loops;
+    KRun m, n, k;
+} KFactors;
+bool flat_factors(const Schedule *s, Ref r, KFactors *p);
+/* A sum under decays of each `key`: of keys, scores; or of tokens `other`,
+ * which a[0] has as columns and a[1] as rows. */
+typedef struct KDecayed {
+    Ref a[2];
+    int key, own, other;
+    bool scores;
+} KDecayed;
+bool flat_decayed(const Schedule *s, Ref r, KDecayed *d);
+/* Of a solve the axes of its rows: tokens, and ranks whose twins its matrix has
+ * in its columns. Floats from row to row of the inverses of its blocks. */
+AxisSet solve_rows(const Graph *g, const Node *n);
+enum { INVERSE_PITCH = 20 };
+
 /* A number, looked at through views; false if it is none. What views of axes
  * show. */
 bool token_constant(const Schedule *s, Ref r, double *x);

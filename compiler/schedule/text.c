@@ -3,7 +3,8 @@
  *   schedule KERNEL TARGET slices N of AXIS [rows AXIS] [ordered] resident N
  *            [padded AXIS N ...] groups N [ahead N [interleave N]] regs N N [N]
  *            shared N [tensor N]
- *            [tokens THREADS from N [regtile AXIS AXIS warp N states N]]
+ *            [tokens THREADS [of N] from N
+ *             [regtile AXIS AXIS warp N states N]]
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
@@ -101,11 +102,14 @@ static void print_inst(Buf *b, const KInst *k)
     buf_printf(b, "\n");
 }
 
-/* Of single tokens: threads, and what of each token is done. */
+/* Where all warps do the same: threads, rows of a chunk, and what each item
+ * has. */
 static const char *tokens_text(const Schedule *s)
 {
     const KTokens *t = &s->tokens;
     return !t->threads ? ""
+         : has_rows(s) ? ctx_format(s->c, " tokens %d of %d from %d",
+                                    t->threads, (int)t->rows, t->first)
          : !t->regtile ? ctx_format(s->c, " tokens %d from %d", t->threads,
                                  t->first)
          : ctx_format(s->c, " tokens %d from %d regtile %d %d warp %d states"
@@ -236,6 +240,7 @@ static bool has_number(const Read *x)
 static void read_tokens(Read *x, KTokens *t)
 {
     t->threads = number(x, 32, 1024);
+    t->rows = next_is(x, "of") ? number(x, 1, INT32_MAX) : 1;
     must(x, "from");
     t->first = number(x, 0, INT16_MAX);
     if (!next_is(x, "regtile"))

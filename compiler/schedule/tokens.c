@@ -1,10 +1,12 @@
-/* tokens.c -- the instructions of a kernel of single tokens.
+/* tokens.c -- the instructions of a kernel whose warps all do the same: of
+ * single tokens, or of chunks that no roles share out.
  *
  * What is computed has a **level**: how many barriers it is behind. Values of
  * the same axes and level are one program; those that others read, or at other
  * coordinates, are left in shared memory. What lies in register tiles is
  * computed anew by who reads it, but for what states become. What no token
- * differs in is made once, before the first.
+ * differs in is made once, before the first. Of a chunk's nodes some have an
+ * instruction of their own (flat.c).
  */
 #include "ranks.h"
 #include "../cost.h"
@@ -16,52 +18,16 @@ typedef struct Tokens {
     Schedule *s;
     const KernelWish *w;
     const Graph *g;
-    const int32_t (*ext)[NAXES];
     uint8_t *has;
     uint8_t *inlined;                   /* computed by the one that reads it */
     uint8_t *threads;                   /* by each for its own elements */
     uint8_t *line;                      /* an input that each thread loads so */
+    uint8_t *before;                    /* the same for all items */
+    uint8_t *op;                        /* KOp: the instruction it has for
+                                           itself; K_MAP: none */
+    uint8_t *taken;                     /* some program has it */
     int *level, deepest;
 } Tokens;
-
-bool token_constant(const Schedule *s, Ref r, double *x)
-{
-    const Graph *g = s->g;
-    while (op_is(g->n[r].op, MOVES))
-        r = g->n[r].a[0];
-    *x = g->n[r].op == OP_size ? g->axis[g->n[r].index].size : g->n[r].num;
-    return g->n[r].op == OP_num || g->n[r].op == OP_size;
-}
-
-bool token_found(const Schedule *s, Ref r)
-{
-    const Node *n = &s->g->n[r];
-    double x;
-    return n->op == OP_state ? !(s->k->states & STATE(n->index))
-         : n->op != OP_input && !schedule_computes(s, r)
-           && !token_constant(s, r, &x);
-}
-
-Ref token_shown(const Schedule *s, Ref r)
-{
-    while (op_is(s->g->n[r].op, MOVES) && !token_found(s, r))
-        r = s->g->n[r].a[0];
-    return r;
-}
-
-bool has_two_places(const Schedule *s, const KValue *v)
-{
-    enum { MOST = 4096 };
-    return v->layout == LAY_FLAT && v->element * v->nrow <= MOST
-        && ((s->g->n[v->node].op == OP_input && s->g->n[v->node].timed)
-            || token_found(s, v->node));
-}
-
-bool token_brings(const Schedule *s, const KInst *k)
-{
-    return k->op == K_LOAD && k >= s->inst + s->tokens.first
-        && has_two_places(s, &s->value[k->out[0]]);
-}
 
 /* ---- what a node is ---- */
 
@@ -92,11 +58,26 @@ static bool is_of_token(const Tokens *x, Ref r)
         && (!op_is(n->op, MOVES) || n->over);
 }
 
-/* The same for all tokens. */
 static bool is_before(const Tokens *x, Ref r)
 {
-    return !x->g->n[r].timed && !x->g->n[r].states
-        && !is_regtile(x->s, r);
+    return x->before[r];
+}
+
+/* The same for all items: of chunks, whatever their length. */
+static void find_before(Tokens *x)
+{
+    for (Ref r = 1; r < x->g->len; r++) {
+        const Node *n = &x->g->n[r];
+        bool before = !n->timed && !n->states && !is_regtile(x->s, r);
+        if (has_rows(x->s))
+            before &= n->op != OP_state && !op_is(n->op, ONE_ROW)
+                   && !(n->flags & REVERSE)
+                   && !(n->over & (AXIS(AX_I) | AXIS(AX_J)))
+                   && !token_found(x->s, r);
+        for (int i = 0; i < 4 && before && has_rows(x->s); i++)
+            before = !n->a[i] || x->before[n->a[i]];
+        x->before[r] = before;
+    }
 }
 
 static bool is_next(const Tokens *x, Ref r)
@@ -115,17 +96,18 @@ static bool is_output(const Tokens *x, Ref r)
     return false;
 }
 
-static int32_t extent(const Tokens *x, Ref r, int ax)
-{
-    return ax == x->s->slice_axis ? block_extent(x->s, ax) : x->ext[r][ax];
-}
-
 static bool is_alike(const Tokens *x, Ref a, Ref b, AxisSet axes)
 {
     bool same = x->g->n[a].axes == axes;
     for (; axes && same; axes &= axes - 1)
-        same = x->ext[a][lowest(axes)] == x->ext[b][lowest(axes)];
+        same = x->s->ext[a][lowest(axes)] == x->s->ext[b][lowest(axes)];
     return same;
+}
+
+/* Whether it is a sum, under decays or not. */
+static bool adds_up(const Tokens *x, Ref r)
+{
+    return token_sums(x->s, r) || is_decayed_contraction(x->g->n[r].op);
 }
 
 /* Whether u reads its operand o at its own coordinates alone, computed in the
@@ -135,6 +117,7 @@ static bool is_beside(const Tokens *x, Ref u, Ref o)
     const Node *n = &x->g->n[u];
     bool sum = token_sums(x->s, u);
     return (is_elementwise(x, u) || sum) && is_computed(x, o)
+        && x->op[o] == K_MAP
         && is_before(x, u) == is_before(x, o) && !(sum && !x->inlined[o])
         && is_alike(x, o, u, sum ? n->axes | n->over : n->axes);
 }
@@ -159,7 +142,7 @@ static bool sums_all_of(const Tokens *x, Ref u, Ref r)
         for (int i = 0; i < 2; i++) {
             Ref a = x->g->n[u].a[i];
             same &= !(x->g->n[a].axes & AXIS(lowest(s)))
-                 || x->ext[a][lowest(s)] == x->ext[r][lowest(s)];
+                 || x->s->ext[a][lowest(s)] == x->s->ext[r][lowest(s)];
         }
     return same;
 }
@@ -172,7 +155,7 @@ static bool is_of_threads(const Tokens *x, Ref r)
             && !is_next(x, r) && !is_output(x, r) && !x->w->stores[r];
 
     for (AxisSet a = x->g->n[r].axes; a && own; a &= a - 1)
-        own = x->ext[r][lowest(a)] == x->g->axis[lowest(a)].size;
+        own = x->s->ext[r][lowest(a)] == x->g->axis[lowest(a)].size;
     for (Ref u = r + 1; u < x->g->len && own; u++)
         for (int i = 0; i < 4; i++) {
             Ref a = x->g->n[u].a[i];
@@ -228,7 +211,7 @@ static void find_inlined(Tokens *x)
             for (int i = 0; i < 3; i++)
                 x->inlined[r] |= is_computed(x, u) && x->g->n[u].a[i] == r
                     && ((token_sums(x->s, u) && !token_sums_regtile(x->s, u)
-                         && sums_all_of(x, u, r))
+                         && x->op[u] == K_MAP && sums_all_of(x, u, r))
                         || (x->inlined[u] && !is_regtile(x->s, u)
                             && is_alike(x, r, u, x->g->n[u].axes)))
                     && is_before(x, u) == is_before(x, r)
@@ -319,27 +302,21 @@ static void find_lines(Tokens *x)
 
 /* ---- values and instructions ---- */
 
-static int32_t count_of(const Tokens *x, Ref r, AxisSet axes)
-{
-    int32_t n = 1;
-    for (; axes; axes &= axes - 1)
-        n *= extent(x, r, lowest(axes));
-    return n;
-}
-
 static int value_new(Tokens *x, Ref node, Layout layout)
 {
     Schedule *s = x->s;
     const Node *n = &x->g->n[node];
+    int32_t st[NAXES];
     KValue *v = value_add(s, (KValue){
         .node = node, .layout = (uint8_t)layout, .parts = 1, .element = 4,
         .buffer = NOTHING, .alias = NOTHING,
-        .nrow = count_of(x, node, n->axes), .ncol = 1 });
-    if (n->op == OP_input && x->w->in[n->index] != F64)
-        v->element = (uint8_t)dtype_size(x->w->in[n->index]);
-    else if (token_found(s, node) && x->w->stored16[node])
-        v->element = (uint8_t)dtype_size(x->w->memory);
-    if (layout == LAY_PARTIAL && n->op != OP_state)
+        .nrow = flat_strides(s, node, st), .ncol = 1 });
+    if (layout == LAY_FLAT || layout == LAY_LINE)
+        v->element = (uint8_t)dtype_size(flat_type(s, node));
+    if (x->op[node] == K_SOLVE && layout == LAY_PARTIAL)
+        v->nrow = flat_count(s, node, n->axes & solve_rows(x->g, n))
+                * INVERSE_PITCH;
+    else if (layout == LAY_PARTIAL && n->op != OP_state)
         v->parts = (uint8_t)(n->over == AXIS(s->tokens.row)
             ? regtile_down(s) : regtile_across(s));
     return s->nvalues - 1;
@@ -415,7 +392,8 @@ static bool stores_from(const Tokens *x, const KInst *k, int output)
     const Output *o = &x->g->out[output];
     AxisSet axes = x->g->n[o->node].axes;
     bool all = has_node(k, o->node) && !x->inlined[o->node]
-            && !is_before(x, o->node);
+            && !is_before(x, o->node)
+            && (!has_rows(x->s) || axes & AXIS(AX_I));
     for (int i = 0; i < o->rank; i++)
         all &= (axes & AXIS(o->order[i])) != 0;
     return all;
@@ -448,8 +426,33 @@ static bool is_kept_elsewhere(const Tokens *x, const KInst *k, Ref b)
 static bool is_of_program(const Tokens *x, Ref r, Ref first, bool before)
 {
     return is_computed(x, r) && !x->inlined[r] && is_before(x, r) == before
-        && x->level[r] == x->level[first]
-        && is_alike(x, r, first, x->g->n[first].axes);
+        && x->level[r] == x->level[first] && x->op[r] == K_MAP
+        && !x->taken[r] && is_alike(x, r, first, x->g->n[first].axes);
+}
+
+/* Whether what r reads of its level is the program's, or one's before. */
+static bool is_ready(const Tokens *x, const KInst *k, Ref r)
+{
+    bool ready = true;
+    for (int i = 0; i < 4 && ready; i++) {
+        Ref b = token_shown(x->s, x->g->n[r].a[i]);
+        if (!is_computed(x, b) || is_before(x, b) != is_before(x, r)
+            || x->level[b] < x->level[r])
+            continue;
+        ready = x->inlined[b] ? is_ready(x, k, b)
+                              : x->taken[b] || has_node(k, b);
+    }
+    return ready;
+}
+
+/* Of a chunk, where sums are not computed beside other values: those may be
+ * many, and are one thread's each. */
+static bool joins(const Tokens *x, const KInst *k, Ref first, Ref r)
+{
+    enum { MOST = 24 };
+    return !has_rows(x->s)
+        || (k->nnodes < MOST && k->nin < MOST && is_ready(x, k, r)
+            && adds_up(x, first) == adds_up(x, r));
 }
 
 static void select_map(Tokens *x, Ref first, bool before)
@@ -457,8 +460,10 @@ static void select_map(Tokens *x, Ref first, bool before)
     int at = x->s->ninsts;
     KInst *k = inst_new(x, K_MAP);
     for (Ref r = first; r < x->g->len; r++)
-        if (is_of_program(x, r, first, before))
+        if (is_of_program(x, r, first, before) && joins(x, k, first, r))
             program_add(x, k, r);
+    for (int i = 0; i < k->nnodes; i++)
+        x->taken[k->node[i]] = 1;
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (!x->inlined[r] && (is_next(x, r) || is_read_elsewhere(x, k, r)
@@ -479,34 +484,31 @@ static void select_partials(Tokens *x, int level)
         }
 }
 
-static void select_maps(Tokens *x, int level, bool before, bool regtile)
+/* What has an instruction of its own. A solve is done where its right-hand side
+ * is copied to. */
+static void select_own(Tokens *x, int level, bool before)
 {
     for (Ref r = 1; r < x->g->len; r++) {
-        bool first = is_computed(x, r) && !x->inlined[r] && x->level[r] == level
-                  && is_before(x, r) == before
-                  && is_regtile(x->s, r) == regtile;
-        for (Ref q = 1; q < r && first; q++)
-            first = !is_of_program(x, q, r, before);
-        if (first)
+        if (!is_computed(x, r) || x->taken[r] || x->op[r] == K_MAP
+            || x->level[r] != level
+            || is_before(x, r) != before)
+            continue;
+        KInst *k = inst_new(x, (KOp)x->op[r]);
+        program_add(x, k, r);
+        writes(x, k, value_of(x, r, LAY_FLAT));
+        if (x->op[r] == K_SOLVE)
+            writes(x, k, value_of(x, r, LAY_PARTIAL));
+        x->taken[r] = 1;
+    }
+}
+
+static void select_maps(Tokens *x, int level, bool before, bool regtile)
+{
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_of_program(x, r, r, before) && x->level[r] == level
+            && is_regtile(x->s, r) == regtile)
             select_map(x, r, before);
-    }
-}
-
-/* Of inputs that some instruction reads. */
-static void select_load(Tokens *x, Ref r, bool before, bool large)
-{
-    int v = value_of(x, r, layout_of(x, r));
-    if (before || has_two_places(x->s, &x->s->value[v]) != large)
-        writes(x, inst_new(x, K_LOAD), v);
-}
-
-static void select_loads(Tokens *x, bool before, bool large)
-{
-    for (int i = 0; i < x->g->nin; i++) {
-        Ref r = x->g->in[i].node;
-        if (x->has[r] && !x->g->n[r].timed == before)
-            select_load(x, r, before, large);
-    }
+    select_own(x, level, before);
 }
 
 static bool is_read(const Tokens *x, Ref r)
@@ -518,6 +520,46 @@ static bool is_read(const Tokens *x, Ref r)
     return any;
 }
 
+/* Of inputs that some instruction reads. */
+static void select_load(Tokens *x, Ref r, bool before, bool large)
+{
+    int v = value_of(x, r, layout_of(x, r));
+    if (before || has_two_places(x->s, &x->s->value[v]) != large)
+        writes(x, inst_new(x, K_LOAD), v);
+}
+
+/* The first level that reads what comes from memory. */
+static int first_read(const Tokens *x, Ref r)
+{
+    int least = x->deepest;
+    for (Ref u = 1; u < x->g->len; u++)
+        for (int i = 0; i < 4 && is_computed(x, u); i++)
+            if (x->g->n[u].a[i] && token_shown(x->s, x->g->n[u].a[i]) == r
+                && !is_before(x, u) && x->level[u] < least)
+                least = x->level[u];
+    return least;
+}
+
+/* Of a chunk, what that level reads first: it has its place from then on. */
+static void load_level(Tokens *x, int level)
+{
+    for (Ref r = 1; r < x->g->len; r++) {
+        bool input = x->g->n[r].op == OP_input && x->has[r] && x->g->n[r].timed;
+        if ((input || (token_found(x->s, r) && is_read(x, r)))
+            && first_read(x, r) == level)
+            select_load(x, r, false, true);
+    }
+}
+
+static void select_loads(Tokens *x, bool before, bool large)
+{
+    for (int i = 0; i < x->g->nin; i++) {
+        Ref r = x->g->in[i].node;
+        if (x->has[r] && !x->g->n[r].timed == before)
+            select_load(x, r, before, large);
+    }
+}
+
 static void select_found(Tokens *x, bool large)
 {
     for (Ref r = 1; r < x->g->len; r++)
@@ -525,17 +567,26 @@ static void select_found(Tokens *x, bool large)
             select_load(x, r, false, large);
 }
 
+/* Whether it is there when that level is done. */
+static bool is_there(const Tokens *x, Ref r, int level)
+{
+    return !is_computed(x, r) || x->level[r] <= level;
+}
+
 /* What is kept for kernels behind: states as the token finds them; what no
- * program keeps. */
-static void select_kept(Tokens *x, bool states)
+ * program keeps, up to that level. */
+static void select_kept(Tokens *x, bool states, int level)
 {
     for (Ref r = 1; r < x->g->len; r++) {
         Ref b = token_shown(x->s, r);
         bool done = !x->w->stores[r] || !x->has[r]
-                 || (x->g->n[r].op == OP_state) != states;
-        for (int i = 0; i < x->s->ninsts && !done; i++)
-            done = x->s->inst[i].op == K_MAP
-                && keeps_from(x, &x->s->inst[i], r);
+                 || (x->g->n[r].op == OP_state) != states
+                 || !is_there(x, b, level);
+        for (int i = 0; i < x->s->ninsts && !done; i++) {
+            const KInst *k = &x->s->inst[i];
+            done = k->op == K_MAP ? keeps_from(x, k, r)
+                 : k->op == K_STORE && k->nnodes && k->node[0] == r;
+        }
         if (done)
             continue;
         KInst *k = inst_new(x, K_STORE);
@@ -546,14 +597,16 @@ static void select_kept(Tokens *x, bool states)
     }
 }
 
-static void select_outputs(Tokens *x)
+static void select_outputs(Tokens *x, int level)
 {
     for (int i = 0; i < x->g->nout; i++) {
         Ref r = x->g->out[i].node, b = token_shown(x->s, r);
-        bool done = !x->w->wants_out[i];
-        for (int n = 0; n < x->s->ninsts && !done; n++)
-            done = x->s->inst[n].op == K_MAP
-                && stores_from(x, &x->s->inst[n], i);
+        bool done = !x->w->wants_out[i] || !is_there(x, b, level);
+        for (int n = 0; n < x->s->ninsts && !done; n++) {
+            const KInst *k = &x->s->inst[n];
+            done = k->op == K_MAP ? stores_from(x, k, i)
+                 : k->op == K_STORE && k->index == i;
+        }
         if (done)
             continue;
         KInst *k = inst_new(x, K_STORE);
@@ -628,6 +681,12 @@ static bool write_over(Tokens *x, int state)
     return ok;
 }
 
+/* Of chunks, whose states are large: whether it lies where no state does. */
+static bool is_apart(const Tokens *x, Ref b)
+{
+    return has_rows(x->s) && x->g->n[b].op != OP_state;
+}
+
 /* Those that are not: all register tiles at once; of others, what was a state
  * or lies elsewhere first goes to a place of its own. */
 static void carry_states(Tokens *x)
@@ -652,9 +711,15 @@ static void carry_states(Tokens *x)
             if (done[i] || is_regtile(s, r))
                 continue;
             b = token_shown(x->s, x->g->st[i].next);
+            if (round == 0 && is_apart(x, b))
+                continue;
             KInst *k = inst_new(x, K_CARRY);
             k->index = (int16_t)i;
-            if (round == 0) {
+            if (is_apart(x, b)) {
+                if (!is_number(x, b))
+                    reads(x, k, value_of(x, b, LAY_FLAT));
+                writes(x, k, value_of(x, r, LAY_FLAT));
+            } else if (round == 0) {
                 if (!is_number(x, b))
                     reads(x, k, value_of(x, b, LAY_FLAT));
                 writes(x, k, value_of(x, r, LAY_PARTIAL));
@@ -663,196 +728,6 @@ static void carry_states(Tokens *x)
                 writes(x, k, value_of(x, r, LAY_FLAT));
             }
         }
-}
-
-/* ---- places ---- */
-
-static bool in_shared(const KValue *v)
-{
-    return v->layout != LAY_REGTILE && v->layout != LAY_LINE;
-}
-
-static int32_t bytes_of(const Schedule *s, const KValue *v)
-{
-    enum { ALIGN = 16 };
-    int32_t n = v->element * v->nrow * v->parts;
-    n = (n + ALIGN - 1) / ALIGN * ALIGN;
-    return has_two_places(s, v) ? 2 * n : n;
-}
-
-static bool meet(const Schedule *s, const KValue *v, const KValue *u)
-{
-    return in_shared(v) && in_shared(u) && v->spilled == u->spilled
-        && v->at < u->at + bytes_of(s, u) && u->at < v->at + bytes_of(s, v);
-}
-
-/* The instructions from which to which a value has its place: what is there
- * before the first token, or comes from memory, has it always. */
-static void interval(const Schedule *s, int value, bool roomy, int *first,
-                     int *last)
-{
-    *first = s->ninsts;
-    *last = -1;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        bool used = false;
-        for (int j = 0; j < k->nin; j++)
-            used |= fragment_root(s, k->in[j]) == value;
-        for (int j = 0; j < k->nout; j++)
-            used |= fragment_root(s, k->out[j]) == value;
-        if (!used)
-            continue;
-        bool always = roomy || i < s->tokens.first || k->op == K_LOAD;
-        *first = always ? 0 : i < *first ? i : *first;
-        *last = always ? s->ninsts : i > *last ? i : *last;
-    }
-}
-
-/* First fit. roomy: small ones have places of their own, as sharing one would
- * take a barrier. */
-static void place_values(Schedule *s, bool roomy)
-{
-    enum { SMALL = 2048 };
-    s->shared = 0;
-    s->spill = 0;
-    for (int v = 0; v < s->nvalues; v++) {
-        KValue *k = &s->value[v];
-        int first[2], last[2];
-        if (!in_shared(k) || k->alias != NOTHING)
-            continue;
-        k->at = k->spilled ? (int32_t)s->spill : 0;
-        s->spill += k->spilled ? bytes_of(s, k) : 0;
-        if (k->spilled)
-            continue;
-        interval(s, v, roomy && bytes_of(s, k) <= SMALL, &first[0], &last[0]);
-        for (int u = 0; u < v; u++) {
-            const KValue *o = &s->value[u];
-            interval(s, u, roomy && bytes_of(s, o) <= SMALL, &first[1],
-                     &last[1]);
-            if (o->alias != NOTHING || first[1] > last[0]
-                || first[0] > last[1] || !meet(s, k, o))
-                continue;
-            k->at = o->at + bytes_of(s, o);
-            u = -1;                     /* from the first on again */
-        }
-        int32_t end = k->at + bytes_of(s, k);
-        s->shared = end > s->shared ? end : s->shared;
-    }
-    for (int v = 0; v < s->nvalues; v++)
-        if (s->value[v].alias != NOTHING) {
-            s->value[v].at = s->value[fragment_root(s, v)].at;
-            s->value[v].spilled = s->value[fragment_root(s, v)].spilled;
-        }
-}
-
-/* The largest value leaves shared memory. */
-static void spill(Schedule *s)
-{
-    KValue *most = NULL;
-    for (int v = 0; v < s->nvalues; v++) {
-        KValue *k = &s->value[v];
-        if (in_shared(k) && k->alias == NOTHING && !k->spilled
-            && (!most || bytes_of(s, k) > bytes_of(s, most)))
-            most = k;
-    }
-    most->spilled = true;
-}
-
-static void find_places(Schedule *s)
-{
-    place_values(s, true);
-    if (s->shared > s->target->shared)
-        place_values(s, false);
-    while (s->shared > s->target->shared) {
-        spill(s);
-        place_values(s, false);
-    }
-}
-
-/* ---- barriers ---- */
-
-static bool overlap(const Schedule *s, int a, int b)
-{
-    return meet(s, &s->value[a], &s->value[b]);
-}
-
-static bool any_overlap(const Schedule *s, const int16_t *a, int na,
-                        const int16_t *b, int nb)
-{
-    for (int i = 0; i < na; i++)
-        for (int j = 0; j < nb; j++)
-            if (overlap(s, a[i], b[j]))
-                return true;
-    return false;
-}
-
-/* Whether one of the two, of which threads may do the second while others are
- * still at the first, writes what the other uses. */
-static bool must_wait(const Schedule *s, const KInst *a, const KInst *b)
-{
-    return any_overlap(s, a->out, a->nout, b->in, b->nin)
-        || any_overlap(s, a->out, a->nout, b->out, b->nout)
-        || any_overlap(s, a->in, a->nin, b->out, b->nout);
-}
-
-/* Besides those that stand behind each token. What is brought for a token has
- * come where it waits first. */
-static void put_barriers(Schedule *s)
-{
-    KInst sync = { .op = K_SYNC, .role = KR_MATRIX, .index = NOTHING };
-    for (int from = 0, i = 0; i < s->ninsts; i++) {
-        bool wait = false;
-        if (i == s->tokens.first)
-            while (token_brings(s, &s->inst[i]))
-                i++;
-        for (int j = from; j < i; j++)
-            wait |= must_wait(s, &s->inst[j], &s->inst[i]);
-        if (!wait)
-            continue;
-        inst_insert(s, i, sync);
-        s->tokens.first += i < s->tokens.first;
-        from = i + 1;
-    }
-}
-
-static bool is_written_before(const Schedule *s, int value, int before)
-{
-    for (int i = 0; i < before; i++)
-        for (int j = 0; j < s->inst[i].nout; j++)
-            if (s->inst[i].out[j] == value)
-                return true;
-    return false;
-}
-
-static const char *order_fault(const Schedule *s)
-{
-    for (int i = 0, from = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        for (int j = 0; j < k->nin; j++)
-            if (!is_written_before(s, k->in[j], i))
-                return "a value is read that nobody has written";
-        if (k->op == K_SYNC)
-            from = i;
-        for (int j = from; j < i; j++)
-            if (!token_brings(s, k) && must_wait(s, &s->inst[j], k))
-                return "no barrier before what another thread uses";
-    }
-    return NULL;
-}
-
-const char *schedule_check_tokens(const Schedule *s)
-{
-    int first[2], last[2];
-    for (int v = 0; v < s->nvalues; v++)
-        for (int u = 0; u < v; u++) {
-            interval(s, v, false, &first[0], &last[0]);
-            interval(s, u, false, &first[1], &last[1]);
-            if (s->value[v].alias == NOTHING && s->value[u].alias == NOTHING
-                && first[0] <= last[1] && first[1] <= last[0]
-                && overlap(s, v, u))
-                return "two values lie in one place";
-        }
-    return order_fault(s);
 }
 
 /* ---- slices ---- */
@@ -865,7 +740,9 @@ static bool mixes(const Tokens *x, Ref r, int ax)
     for (int i = 0; i < 4; i++)
         own |= x->g->n[n->a[i]].axes;
     return own & has && (n->over & has
-                         || (op_has(n->op, TO_AXIS) && n->index == ax));
+                         || (op_has(n->op, TO_AXIS) && n->index == ax)
+                         || (is_system(n->op)
+                             && x->g->n[n->a[0]].axes & has));
 }
 
 static bool can_slice(const Tokens *x, int ax)
@@ -878,24 +755,24 @@ static bool can_slice(const Tokens *x, int ax)
     for (int i = 0; i < x->s->k->nnodes && carried; i++) {
         Ref r = x->s->k->node[i];
         carried = !mixes(x, r, ax) && (!(x->g->n[r].axes & AXIS(ax))
-                  || x->ext[r][ax] == x->g->axis[ax].size);
+                  || x->s->ext[r][ax] == x->g->axis[ax].size);
     }
     return carried;
 }
 
 /* The axis that blocks share out into most parts: each computes the rest by
- * itself, which is little of a single token. */
+ * itself, which is little of a single token, and more of a chunk. */
 static void find_slices(Tokens *x)
 {
-    enum { LEAST = 32 };
     Schedule *s = x->s;
+    const int32_t least = has_rows(s) ? 64 : 32;
 
     s->slices = 1;
     for (int ax = AX_DIM; ax < x->g->naxes; ax++) {
         int32_t size = x->g->axis[ax].size, slice = size;
         if (!can_slice(x, ax))
             continue;
-        while (slice % 16 == 0 && slice / 2 >= LEAST)
+        while (slice % 16 == 0 && slice / 2 >= least)
             slice /= 2;
         if (size / slice <= s->slices)
             continue;
@@ -908,47 +785,98 @@ static void find_slices(Tokens *x)
 
 static const char *find_fault(Tokens *x)
 {
-    if (x->s->kind == K_TOKEN)
+    if (x->s->kind == K_TOKEN && !x->w->plainly)
         return "all tokens at once, one by one";
     for (int i = 0; i < x->s->k->nnodes; i++) {
         Ref r = x->s->k->node[i];
-        if (!is_of_token(x, r) || x->w->lies_transposed[r]) {
+        bool row = op_is(x->g->n[r].op, OF_RANKS)
+                || (op_is(x->g->n[r].op, WHOLE_ROW)
+                    && !op_is(x->g->n[r].op, OF_MOST));
+        bool other = !is_of_token(x, r) || x->w->lies_transposed[r];
+        if (row || (other && !x->w->plainly)) {
             const char *ranks = ranks_fault(x->s->c, x->g);
             return ranks ? ranks
-                 : ctx_format(x->s->c, "%%%u = %s: of a single token",
+                 : ctx_format(x->s->c, row ? "%%%u = %s: of rows"
+                              : "%%%u = %s: of a single token",
                               (unsigned)r, op_info[x->g->n[r].op].name);
         }
     }
     return NULL;
 }
 
-bool schedule_tokens(Schedule *s, const KernelWish *w)
+static void find_nodes(Tokens *x)
 {
-    enum { THREADS = 128, WARP_SIZE = 32, MOST_REGS = 255 };
+    const Schedule *s = x->s;
     size_t n = s->g->len;
-    Tokens x = { .s = s, .w = w, .g = s->g,
-                 .ext = graph_extents(s->c, s->g) };
 
-    x.has = ctx_alloc(s->c, n);
-    x.inlined = ctx_alloc(s->c, n);
-    x.threads = ctx_alloc(s->c, n);
-    x.line = ctx_alloc(s->c, n);
-    x.level = ctx_alloc(s->c, n * sizeof *x.level);
+    x->has = ctx_alloc(s->c, n);
+    x->inlined = ctx_alloc(s->c, n);
+    x->threads = ctx_alloc(s->c, n);
+    x->line = ctx_alloc(s->c, n);
+    x->before = ctx_alloc(s->c, n);
+    x->taken = ctx_alloc(s->c, n);
+    x->op = ctx_alloc(s->c, n);
+    x->level = ctx_alloc(s->c, n * sizeof *x->level);
     for (int i = 0; i < s->k->nnodes; i++) {
         Ref r = s->k->node[i];
-        x.has[r] = 1;
+        x->has[r] = 1;
         for (int a = 0; a < 4; a++)
-            x.has[s->g->n[r].a[a]] |= op_is(s->g->n[s->g->n[r].a[a]].op, GIVEN);
+            x->has[s->g->n[r].a[a]] |= op_is(s->g->n[s->g->n[r].a[a]].op,
+                                             GIVEN);
     }
+}
+
+/* What each item has; of chunks, what a level needs is there from then on, and
+ * what is to be stored goes out behind it. */
+static void select_item(Tokens *x)
+{
+    bool rows = has_rows(x->s);
+
+    for (int large = 0; large < 2 && !rows; large++) {
+        select_loads(x, false, large);
+        select_found(x, large);
+    }
+    select_kept(x, true, x->deepest);
+    for (int i = 0; i <= x->deepest; i++) {
+        if (rows)
+            load_level(x, i);
+        select_maps(x, i, false, false);
+        select_partials(x, i);
+        select_maps(x, i, false, true);
+        if (!rows)
+            continue;
+        select_kept(x, false, i);
+        select_outputs(x, i);
+    }
+    select_kept(x, false, x->deepest);
+    select_outputs(x, x->deepest);
+    carry_states(x);
+}
+
+bool schedule_tokens(Schedule *s, const KernelWish *w)
+{
+    enum { THREADS = 128, MANY = 512, WARP_SIZE = 32, MOST_REGS = 255 };
+    Tokens x = { .s = s, .w = w, .g = s->g };
+
+    s->ext = graph_extents(s->c, s->g);
+    s->in = w->in;
+    s->stored16 = w->stored16;
+    s->lies_transposed = w->lies_transposed;
+    s->tokens.rows = s->g->chunk <= 1 ? 1
+        : (s->g->chunk + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
+    s->tokens.threads = has_rows(s) ? MANY : THREADS;
+    find_nodes(&x);
     s->why = find_fault(&x);
     if (s->why)
         return false;
-    s->tokens.threads = THREADS;
     find_slices(&x);
-    if (s->p->nkernels == 1)            /* whose threads are the module's */
-        schedule_regtile(s, w);
+    for (Ref r = 1; r < s->g->len; r++)
+        x.op[r] = (uint8_t)(is_computed(&x, r) ? flat_op(s, r) : K_MAP);
+    if (s->p->nkernels == 1 && !has_rows(s))
+        schedule_regtile(s, w);         /* whose threads are the module's */
     else
-        s->resident = 4;
+        s->resident = has_rows(s) ? 1 : 4;
+    find_before(&x);
     find_inlined(&x);
     find_levels(&x);
     find_lines(&x);
@@ -957,29 +885,28 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     for (int i = 0; i <= x.deepest; i++)
         select_maps(&x, i, true, false);
     s->tokens.first = s->ninsts;
-    for (int large = 0; large < 2; large++) {
-        select_loads(&x, false, large);
-        select_found(&x, large);
-    }
-    select_kept(&x, true);
-    for (int i = 0; i <= x.deepest; i++) {
-        select_maps(&x, i, false, false);
-        select_partials(&x, i);
-        select_maps(&x, i, false, true);
-    }
-    select_kept(&x, false);
-    select_outputs(&x);
-    carry_states(&x);
+    select_item(&x);
     begin_states(&x, K_END);
     s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_SIZE);
     if (s->why)
         return false;
-    find_places(s);
-    put_barriers(s);
+    flat_places(s);
+    flat_barriers(s);
     int threads = s->resident * s->tokens.threads;
     int regs = s->target->regs / threads / s->target->reg_step
              * s->target->reg_step;
     s->regs[0] = s->regs[1] = regs < MOST_REGS ? regs : MOST_REGS;
     s->why = schedule_check_tokens(s);
     return !s->why;
+}
+
+Schedule *schedule_plain(Ctx *c, const KernelWish *w, const Target *t)
+{
+    KernelWish plainly = *w;
+    Schedule *s = schedule_new(c, w, t);
+
+    plainly.plainly = true;
+    schedule_extents(s, 1);
+    schedule_tokens(s, &plainly);
+    return s;
 }

@@ -6,7 +6,6 @@
 -- not grow: the largest circle of files of that name.
 local allowed = {
   { files = "^backend/cuda/emit", most = 19 },  -- two emitters, that are to go
-  { files = "^backend/cuda/tile", most = 13 },
   { files = "^lang/layer_", most = 2 },         -- a layer and its parts
   { files = "^lang/", most = 2 },               -- backward and saved
   { files = "^repl/", most = 3 },

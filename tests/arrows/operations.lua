@@ -3,15 +3,14 @@
 -- A file counts that names it (OP_dot), and ops.def, whose row it is: what
 -- everybody needs to know of it are columns there, and passes ask for what it
 -- does (op_is). That leaves who makes it and an instruction for each backend;
--- six at most for a new one. Those that are named by more may not grow. The two
--- emitters that are to go (backend/cuda/emit_*, tile_*) count by themselves.
+-- six at most for a new one. Those that are named by more may not grow. The
+-- emitter that is to go (backend/cuda/emit_*) counts by itself.
 local most <const> = 6
 local allowed = { scan = 8 }
-local in_emitters = {
-  dot = 15, cumsum = 10, gdot = 9, last = 8, rot90 = 8, delay = 7, scan = 7,
-  solve = 7, cat = 6, col = 5, row = 5, sum = 5, dup = 4, maxscan = 4,
-  select = 4, dmask = 3, relabel = 3, pairsum = 2, part = 2, unit = 2,
-  count = 1, matscan = 1, ofrank = 1, later = 1,
+local in_emitter = {
+  dot = 9, rot90 = 5, cumsum = 5, last = 5, gdot = 5, cat = 5, scan = 4,
+  delay = 4, dup = 3, select = 3, sum = 2, relabel = 2, col = 2, row = 2,
+  dmask = 2, solve = 2, unit = 1, part = 1, maxscan = 1,
 }
 
 local folders <const> = "compiler compiler/schedule lang backend/cpu " ..
@@ -39,7 +38,6 @@ for folder in folders:gmatch "%S+" do
   local pipe = assert(io.popen("ls " .. folder .. "/*.[ch]"))
   for path in pipe:lines() do
     local emitter = path:match "^backend/cuda/emit"
-                    or path:match "^backend/cuda/tile"
     local to, seen = emitter and old or count, {}
     for name in read(path):gmatch "%f[%w_]OP_(%w+)" do
       if to[name] and not seen[name] then
@@ -65,9 +63,9 @@ local function hold(name, found, limit, exact, where)
 end
 for _, name in ipairs(names) do
   hold(name, count[name], allowed[name] or most, allowed[name], "files")
-  hold(name, old[name], in_emitters[name] or 0, true, "of the two emitters")
+  hold(name, old[name], in_emitter[name] or 0, true, "of the emitter")
 end
-for _, list in ipairs { allowed, in_emitters } do
+for _, list in ipairs { allowed, in_emitter } do
   for name in pairs(list) do
     if not count[name] then
       wrong = true
@@ -84,10 +82,10 @@ if arg[1] == "show" then
     return (n[(#n + 1) // 2] + n[#n // 2 + 1]) / 2
   end
   for _, name in ipairs(names) do
-    print(("%-8s %2d, and %d of the two emitters"):format(name, count[name],
+    print(("%-8s %2d, and %d of the emitter"):format(name, count[name],
           old[name]))
   end
-  print(("median %g; with the two emitters %g"):format(
+  print(("median %g; with the emitter %g"):format(
         median(function(name) return count[name] end),
         median(function(name) return count[name] + old[name] end)))
 end

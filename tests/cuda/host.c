@@ -112,7 +112,7 @@ static void make_plan(Ctx *c, void *ud)
         interpret_chunks(c, g, t->want);
     else
         reference_run(c, g, t->want);
-    CudaOptions o = { .tile = t->kind == ROUNDED ? BF16 : F32, .blocks = 2,
+    CudaOptions o = { .tile = t->kind == ROUNDED ? BF16 : F32,
                       .arch = 80, .scheduled = serial };
     if (t->kind == ROUNDED)             /* as behind cuda_emit's kernels */
         o.rows = last_axis(g);

@@ -182,53 +182,29 @@ float together(Part *part)
     return part->x;
 }
 
-/* Entry x of a register: of two bf16, or one tf32, whose last bits nobody
- * reads. */
-static float entry(unsigned r, int x, bool two)
-{
-    return bits(two ? x ? r & 0xffff0000 : r << 16 : r & 0xffffe000);
-}
+/* What a register holds of tf32, whose last bits nobody reads. */
+static float entry(unsigned r) { return bits(r & 0xffffe000); }
+
 /* Lane l of a step holds of `a` rows l / 4 and eight on, of b column l / 4;
- * each register (l % 4) * EACH columns or rows on, and half a step. */
-static void step_of(const Fiber *lane, int each)
+ * each register l % 4 columns or rows on, and half a step. */
+static void step_of(const Fiber *lane)
 {
-    float a[16][16], b[16][8], c[16][8];
+    float a[16][8], b[8][8], c[16][8];
     for (int l = 0; l < WARP_SIZE; l++)
-        for (int r = 0; r < 4 * each; r++) {
+        for (int r = 0; r < 4; r++) {
             const Part *p = lane[l].part;
-            int reg = r / each, k = l % 4 * each + r % each;
-            a[l / 4 + reg % 2 * 8][k + reg / 2 * 4 * each]
-                = entry(p->a[reg], r % each, each == 2);
-            if (reg < 2)
-                b[k + reg * 4 * each][l / 4]
-                    = entry(p->b[reg], r % each, each == 2);
-            if (r < 4)
-                c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2] = p->c[r];
+            a[l / 4 + r % 2 * 8][l % 4 + r / 2 * 4] = entry(p->a[r]);
+            if (r < 2)
+                b[l % 4 + r * 4][l / 4] = entry(p->b[r]);
+            c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2] = p->c[r];
         }
     for (int row = 0; row < 16; row++)
-        for (int k = 0; k < 8 * each; k++)
+        for (int k = 0; k < 8; k++)
             for (int col = 0; col < 8; col++)
                 c[row][col] += a[row][k] * b[k][col];
     for (int l = 0; l < WARP_SIZE; l++)
         for (int e = 0; e < 4; e++)
             lane[l].part->c[e] = c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2];
-}
-
-/* Row r of tile t is what lane 8 t + r brought; of it or, turned, of column
- * l / 4 lane l gets pair l % 4. */
-static void hand_out(const Fiber *lane)
-{
-    unsigned short tile[4][8][8];
-    for (int l = 0; l < WARP_SIZE; l++)
-        memcpy(tile[l / 8][l % 8], lane[l].part->a, 16);
-    for (int l = 0; l < WARP_SIZE; l++)
-        for (int t = 0; t < 4; t++) {
-            int r = l / 4, c = l % 4 * 2;
-            bool turned = lane[l].part->by;
-            unsigned lo = turned ? tile[t][c][r] : tile[t][r][c];
-            unsigned hi = turned ? tile[t][c + 1][r] : tile[t][r][c + 1];
-            lane[l].part->a[t] = lo | hi << 16;
-        }
 }
 
 static void perform(const Fiber *lane)
@@ -241,10 +217,8 @@ static void perform(const Fiber *lane)
         if (lane[l].part->act != first->act)
             fault("its warp does not do the same");
     }
-    if (first->act == TF32_STEP || first->act == BF16_STEP)
-        return step_of(lane, first->act == BF16_STEP ? 2 : 1);
-    if (first->act == TILES)
-        return hand_out(lane);
+    if (first->act == TF32_STEP)
+        return step_of(lane);
     if (first->act == ORDER)
         warp_now[(lane - fiber) / WARP_SIZE]++;
     for (int by = first->by / 2; by && first->act == SUM; by /= 2) {

@@ -77,7 +77,7 @@ local function judge_rounded(title, v, case)
   end
 end
 
--- The first kernel that is no schedule's, and what keeps it from being one.
+-- The first kernel without roles, and what keeps it from having some.
 local function why_not(v)
   local plan = v:plan { K = 64, V = 64, backward = true, machine = "h200" }
   if plan.note then return plan.note end

@@ -1,4 +1,4 @@
--- How many kernels of the standard library's training are not from a schedule,
+-- How many kernels of the standard library's training have no roles,
 -- by type, size of K and V, and GPU: what is not listed here has none such, nor
 -- have sizes that are no whole 16 bytes, or odd.
 --   flin remaining.lua [N]     every Nth case (37); 1: all of them
@@ -17,7 +17,7 @@ local LEFT <const> = { [256] = { momentum_deltanet = 2, precond_mamba3 = 5,
 
 local OTHERS <const> = { { 20, 36 }, { 33, 21 }, { 100, 100 } }
 
--- How many there are, and how many are printed by no schedule.
+-- How many there are, and how many have none.
 local function kernels(v, arch, dtype, K, V)
   local text = v:source("cuda", { arch = arch, dtype = dtype, backward = true,
                                   K = K, V = V })
@@ -33,7 +33,7 @@ local function look(name, arch, dtype, K, V, known)
   local n, plain = kernels(flin.stdlib[name], arch, dtype, K, V)
   all, left = all + n, left + plain
   expect(plain == (known and known[name] or 0), "%s, %d x %d, %s, %s: %d of %d"
-         .. " kernels are from no schedule", name, K, V, arch, dtype, plain, n)
+         .. " kernels have no roles", name, K, V, arch, dtype, plain, n)
 end
 
 for _, case in ipairs(SIZES) do
@@ -53,5 +53,5 @@ for _, size in ipairs(OTHERS) do
     end
   end
 end
-print(("%d of %d kernels are from no schedule"):format(left, all))
+print(("%d of %d kernels have no roles"):format(left, all))
 count.finish()

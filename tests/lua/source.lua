@@ -7,7 +7,7 @@ assert(text:find("__global__") and text:find("in_k0_forward"))
 assert(gla:source("cuda", { K = 64, V = 128 }) == text, "the same text")
 assert(gla:source("cuda", { dtype = "float16" }):find("ELEMENT_F16"))
 assert(not pcall(gla.source, gla, "cuda", { dtype = "float64" }))
--- what there are no schedules of chunks of
+-- single tokens
 local other = gla:source("cuda", { serial = true })
 assert(other:find("__global__") and not other:find("in_k0_forward"))
 -- chunks as there are schedules of

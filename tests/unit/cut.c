@@ -1,7 +1,7 @@
 /* cut.c -- a kernel in two, each way there is: what the halves have and carry,
  * and that the plan cut so computes what it did. */
 #include "../../backend/cpu/cpu.h"
-#include "../../backend/cuda/tile.h"
+#include "../../backend/cuda/lower.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/pipeline.h"
 #include "../../compiler/schedule/schedule.h"
@@ -136,7 +136,7 @@ static void cut_all(Test *t, const Plan *p, const int *of, bool deeper)
             Cut cut = { p, k, how, 0, of };
             const Plan *to;
             int *halves;
-            for (Ref before = 0; (to = tile_cut(p, k, how, &cut.with, of,
+            for (Ref before = 0; (to = plan_cut(p, k, how, &cut.with, of,
                                                 &halves));
                  before = cut.with) {
                 expect(cut.with > before, &cut, "does not move on");

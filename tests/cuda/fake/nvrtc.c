@@ -7,9 +7,8 @@
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
  * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
- * to have serialised, or the first FAKE_SERIALISED; those that could read anew
- * (backend/cuda/tile_reload.c) and do not do so with FAKE_CROWDED, and the
- * first one that keeps states, and are not compiled; FAKE_KEEP leaves the
+ * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
+ * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
  * files where they are; in the folder FAKE_HEADS what sources begin with is
  * compiled once for all that begin so; with FAKE_HOPPER=1 only what is
  * Hopper's is compiled, with 2 others, too, but their way forward runs once:
@@ -291,11 +290,7 @@ __attribute__((destructor)) static void end(void)
 static bool is_crowded(const char *source)
 {
     static atomic_int kept;
-    if (strstr(source, "keep_state<"))
-        return !kept++;
-    return strstr(source, "THREADS 512")
-        && strstr(source, "NO_UNROLL for (i64 item")
-        && (!strstr(source, "known->") || strstr(source, "Item &known"));
+    return strstr(source, "keep_state<") && !kept++;
 }
 
 /* As system() does, which would have SIGINT ignored meanwhile. */

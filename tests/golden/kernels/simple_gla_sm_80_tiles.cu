@@ -13,124 +13,75 @@ extern __shared__ char arena[];
 struct Args0 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid_constant__ Args0 a)
 {
-    float *const t0 = (float *)(arena + 19472);
-    enum { SHARED0 = 1 };
-    float *const t2 = (float *)(arena + 272);
-    enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 528);
-    enum { SHARED3 = 1 };
-    float *const t6 = (float *)(arena + 784);
-    enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 89104);
-    enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 0);
-    enum { SHARED8 = 1 };
+    float *const t0 = (float *)(arena + 0);
+    bf16 *const t1 = (bf16 *)(arena + 34816);
+    float *const t2 = (float *)(arena + 34944);
+    float *const t3 = (float *)(arena + 35200);
+    float *const t4 = (float *)(arena + 35456);
+    float *const t5 = (float *)(arena + 35712);
+    bf16 *const t6 = (bf16 *)(arena + 35728);
+    float *const t7 = (float *)(arena + 53136);
+    float *const t8 = (float *)(arena + 87952);
+    bf16 *const t9 = (bf16 *)(arena + 35728);
+    float *const t10 = (float *)(arena + 122768);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
-        const i64 part = divided(item / 2, a.run.heads);
-        const int head = (int)(item / 2 - part * a.run.heads);
-        const i64 s = part;
+        const i64 s = divided(item / 2, a.run.heads);
+        const int head = (int)(item / 2 - s * a.run.heads);
+        (void)block;
         const Sequence q = sequence(a.run, s);
         const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
         (void)slot;
-        const i64 chunks = (q.len + 63) / 64;
-        if (0 < chunks) {
-            const i64 at = 0;
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            (void)n;
-            (void)token;
-            bf16 *const t1 = (bf16 *)(arena + 16 + (0) % 2 * 128);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 1040 + (0) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 54288 + (0) % 2 * 17408);
-            enum { SHARED5 = 1 };
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<1, 1, SHARED1>(t1, (const bf16 *)p, a.t[1].st, 0, n, a.t[1].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-        }
-        copy_commit();
         {
             const int n = 64;
             (void)n;
             if (a.t[0].p) {
                 const float *p = (const float *)a.t[0].p + s * a.t[0].sb + head_of(a.t[0], head) * a.t[0].sh + block * 64 * a.t[0].sd[0];
-                copy_in<128, 136, SHARED0>(t0, (const float *)p, a.t[0].sd[0], a.t[0].sd[1], 64, a.t[0].wide);
+                for (int e = TID; e < 8192; e += THREADS) {
+                    const int d0 = e / 128;
+                    const int d1 = e % 128;
+                    t0[d0 * 136 + d1] = get(p[0 + d0 * a.t[0].sd[0] + d1 * a.t[0].sd[1]]);
+                }
             } else {
-                UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < 64; f += THREADS / 128) {
-                    const int d0 = f;
-                    const int d1 = e;
+                for (int e = TID; e < 8192; e += THREADS) {
+                    const int d0 = e / 128;
+                    const int d1 = e % 128;
                     t0[d0 * 136 + d1] = 0;
                 }
             }
-            copy_commit();
         }
-        copy_wait<0>();
         __syncthreads();
+        const i64 chunks = (q.len + 63) / 64;
         NO_UNROLL for (i64 m = 0; m < chunks; m++) {
             const i64 at = m;
-            if (m + 1 < chunks) {
-                const i64 at = m + 1;
-                const int n = (int)min(q.len - at * 64, (i64)64);
-                const i64 token = q.start + at * 64;
-                (void)n;
-                (void)token;
-                bf16 *const t1 = (bf16 *)(arena + 16 + (m + 1) % 2 * 128);
-                enum { SHARED1 = 1 };
-                bf16 *const t4 = (bf16 *)(arena + 1040 + (m + 1) % 2 * 9216);
-                enum { SHARED4 = 1 };
-                bf16 *const t5 = (bf16 *)(arena + 54288 + (m + 1) % 2 * 17408);
-                enum { SHARED5 = 1 };
-                {
-                    const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                    copy_in<1, 1, SHARED1>(t1, (const bf16 *)p, a.t[1].st, 0, n, a.t[1].wide);
-                }
-                {
-                    const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                    copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-                }
-                {
-                    const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                    copy_in<128, 136, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-                }
-            }
-            copy_commit();
-            bf16 *const t1 = (bf16 *)(arena + 16 + (m) % 2 * 128);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 1040 + (m) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 54288 + (m) % 2 * 17408);
-            enum { SHARED5 = 1 };
-            copy_wait<1>();
-            __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
-            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
-            {
-                bf16 *p = (bf16 *)(stored + 0) + block * 8192;
-                copy_out<128, 136>(t0, p, 128, 1, 64, true);
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            (void)stored;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
+            (void)later;
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                put((bf16 *)(stored + 0) + block * 8192 + d0 * 128 + d1, t0[d0 * 136 + d1]);
             }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+            {
+                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+                for (int e = TID; e < n; e += THREADS) {
+                    const int i = e;
+                    copy1(t1 + i, p + i * a.t[1].st);
+                }
+            }
+            __syncthreads();
+            for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
                 const float v9 = max_(get(t1[i]), bits(0xc2d00000));
                 t2[i] = v9;
             }
             __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+            for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
                 scan_lanes<Adding<float>>(n, s, [&](int at) {
                     const int i = at;
@@ -148,42 +99,63 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 });
             }
             __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+            for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
-                const float v12 = t3[(n - 1)] - t3[i];
+                const float v12 = t3[(n - 1) * 1] - t3[i];
                 const float v13 = exp_(v12);
-                t6[i] = v13;
+                t4[i] = v13;
             }
-            NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v14 = exp_(t3[(n - 1)]);
-                t8[0] = v14;
+            if (WARP == 9 && LANE == 0) {
+                const float v14 = exp_(t3[(n - 1) * 1]);
+                t5[0] = v14;
             }
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d1 = e;
-                const Pair v16 = pair_at<1, true>(t5 + i * 136 + d1) * t6[i];
-                put_pair<1, true>(t7 + i * 136 + d1, v16);
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, false>(t6, p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
             }
             __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<1, 72, SHARED4 ? 8 : 2>(t4 + 0),
-                matrix<1, 136, SHARED7 ? 8 : 2>(t7 + 0),
-                [&](int row, int col, Pair x) {
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                const float v15 = t0[d0 * 136 + d1] * t5[0];
+                t7[d0 * 136 + d1] = v15;
+            }
+            for (int e = TID; e < n * 128; e += THREADS) {
+                const int i = e / 128;
+                const int d1 = e % 128;
+                const float v16 = get(t6[i * 136 + d1]) * t4[i];
+                t8[i * 136 + d1] = v16;
+            }
+            __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head) + block * 64 * a.t[3].sd[0];
+                copy_in<64, 72, false>(t9, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
+            }
+            __syncthreads();
+            product<TF32, 2, 2, false, true, true>(64, 128, n,
+                matrix<1, 72, 1>(t9 + 0),
+                matrix<1, 136, 1>(t8 + 0),
+                [&](int row, int col, float x) {
                 const int d0 = row;
                 const int d1 = col;
-                const Pair v15 = pair_at<1, true>(t0 + d0 * 136 + d1) * t8[0];
-                const Pair v18 = v15 + x;
-                return [=] {
-                    put_pair<1, true>(t0 + d0 * 136 + d1, v18);
-                };
+                t10[d0 * 136 + d1] = x;
             });
             __syncthreads();
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                const float v18 = t7[d0 * 136 + d1] + t10[d0 * 136 + d1];
+                t0[d0 * 136 + d1] = v18;
+            }
+            __syncthreads();
+            __syncthreads();
         }
-        {
-            if (a.t[4].p) {
-                float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
-                copy_out<128, 136>(t0, (float *)p, a.t[4].sd[0], a.t[4].sd[1], 64, a.t[4].wide);
+        if (a.t[4].p) {
+            float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                put(p + d0 * a.t[4].sd[0] + d1 * a.t[4].sd[1], t0[d0 * 136 + d1]);
             }
         }
         __syncthreads();
@@ -196,35 +168,26 @@ struct Args1 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_constant__ Args1 a)
 {
     bf16 *const t0 = (bf16 *)(arena + 0);
-    enum { SHARED0 = 1 };
-    float *const t1 = (float *)(arena + 128);
-    enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 384);
-    enum { SHARED2 = 1 };
-    bf16 *const t3 = (bf16 *)(arena + 896);
-    enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 18304);
-    enum { SHARED4 = 1 };
-    float *const t5 = (float *)(arena + 640);
-    enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 87936);
-    enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 53120);
-    enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 18304);
-    enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 36736);
-    enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 70528);
-    enum { SHARED10 = 1 };
+    bf16 *const t1 = (bf16 *)(arena + 17408);
+    bf16 *const t2 = (bf16 *)(arena + 34816);
+    bf16 *const t3 = (bf16 *)(arena + 34944);
+    float *const t4 = (float *)(arena + 69760);
+    float *const t5 = (float *)(arena + 70016);
+    float *const t6 = (float *)(arena + 34944);
+    float *const t7 = (float *)(arena + 104832);
+    float *const t8 = (float *)(arena + 105088);
+    float *const t9 = (float *)(arena + 0);
+    bf16 *const t10 = (bf16 *)(arena + 34944);
+    float *const t11 = (float *)(arena + 105344);
+    float *const t12 = (float *)(arena + 70016);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
         const int head = (int)(item / 1 - part * a.run.heads);
+        (void)block;
         const i64 s = find_sequence(a.run, part, 64);
         const Sequence q = sequence(a.run, s);
         const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
         (void)slot;
         const i64 at = part - slot;
         if (at < 0 || at * 64 >= q.len)
@@ -233,128 +196,122 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const int n = 64;
             (void)n;
         }
-        copy_wait<0>();
+        __syncthreads();
+        const int n = (int)min(q.len - at * 64, (i64)64);
+        const i64 token = q.start + at * 64;
+        (void)n;
+        (void)token;
+        char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+        (void)stored;
+        char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
+        (void)later;
+        {
+            const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+            copy_in<128, 136, false>(t0, p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
+        }
+        {
+            const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+            copy_in<128, 136, false>(t1, p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
+        }
+        {
+            const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+            for (int e = TID; e < n; e += THREADS) {
+                const int i = e;
+                copy1(t2 + i, p + i * a.t[2].st);
+            }
+        }
+        {
+            const bf16 *p = (bf16 *)(stored + 0);
+            for (int e = TID; e < 16384; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                copy1(t3 + d0 * 136 + d1, p + d0 * 128 + d1);
+            }
+        }
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int i = e;
+            const float v9 = max_(get(t2[i]), bits(0xc2d00000));
+            t4[i] = v9;
+        }
+        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+            matrix<136, 1, 2>(t0 + 0),
+            matrix<1, 136, 1>(t3 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d1 = col;
+            t5[i * 136 + d1] = x;
+        });
+        __syncthreads();
+        product<TF32, 1, 2, true, false, false>(n, n, 128,
+            matrix<136, 1, 2>(t0 + 0),
+            matrix<136, 1, 2>(t1 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int j = col;
+            t6[i * 72 + j] = x;
+        });
+        for (int e = WARP; e < 1; e += WARPS) {
+            const float s = 0;
+            scan_lanes<Adding<float>>(n, s, [&](int at) {
+                const int i = at;
+                (void)i;
+                return 0.f;
+            }, [&](int at) {
+                const int i = at;
+                (void)i;
+                return t4[i];
+            },
+                [&](int at, float found, float left) {
+                const int i = at;
+                t7[i] = left;
+                (void)found;
+            });
+        }
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int i = e;
+            const float v19 = exp_(t7[i]);
+            t8[i] = v19;
+        }
+        for (int e = TID; e < n * 64; e += THREADS) {
+            const int i = e / 64;
+            const int j = e % 64;
+            if (j >= n)
+                continue;
+            const float v24 = i >= j ? exp_(t7[i] - t7[j]) : 0.f;
+            const float v26 = v24 * t6[i * 72 + j];
+            t9[i * 72 + j] = v26;
+        }
         __syncthreads();
         {
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
-            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
-            (void)n;
-            (void)token;
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED3>(t3, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            copy_wait<4>();
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v9 = max_(get(t0[i]), bits(0xc2d00000));
-                t1[i] = v9;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t1[i];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t2[i] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v19 = exp_(t2[i]);
-                t5[i] = v19;
-            }
-            copy_wait<2>();
-            __syncthreads();
-            product<BF16, 2, 2, 128, true, true, true, Paired>(64, 128, 128,
-                matrix<136, 1, SHARED3 ? 8 : 2>(t3 + 0),
-                matrix<1, 136, SHARED4 ? 8 : 2>(t4 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v21 = t5[i] * x;
-                return [=] {
-                    put_pair<1, true>(t6 + i * 136 + d1, v21);
-                };
-            });
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int j = e;
-                if (j >= n)
-                    continue;
-                const float v24 = i >= j ? exp_(t2[i] - t2[j]) : 0.f;
-                t8[i * 72 + j] = v24;
-            }
-            copy_wait<1>();
-            __syncthreads();
-            product<BF16, 1, 2, 128, true, true, true, Paired>(64, 64, 128,
-                matrix<136, 1, SHARED3 ? 8 : 2>(t3 + 0),
-                matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int j = col;
-                const Pair v26 = pair_at<1, true>(t8 + i * 72 + j) * x;
-                return [=] {
-                    put_pair<1, true>(t9 + i * 72 + j, v26);
-                };
-            });
-            copy_wait<0>();
-            __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<72, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0),
-                [&](int row, int col, Pair x) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v29 = pair_at<1, true>(t6 + i * 136 + d1) + x;
-                return [=] {
-                    put_pair<1, true>(t6 + i * 136 + d1, v29);
-                };
-            });
-            __syncthreads();
-            if (a.t[4].p) {
-                bf16 *p = (bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_out<128, 136>(t6, (bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            __syncthreads();
+            const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+            copy_in<128, 136, false>(t10, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
         }
-        {
+        for (int e = TID; e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d1 = e % 128;
+            const float v21 = t8[i] * t5[i * 136 + d1];
+            t11[i * 136 + d1] = v21;
         }
+        __syncthreads();
+        product<TF32, 2, 2, false, false, true>(n, 128, n,
+            matrix<72, 1, 2>(t9 + 0),
+            matrix<1, 136, 1>(t10 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d1 = col;
+            t12[i * 136 + d1] = x;
+        });
+        __syncthreads();
+        for (int e = fresh(TID); e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d1 = e % 128;
+            const float v29 = t11[i * 136 + d1] + t12[i * 136 + d1];
+            if (a.t[4].p)
+                put((bf16 *)a.t[4].p + at_token(a.t[4], q, token, fresh(head)) + i * a.t[4].st + d1 * a.t[4].sd[0], v29);
+        }
+        __syncthreads();
         __syncthreads();
     }
 }
@@ -364,124 +321,75 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 struct Args2 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
-    float *const t0 = (float *)(arena + 19472);
-    enum { SHARED0 = 1 };
-    float *const t2 = (float *)(arena + 272);
-    enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 528);
-    enum { SHARED3 = 1 };
-    float *const t6 = (float *)(arena + 784);
-    enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 89104);
-    enum { SHARED7 = 1 };
-    float *const t8 = (float *)(arena + 0);
-    enum { SHARED8 = 1 };
+    float *const t0 = (float *)(arena + 0);
+    bf16 *const t1 = (bf16 *)(arena + 34816);
+    float *const t2 = (float *)(arena + 34944);
+    float *const t3 = (float *)(arena + 35200);
+    float *const t4 = (float *)(arena + 35456);
+    float *const t5 = (float *)(arena + 35472);
+    bf16 *const t6 = (bf16 *)(arena + 35728);
+    float *const t7 = (float *)(arena + 53136);
+    float *const t8 = (float *)(arena + 87952);
+    bf16 *const t9 = (bf16 *)(arena + 35728);
+    float *const t10 = (float *)(arena + 122768);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
-        const i64 part = divided(item / 2, a.run.heads);
-        const int head = (int)(item / 2 - part * a.run.heads);
-        const i64 s = part;
+        const i64 s = divided(item / 2, a.run.heads);
+        const int head = (int)(item / 2 - s * a.run.heads);
+        (void)block;
         const Sequence q = sequence(a.run, s);
         const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
         (void)slot;
-        const i64 chunks = (q.len + 63) / 64;
-        if (0 < chunks) {
-            const i64 at = chunks - 1 - (0);
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            (void)n;
-            (void)token;
-            bf16 *const t1 = (bf16 *)(arena + 16 + (0) % 2 * 128);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 1040 + (0) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 54288 + (0) % 2 * 17408);
-            enum { SHARED5 = 1 };
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<1, 1, SHARED1>(t1, (const bf16 *)p, a.t[1].st, 0, n, a.t[1].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-        }
-        copy_commit();
         {
             const int n = 64;
             (void)n;
             if (a.t[0].p) {
                 const float *p = (const float *)a.t[0].p + s * a.t[0].sb + head_of(a.t[0], head) * a.t[0].sh + block * 64 * a.t[0].sd[0];
-                copy_in<128, 136, SHARED0>(t0, (const float *)p, a.t[0].sd[0], a.t[0].sd[1], 64, a.t[0].wide);
+                for (int e = TID; e < 8192; e += THREADS) {
+                    const int d0 = e / 128;
+                    const int d1 = e % 128;
+                    t0[d0 * 136 + d1] = get(p[0 + d0 * a.t[0].sd[0] + d1 * a.t[0].sd[1]]);
+                }
             } else {
-                UNROLL_FOUR for (int f = TID / 128, e = TID % 128; f < 64; f += THREADS / 128) {
-                    const int d0 = f;
-                    const int d1 = e;
+                for (int e = TID; e < 8192; e += THREADS) {
+                    const int d0 = e / 128;
+                    const int d1 = e % 128;
                     t0[d0 * 136 + d1] = 0;
                 }
             }
-            copy_commit();
         }
-        copy_wait<0>();
         __syncthreads();
+        const i64 chunks = (q.len + 63) / 64;
         NO_UNROLL for (i64 m = 0; m < chunks; m++) {
             const i64 at = chunks - 1 - m;
-            if (m + 1 < chunks) {
-                const i64 at = chunks - 1 - (m + 1);
-                const int n = (int)min(q.len - at * 64, (i64)64);
-                const i64 token = q.start + at * 64;
-                (void)n;
-                (void)token;
-                bf16 *const t1 = (bf16 *)(arena + 16 + (m + 1) % 2 * 128);
-                enum { SHARED1 = 1 };
-                bf16 *const t4 = (bf16 *)(arena + 1040 + (m + 1) % 2 * 9216);
-                enum { SHARED4 = 1 };
-                bf16 *const t5 = (bf16 *)(arena + 54288 + (m + 1) % 2 * 17408);
-                enum { SHARED5 = 1 };
-                {
-                    const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                    copy_in<1, 1, SHARED1>(t1, (const bf16 *)p, a.t[1].st, 0, n, a.t[1].wide);
-                }
-                {
-                    const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head) + block * 64 * a.t[2].sd[0];
-                    copy_in<64, 72, SHARED4>(t4, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-                }
-                {
-                    const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                    copy_in<128, 136, SHARED5>(t5, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-                }
-            }
-            copy_commit();
-            bf16 *const t1 = (bf16 *)(arena + 16 + (m) % 2 * 128);
-            enum { SHARED1 = 1 };
-            bf16 *const t4 = (bf16 *)(arena + 1040 + (m) % 2 * 9216);
-            enum { SHARED4 = 1 };
-            bf16 *const t5 = (bf16 *)(arena + 54288 + (m) % 2 * 17408);
-            enum { SHARED5 = 1 };
-            copy_wait<1>();
-            __syncthreads();
             const int n = (int)min(q.len - at * 64, (i64)64);
             const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
-            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
             (void)n;
             (void)token;
-            {
-                bf16 *p = (bf16 *)(later + 0) + block * 8192;
-                copy_out<128, 136>(t0, p, 128, 1, 64, true);
+            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+            (void)stored;
+            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
+            (void)later;
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                put((bf16 *)(later + 0) + block * 8192 + d0 * 128 + d1, t0[d0 * 136 + d1]);
             }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+            {
+                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+                for (int e = TID; e < n; e += THREADS) {
+                    const int i = e;
+                    copy1(t1 + i, p + i * a.t[1].st);
+                }
+            }
+            __syncthreads();
+            for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
                 const float v9 = max_(get(t1[i]), bits(0xc2d00000));
                 t2[i] = v9;
             }
             __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+            for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
                 scan_lanes<Adding<float>>(n, s, [&](int at) {
                     const int i = at;
@@ -499,41 +407,62 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 });
             }
             __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
+            if (WARP == 8 && LANE == 0) {
+                const float v14 = exp_(t3[(n - 1) * 1]);
+                t4[0] = v14;
+            }
+            for (int e = TID; e < n; e += THREADS) {
                 const int i = e;
                 const float v19 = exp_(t3[i]);
-                t6[i] = v19;
+                t5[i] = v19;
             }
-            NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v14 = exp_(t3[(n - 1)]);
-                t8[0] = v14;
-            }
-            __syncthreads();
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64 * 2; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int d1 = e;
-                const Pair v47 = pair_at<1, true>(t5 + i * 136 + d1) * t6[i];
-                put_pair<1, true>(t7 + i * 136 + d1, v47);
+            {
+                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+                copy_in<128, 136, false>(t6, p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
             }
             __syncthreads();
-            product<BF16, 2, 2, 64, false, true, true, Paired>(64, 128, n,
-                matrix<1, 72, SHARED4 ? 8 : 2>(t4 + 0),
-                matrix<1, 136, SHARED7 ? 8 : 2>(t7 + 0),
-                [&](int row, int col, Pair x) {
+            for (int e = TID; e < n * 128; e += THREADS) {
+                const int i = e / 128;
+                const int d1 = e % 128;
+                const float v47 = get(t6[i * 136 + d1]) * t5[i];
+                t7[i * 136 + d1] = v47;
+            }
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                const float v60 = t0[d0 * 136 + d1] * t4[0];
+                t8[d0 * 136 + d1] = v60;
+            }
+            __syncthreads();
+            {
+                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head) + block * 64 * a.t[3].sd[0];
+                copy_in<64, 72, false>(t9, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
+            }
+            __syncthreads();
+            product<TF32, 2, 2, false, true, true>(64, 128, n,
+                matrix<1, 72, 1>(t9 + 0),
+                matrix<1, 136, 1>(t7 + 0),
+                [&](int row, int col, float x) {
                 const int d0 = row;
                 const int d1 = col;
-                const Pair v60 = pair_at<1, true>(t0 + d0 * 136 + d1) * t8[0];
-                const Pair v61 = x + v60;
-                return [=] {
-                    put_pair<1, true>(t0 + d0 * 136 + d1, v61);
-                };
+                t10[d0 * 136 + d1] = x;
             });
             __syncthreads();
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                const float v61 = t10[d0 * 136 + d1] + t8[d0 * 136 + d1];
+                t0[d0 * 136 + d1] = v61;
+            }
+            __syncthreads();
+            __syncthreads();
         }
-        {
-            if (a.t[4].p) {
-                float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
-                copy_out<128, 136>(t0, (float *)p, a.t[4].sd[0], a.t[4].sd[1], 64, a.t[4].wide);
+        if (a.t[4].p) {
+            float *p = (float *)a.t[4].p + s * a.t[4].sb + head_of(a.t[4], head) * a.t[4].sh + block * 64 * a.t[4].sd[0];
+            for (int e = TID; e < 8192; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                put(p + d0 * a.t[4].sd[0] + d1 * a.t[4].sd[1], t0[d0 * 136 + d1]);
             }
         }
         __syncthreads();
@@ -548,73 +477,56 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 struct Args3 { Run run; Tensor t[9]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 34816ll;
-    float *const scratch = (float *)arena;
-    (void)scratch;
-    bf16 *const t0 = (bf16 *)(arena + 384);
-    enum { SHARED0 = 1 };
-    float *const t1 = (float *)(arena + 512);
-    enum { SHARED1 = 1 };
-    float *const t2 = (float *)(arena + 141456);
-    enum { SHARED2 = 1 };
-    float *const t3 = (float *)(arena + 141200);
-    enum { SHARED3 = 1 };
-    bf16 *const t4 = (bf16 *)(arena + 36240);
-    enum { SHARED4 = 1 };
-    bf16 *const t5 = (bf16 *)(arena + 88464);
-    enum { SHARED5 = 1 };
-    float *const t6 = (float *)(arena + 384);
-    enum { SHARED6 = 1 };
-    bf16 *const t7 = (bf16 *)(arena + 400);
-    enum { SHARED7 = 1 };
-    bf16 *const t8 = (bf16 *)(arena + 71056);
-    enum { SHARED8 = 1 };
-    bf16 *const t9 = (bf16 *)(arena + 36240);
-    enum { SHARED9 = 1 };
-    bf16 *const t10 = (bf16 *)(arena + 123280);
-    enum { SHARED10 = 1 };
-    float *const t11 = (float *)(arena + 141712);
-    enum { SHARED11 = 1 };
-    bf16 *const t12 = (bf16 *)(arena + 27024);
-    enum { SHARED12 = 1 };
-    float *const t13 = (float *)(arena + 88464);
-    enum { SHARED13 = 1 };
-    bf16 *const t14 = (bf16 *)(arena + 17808);
-    enum { SHARED14 = 1 };
-    float *const t15 = (float *)(arena + 140688);
-    enum { SHARED15 = 1 };
-    float *const t16 = (float *)(arena + 140944);
-    enum { SHARED16 = 1 };
-    float *const t17 = (float *)(arena + 400);
-    enum { SHARED17 = 1 };
-    float *const t18 = (float *)(arena + 88464);
-    enum { SHARED18 = 1 };
-    float *const t19 = (float *)(spill + 0);
-    enum { SHARED19 = 0 };
-    float *const t20 = (float *)(arena + 53648);
-    enum { SHARED20 = 1 };
-    float *const t21 = (float *)(spill + 0);
-    enum { SHARED21 = 0 };
-    float *const t22 = (float *)(arena + 640);
-    enum { SHARED22 = 1 };
-    float *const t23 = (float *)(arena + 36240);
-    enum { SHARED23 = 1 };
-    float *const t24 = (float *)(arena + 128);
-    enum { SHARED24 = 1 };
-    float *const t25 = (float *)(arena + 384);
-    enum { SHARED25 = 1 };
-    if (a.run.ragged) {
-        clear(spill_of(a.run, 34816ll), 34816);
-        __syncthreads();
-    }
+    char *const spill = global(a.run.spill) + blockIdx.x * 401408ll;
+    float *const t0 = (float *)(arena + 0);
+    bf16 *const t1 = (bf16 *)(arena + 256);
+    bf16 *const t2 = (bf16 *)(arena + 17664);
+    bf16 *const t3 = (bf16 *)(arena + 35072);
+    bf16 *const t4 = (bf16 *)(arena + 52480);
+    bf16 *const t5 = (bf16 *)(arena + 52608);
+    bf16 *const t6 = (bf16 *)(spill + 0);
+    bf16 *const t7 = (bf16 *)(spill + 34816);
+    float *const t8 = (float *)(arena + 70016);
+    float *const t9 = (float *)(arena + 70272);
+    float *const t10 = (float *)(arena + 52480);
+    float *const t11 = (float *)(spill + 69632);
+    float *const t12 = (float *)(arena + 70528);
+    float *const t13 = (float *)(spill + 88064);
+    float *const t14 = (float *)(spill + 122880);
+    float *const t15 = (float *)(spill + 157696);
+    float *const t16 = (float *)(arena + 88960);
+    float *const t17 = (float *)(arena + 35072);
+    float *const t18 = (float *)(arena + 35328);
+    float *const t19 = (float *)(arena + 35584);
+    float *const t20 = (float *)(arena + 35840);
+    float *const t21 = (float *)(arena + 36096);
+    float *const t22 = (float *)(arena + 36352);
+    float *const t23 = (float *)(arena + 36608);
+    float *const t24 = (float *)(arena + 35072);
+    float *const t25 = (float *)(arena + 107392);
+    float *const t26 = (float *)(arena + 125824);
+    float *const t27 = (float *)(arena + 144256);
+    float *const t28 = (float *)(arena + 35584);
+    float *const t29 = (float *)(arena + 36864);
+    float *const t30 = (float *)(arena + 37120);
+    float *const t31 = (float *)(spill + 192512);
+    float *const t32 = (float *)(spill + 227328);
+    float *const t33 = (float *)(spill + 262144);
+    float *const t34 = (float *)(arena + 35088);
+    float *const t35 = (float *)(arena + 35104);
+    float *const t36 = (float *)(spill + 296960);
+    float *const t37 = (float *)(spill + 331776);
+    float *const t38 = (float *)(spill + 366592);
+    float *const t39 = (float *)(arena + 256);
+    float *const t40 = (float *)(arena + 512);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
         const int head = (int)(item / 1 - part * a.run.heads);
+        (void)block;
         const i64 s = find_sequence(a.run, part, 64);
         const Sequence q = sequence(a.run, s);
         const i64 slot = first_slot(a.run, s, 64);
-        (void)block;
         (void)slot;
         const i64 at = part - slot;
         if (at < 0 || at * 64 >= q.len)
@@ -622,7 +534,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         {
             const int n = 64;
             (void)n;
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
+            for (int e = WARP; e < 1; e += WARPS) {
                 const float s = 0;
                 scan_lanes<Adding<float>>(n, s, [&](int at) {
                     const int i = at;
@@ -635,351 +547,331 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
                 },
                     [&](int at, float found, float left) {
                     const int i = at;
-                    t24[i] = left;
+                    t0[i] = left;
                     (void)found;
                 });
             }
         }
-        copy_wait<0>();
         __syncthreads();
+        const int n = (int)min(q.len - at * 64, (i64)64);
+        const i64 token = q.start + at * 64;
+        (void)n;
+        (void)token;
+        char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
+        (void)stored;
+        char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
+        (void)later;
         {
-            const int n = (int)min(q.len - at * 64, (i64)64);
-            const i64 token = q.start + at * 64;
-            char *const stored = global(a.run.stored) + ((slot + at) * a.run.heads + head) * 32768ll;
-            char *const later = global(a.run.later) + ((slot + at) * a.run.heads + head) * 32768ll;
-            (void)n;
-            (void)token;
-            {
-                const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
-                copy_in<1, 1, SHARED0>(t0, (const bf16 *)p, a.t[0].st, 0, n, a.t[0].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(later + 0);
-                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED8>(t8, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            {
-                const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
-                copy_in<128, 136, SHARED10>(t10, (const bf16 *)p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
-            }
-            copy_commit();
-            copy_wait<4>();
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v9 = max_(get(t0[i]), bits(0xc2d00000));
-                const float v71 = get(t0[i]) < bits(0xc2d00000) ? 1 : 0;
-                t1[i] = v9;
-                t2[i] = v71;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = at;
-                    (void)i;
-                    return t1[i];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = at;
-                    t3[i] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int e = TID; e < 1; e += THREADS) {
-                const float v14 = exp_(t3[(n - 1)]);
-                t6[0] = v14;
-            }
-            copy_wait<3>();
-            __syncthreads();
-            NO_UNROLL for (int e = 0; e < 1; e += 1) {
-                float x = 0;
-                for (int f = 4 * (TID); f < 16384; f += 4 * THREADS) {
-                    const int d1 = f % 128;
-                    const int d0 = f / 128 % 128;
-                    x += dot_four(t4 + d0 * 136 + d1, t5 + d0 * 136 + d1);
-                }
-                x = block_sum(x, scratch);
-                if (TID == 0) {
-                    const float v63 = t6[0] * x;
-                    t6[0] = v63;
-                }
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            UNROLL_FOUR for (int f = TID / 64, e = TID % 64; f < n; f += THREADS / 64) {
-                const int i = f;
-                const int j = e;
-                if (j >= n)
-                    continue;
-                const float v24 = i >= j ? exp_(t3[i] - t3[j]) : 0.f;
-                t11[i * 72 + j] = v24;
-            }
-            copy_wait<0>();
-            __syncthreads();
-            two_products<1, 2>(64, 64,
-                term<128, true>(matrix<136, 1, SHARED8 ? 8 : 2>(t8 + 0),
-                matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0), 128),
-                term<128, true>(matrix<136, 1, SHARED9 ? 8 : 2>(t9 + 0),
-                matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int j = col;
-                const Pair v26 = pair_at<1, true>(t11 + i * 72 + j) * z;
-                const Pair v35 = z * x;
-                const Pair v36 = pair_at<1, true>(t11 + i * 72 + j) * x;
-                return [=] {
-                    put_pair<1, true>(t12 + i * 72 + j, v26);
-                    put_pair<1, true>(t13 + i * 72 + j, v35);
-                    put_pair<1, true>(t14 + i * 72 + j, v36);
-                };
-            });
-            __syncthreads();
-            {
-                bf16 *p = (bf16 *)(stored + 0);
-                copy_in<128, 136, SHARED4>(t4, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                UNROLL_TWICE for (int f = 4 * (TID % 8); f < n; f += 4 * 8) {
-                    const int j = f;
-                    x += dot_four(t11 + i * 72 + j, t13 + i * 72 + j, n - f);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    t15[i] = x;
-                }
-            }
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int j = e;
-                float x = 0;
-                UNROLL_FOUR for (int f = TID % 8; f < n; f += 8) {
-                    const int i = f;
-                    x += t11[i * 72 + j] * t13[i * 72 + j];
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v41 = -x;
-                    t16[j] = v41;
-                }
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v19 = exp_(t3[i]);
-                const float v12 = t3[(n - 1)] - t3[i];
-                const float v13 = exp_(v12);
-                const float v44 = t15[i] + t16[i];
-                t15[i] = v19;
-                t16[i] = v13;
-                t17[i] = v44;
-            }
-            copy_wait<0>();
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<72, 1, SHARED14 ? 8 : 2>(t14 + 0),
-                matrix<1, 136, SHARED10 ? 8 : 2>(t10 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED8 ? 8 : 2>(t8 + 0),
-                matrix<136, 1, SHARED4 ? 8 : 2>(t4 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v48 = t15[i] * z;
-                const Pair v49 = x + v48;
-                return [=] {
-                    put_pair<1, true>(t18 + i * 136 + d0, z);
-                    put_pair<1, true>(t19 + i * 136 + d0, v49);
-                };
-            });
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
-                copy_in<128, 136, SHARED9>(t9, (const bf16 *)p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
-            }
-            copy_commit();
-            copy_wait<0>();
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t9 + i * 136 + d0, t18 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v51 = t15[i] * x;
-                    const float v52 = t17[i] + v51;
-                    t15[i] = v52;
-                }
-            }
-            if (a.t[5].p) {
-                bf16 *p = (bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
-                copy_out<128, 136>(t19, (bf16 *)p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
-                copy_in<128, 136, SHARED7>(t7, (const bf16 *)p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
-            }
-            copy_commit();
-            {
-                bf16 *p = (bf16 *)(later + 0);
-                copy_in<128, 136, SHARED5>(t5, p, 128, 1, 128, true);
-            }
-            copy_commit();
-            copy_wait<0>();
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED14 ? 8 : 2>(t14 + 0),
-                matrix<1, 136, SHARED9 ? 8 : 2>(t9 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED7 ? 8 : 2>(t7 + 0),
-                matrix<136, 1, SHARED5 ? 8 : 2>(t5 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d0 = col;
-                const Pair v54 = t16[i] * z;
-                const Pair v55 = x + v54;
-                return [=] {
-                    put_pair<1, true>(t20 + i * 136 + d0, z);
-                    put_pair<1, true>(t21 + i * 136 + d0, v55);
-                };
-            });
-            __syncthreads();
-            NO_UNROLL for (int from = TID / 8, g = from; g - from < n; g += THREADS / 8) {
-                const int e = min(g, n - 1);
-                const bool first = g == e && TID % 8 == 0;
-                const int i = e;
-                float x = 0;
-                for (int f = 4 * (TID % 8); f < 128; f += 4 * 8) {
-                    const int d0 = f;
-                    x += dot_four(t10 + i * 136 + d0, t20 + i * 136 + d0);
-                }
-                x = lane_sum<8>(x);
-                if (first) {
-                    const float v64 = t16[i] * x;
-                    const float v67 = t15[i] - v64;
-                    t15[i] = x;
-                    t22[i] = v67;
-                }
-            }
-            if (a.t[6].p) {
-                bf16 *p = (bf16 *)a.t[6].p + at_token(a.t[6], q, token, head);
-                copy_out<128, 136>(t21, (bf16 *)p, a.t[6].st, a.t[6].sd[0], n, a.t[6].wide);
-            }
-            __syncthreads();
-            {
-                const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
-                copy_in<128, 136, SHARED8>(t8, (const bf16 *)p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
-            }
-            copy_commit();
-            NO_UNROLL for (int from = TID / 32, g = from; g - from < 1; g += THREADS / 32) {
-                const int e = min(g, 1 - 1);
-                const bool first = g == e && TID % 32 == 0;
-                float x = 0;
-                NO_UNROLL for (int f = 4 * (TID % 32); f < n; f += 4 * 32) {
-                    const int i = f;
-                    x += dot_four(t16 + i, t15 + i, n - f);
-                }
-                x = lane_sum<32>(x);
-                if (first) {
-                    const float v66 = t6[0] + x;
-                    t6[0] = v66;
-                }
-            }
-            copy_wait<0>();
-            __syncthreads();
-            two_products<2, 2>(64, 128,
-                term<64, false>(matrix<1, 72, SHARED12 ? 8 : 2>(t12 + 0),
-                matrix<1, 136, SHARED8 ? 8 : 2>(t8 + 0), n),
-                term<128, true>(matrix<136, 1, SHARED10 ? 8 : 2>(t10 + 0),
-                matrix<1, 136, SHARED5 ? 8 : 2>(t5 + 0), 128),
-                [&](int row, int col, Pair x, Pair z) {
-                const int i = row;
-                const int d1 = col;
-                const Pair v57 = t16[i] * z;
-                const Pair v58 = x + v57;
-                return [=] {
-                    put_pair<1, true>(t23 + i * 136 + d1, v58);
-                };
-            });
-            __syncthreads();
-            if (a.t[7].p) {
-                bf16 *p = (bf16 *)a.t[7].p + at_token(a.t[7], q, token, head);
-                copy_out<128, 136>(t23, (bf16 *)p, a.t[7].st, a.t[7].sd[0], n, a.t[7].wide);
-            }
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v68 = i == n - 1 ? t6[0] : t24[(i + 1)];
-                const float v69 = t22[i] + v68;
-                t22[i] = v69;
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = WARP; e < 1; e += WARPS) {
-                const float s = 0;
-                scan_lanes<Adding<float>>(n, s, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return 0.f;
-                }, [&](int at) {
-                    const int i = n - 1 - at;
-                    (void)i;
-                    return t22[i];
-                },
-                    [&](int at, float found, float left) {
-                    const int i = n - 1 - at;
-                    t25[i] = left;
-                    (void)found;
-                });
-            }
-            __syncthreads();
-            NO_UNROLL for (int e = TID; e < n; e += THREADS) {
-                const int i = e;
-                const float v72 = t2[i] != 0 ? 0.f : t25[i];
-                t2[i] = v72;
-            }
-            __syncthreads();
-            if (a.t[8].p) {
-                bf16 *p = (bf16 *)a.t[8].p + at_token(a.t[8], q, token, head);
-                copy_out<1, 1>(t2, (bf16 *)p, a.t[8].st, 0, n, a.t[8].wide);
-            }
-            __syncthreads();
+            const bf16 *p = (const bf16 *)a.t[0].p + at_token(a.t[0], q, token, head);
+            copy_in<128, 136, false>(t1, p, a.t[0].st, a.t[0].sd[0], n, a.t[0].wide);
         }
         {
+            const bf16 *p = (const bf16 *)a.t[1].p + at_token(a.t[1], q, token, head);
+            copy_in<128, 136, false>(t2, p, a.t[1].st, a.t[1].sd[0], n, a.t[1].wide);
         }
+        {
+            const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
+            copy_in<128, 136, false>(t3, p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
+        }
+        {
+            const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
+            for (int e = TID; e < n; e += THREADS) {
+                const int i = e;
+                copy1(t4 + i, p + i * a.t[3].st);
+            }
+        }
+        {
+            const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head);
+            copy_in<128, 136, false>(t5, p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
+        }
+        {
+            const bf16 *p = (bf16 *)(stored + 0);
+            for (int e = TID; e < 16384; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                copy1(t6 + d0 * 136 + d1, p + d0 * 128 + d1);
+            }
+        }
+        {
+            const bf16 *p = (bf16 *)(later + 0);
+            for (int e = TID; e < 16384; e += THREADS) {
+                const int d0 = e / 128;
+                const int d1 = e % 128;
+                copy1(t7 + d0 * 136 + d1, p + d0 * 128 + d1);
+            }
+        }
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int i = e;
+            const float v9 = max_(get(t4[i]), bits(0xc2d00000));
+            const float v71 = get(t4[i]) < bits(0xc2d00000) ? 1 : 0;
+            t8[i] = v9;
+            t9[i] = v71;
+        }
+        __syncthreads();
+        if (WARP == 11) {
+            float v62 = 0;
+            for (int y = LANE; y < 16384; y += LANES) {
+                const int d1 = y % 128;
+                const int d0 = y / 128;
+                v62 += get(t6[d0 * 136 + d1]) * get(t7[d0 * 136 + d1]);
+            }
+            v62 = lane_sum<LANES>(v62);
+            if (LANE == 0) {
+                t10[0] = v62;
+            }
+        }
+        product<TF32, 1, 2, true, false, false>(n, n, 128,
+            matrix<136, 1, 2>(t1 + 0),
+            matrix<136, 1, 2>(t2 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int j = col;
+            t11[i * 72 + j] = x;
+        });
+        product<TF32, 1, 2, true, false, false>(n, n, 128,
+            matrix<136, 1, 2>(t5 + 0),
+            matrix<136, 1, 2>(t3 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int j = col;
+            t12[i * 72 + j] = x;
+        });
+        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+            matrix<136, 1, 2>(t5 + 0),
+            matrix<136, 1, 2>(t6 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d0 = col;
+            t13[i * 136 + d0] = x;
+        });
+        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+            matrix<136, 1, 2>(t3 + 0),
+            matrix<136, 1, 2>(t7 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d0 = col;
+            t14[i * 136 + d0] = x;
+        });
+        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+            matrix<136, 1, 2>(t2 + 0),
+            matrix<1, 136, 1>(t7 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d1 = col;
+            t15[i * 136 + d1] = x;
+        });
+        __syncthreads();
+        for (int e = TID; e < n * 64; e += THREADS) {
+            const int i = e / 64;
+            const int j = e % 64;
+            if (j >= n)
+                continue;
+            const float v35 = t11[i * 72 + j] * t12[i * 72 + j];
+            t16[i * 72 + j] = v35;
+        }
+        NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
+            const int i = e;
+            float v46 = 0;
+            for (int y = LANE; y < 128; y += LANES) {
+                const int d0 = y;
+                v46 += get(t1[i * 136 + d0]) * t13[i * 136 + d0];
+            }
+            v46 = lane_sum<LANES>(v46);
+            float v59 = 0;
+            for (int y = LANE; y < 128; y += LANES) {
+                const int d0 = y;
+                v59 += get(t2[i * 136 + d0]) * t14[i * 136 + d0];
+            }
+            v59 = lane_sum<LANES>(v59);
+            if (LANE == 0) {
+                t17[i] = v46;
+                t18[i] = v59;
+            }
+        }
+        for (int e = WARP; e < 1; e += WARPS) {
+            const float s = 0;
+            scan_lanes<Adding<float>>(n, s, [&](int at) {
+                const int i = at;
+                (void)i;
+                return 0.f;
+            }, [&](int at) {
+                const int i = at;
+                (void)i;
+                return t8[i];
+            },
+                [&](int at, float found, float left) {
+                const int i = at;
+                t19[i] = left;
+                (void)found;
+            });
+        }
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int i = e;
+            const float v12 = t19[(n - 1) * 1] - t19[i];
+            const float v13 = exp_(v12);
+            const float v19 = exp_(t19[i]);
+            const float v51 = v19 * t17[i];
+            const float v64 = v13 * t18[i];
+            t20[i] = v13;
+            t21[i] = v19;
+            t22[i] = v51;
+            t23[i] = v64;
+        }
+        __syncthreads();
+        if (WARP == 8 && LANE == 0) {
+            const float v14 = exp_(t19[(n - 1) * 1]);
+            const float v63 = v14 * t10[0];
+            t24[0] = v63;
+        }
+        for (int e = TID; e < n * 64; e += THREADS) {
+            const int i = e / 64;
+            const int j = e % 64;
+            if (j >= n)
+                continue;
+            const float v24 = i >= j ? exp_(t19[i] - t19[j]) : 0.f;
+            const float v26 = v24 * t11[i * 72 + j];
+            const float v36 = v24 * t12[i * 72 + j];
+            t25[i * 72 + j] = v24;
+            t26[i * 72 + j] = v26;
+            t27[i * 72 + j] = v36;
+        }
+        __syncthreads();
+        NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
+            const int i = e;
+            float v39 = 0;
+            for (int y = LANE; y < n; y += LANES) {
+                const int j = y;
+                v39 += t25[i * 72 + j] * t16[i * 72 + j];
+            }
+            v39 = lane_sum<LANES>(v39);
+            if (LANE == 0) {
+                t28[i] = v39;
+            }
+        }
+        for (int e = TID; e < n; e += THREADS) {
+            const int j = e;
+            float v40 = 0;
+            for (int y = 0; y < n; y++) {
+                const int i = y;
+                v40 += t25[i * 72 + j] * t16[i * 72 + j];
+            }
+            t29[j] = v40;
+        }
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int j = e;
+            const float v41 = -t29[j];
+            t30[j] = v41;
+        }
+        for (int e = TID; e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d0 = e % 128;
+            const float v48 = t21[i] * t13[i * 136 + d0];
+            const float v54 = t20[i] * t14[i * 136 + d0];
+            t31[i * 136 + d0] = v48;
+            t32[i * 136 + d0] = v54;
+        }
+        for (int e = TID; e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d1 = e % 128;
+            const float v57 = t20[i] * t15[i * 136 + d1];
+            t33[i * 136 + d1] = v57;
+        }
+        if (WARP == 1) {
+            float v65 = 0;
+            for (int y = LANE; y < n; y += LANES) {
+                const int i = y;
+                v65 += t20[i] * t18[i];
+            }
+            v65 = lane_sum<LANES>(v65);
+            if (LANE == 0) {
+                t34[0] = v65;
+            }
+        }
+        __syncthreads();
+        if (WARP == 3 && LANE == 0) {
+            const float v66 = t24[0] + t34[0];
+            t35[0] = v66;
+        }
+        product<TF32, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t26 + 0),
+            matrix<1, 136, 1>(t5 + 0),
+            [&](int row, int col, float x) {
+            const int j = row;
+            const int d1 = col;
+            t36[j * 136 + d1] = x;
+        });
+        product<TF32, 2, 2, false, false, true>(n, 128, n,
+            matrix<72, 1, 2>(t27 + 0),
+            matrix<1, 136, 1>(t2 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d0 = col;
+            t37[i * 136 + d0] = x;
+        });
+        product<TF32, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t27 + 0),
+            matrix<1, 136, 1>(t1 + 0),
+            [&](int row, int col, float x) {
+            const int j = row;
+            const int d0 = col;
+            t38[j * 136 + d0] = x;
+        });
+        __syncthreads();
+        for (int e = TID; e < n; e += THREADS) {
+            const int i = e;
+            const float v44 = t28[i] + t30[i];
+            const float v52 = v44 + t22[i];
+            const float v67 = v52 - t23[i];
+            const float v68 = i == n - 1 ? t35[0] : t0[(i + 1)];
+            const float v69 = v67 + v68;
+            t39[i] = v69;
+        }
+        for (int e = fresh(TID); e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d0 = e % 128;
+            const float v49 = t37[i * 136 + d0] + t31[i * 136 + d0];
+            const float v55 = t38[i * 136 + d0] + t32[i * 136 + d0];
+            if (a.t[5].p)
+                put((bf16 *)a.t[5].p + at_token(a.t[5], q, token, fresh(head)) + i * a.t[5].st + d0 * a.t[5].sd[0], v49);
+            if (a.t[6].p)
+                put((bf16 *)a.t[6].p + at_token(a.t[6], q, token, fresh(head)) + i * a.t[6].st + d0 * a.t[6].sd[0], v55);
+        }
+        for (int e = fresh(TID); e < n * 128; e += THREADS) {
+            const int i = e / 128;
+            const int d1 = e % 128;
+            const float v58 = t36[i * 136 + d1] + t33[i * 136 + d1];
+            if (a.t[7].p)
+                put((bf16 *)a.t[7].p + at_token(a.t[7], q, token, fresh(head)) + i * a.t[7].st + d1 * a.t[7].sd[0], v58);
+        }
+        __syncthreads();
+        for (int e = WARP; e < 1; e += WARPS) {
+            const float s = 0;
+            scan_lanes<Adding<float>>(n, s, [&](int at) {
+                const int i = n - 1 - at;
+                (void)i;
+                return 0.f;
+            }, [&](int at) {
+                const int i = n - 1 - at;
+                (void)i;
+                return t39[i];
+            },
+                [&](int at, float found, float left) {
+                const int i = n - 1 - at;
+                t40[i] = left;
+                (void)found;
+            });
+        }
+        __syncthreads();
+        for (int e = fresh(TID); e < n; e += THREADS) {
+            const int i = e;
+            const float v72 = t9[i] != 0 ? 0.f : t40[i];
+            if (a.t[8].p)
+                put((bf16 *)a.t[8].p + at_token(a.t[8], q, token, fresh(head)) + i * a.t[8].st, v72);
+        }
+        __syncthreads();
         __syncthreads();
     }
 }

@@ -1,4 +1,4 @@
-/* tile_split.c -- scans that do only what they must. A kernel that walks a
+/* split.c -- scans that do only what they must. A kernel that walks a
  * sequence has a block a head, one chunk after another. In a joint plan what
  * its next states do not need goes to a kernel of its own that takes all
  * chunks at once, and finds in memory the states as each chunk found them.
@@ -20,7 +20,7 @@
  * results that need no such sum, and the next one finds them. Scores and solves
  * of the way forward are made ahead of the walk, for all.
  */
-#include "tile.h"
+#include "lower.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/schedule/schedule.h"
 
@@ -211,7 +211,7 @@ static void find_needs(Cut *u)
         const Node *n = &g->n[r];
         u->dear[r] = u->has[r] && (node_is_product(g, n)
                      || (n->op == OP_state && is_carried(u, n->index)));
-        u->scanned[r] = u->has[r] && n->op == OP_scan && is_matrix(g, r)
+        u->scanned[r] = u->has[r] && is_gated_scan(n->op) && is_matrix(g, r)
                      && !(n->flags & WRAP);
         if (u->has[r] && n->op == OP_delay && n->flags & REVERSE
             && is_num(g, n->a[1], 0))
@@ -442,7 +442,7 @@ static bool pays(const Cut *u)
 /* Scores that are scanned: of states that stand in each other. */
 static bool is_scan_of_scores(const Graph *g, Ref r)
 {
-    return g->n[r].op == OP_scan
+    return is_gated_scan(g->n[r].op)
         && g->n[r].axes == (AXIS(AX_I) | AXIS(AX_J));
 }
 
@@ -862,7 +862,7 @@ static const Plan *uncut(const Plan *p, int *of)
 }
 
 /* Uncut, too, where the parts would leave a state to none of them. */
-const Plan *tile_split(const Plan *p, Split how, int **of)
+const Plan *plan_split(const Plan *p, Split how, int **of)
 {
     enum { PARTS = 6 + MAX_STATES };
     Ctx *c = p->g->ctx;

@@ -1,5 +1,5 @@
-/* tile_args.c -- what cuda_tiles' kernels are passed: tile.cuh's Run and
- * Tensors, and the workspace's parts: stored tiles, results that are still to
+/* args.c -- what cuda_tiles' kernels are passed: tile.cuh's Run and
+ * Tensors, and the workspace's parts: what is stored, results that are still to
  * be summed, the blocks' own. No driver here: the host's compiler runs the
  * same kernels in tests.
  */

@@ -1,15 +1,15 @@
-/* tile_prepare.h -- one way to cut a plan into kernels. */
-#ifndef FLIN_TILE_PREPARE_H
-#define FLIN_TILE_PREPARE_H
+/* prepare.h -- one way to cut a plan into kernels. */
+#ifndef FLIN_CUDA_PREPARE_H
+#define FLIN_CUDA_PREPARE_H
 
-#include "tile.h"
+#include "lower.h"
 
 /* A module's kernels, with what they keep, and their schedules; no text. */
 typedef struct Prepared {
     const Plan *p;
     int *of;                            /* of which kernel of the whole plan */
     CudaModule *m;
-    Tiles **t;
+    Lowered **t;
     bool ahead;                         /* inverses lie as such */
 } Prepared;
 
@@ -17,7 +17,7 @@ typedef struct Prepared {
  * inverses lie as such. */
 typedef struct Known {
     const struct Known *next;
-    const Tiles *t;
+    const Lowered *t;
     bool ahead, roughly;
     const Schedule *s;
 } Known;
@@ -41,9 +41,11 @@ typedef struct Search {
 Prepared prepare_as_cut(Search *search, const Plan *p, int *of, bool ahead);
 /* The kernel's schedule; `ahead`: inverses lie as such; `roughly`: where it has
  * room, whatever it takes. It may say why there is none. */
-const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly);
+const Schedule *find_schedule(const Lowered *t, bool ahead, bool roughly);
+/* That of one which has none by roles. */
+const Schedule *find_plain(const Lowered *t);
 /* What the kernel takes, of what is known before it is printed. */
-void tiles_price(Tiles *t);
+void lowered_price(Lowered *t);
 bool lacks_schedule(const Prepared *y, int kernel);
 
 #endif

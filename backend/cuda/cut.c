@@ -1,4 +1,4 @@
-/* tile_cut.c -- a kernel as two, where it is too large.
+/* cut.c -- a kernel as two, where it is too large.
  *
  * What a kernel leaves is made of matrices that it finds in memory. What needs
  * none but those of one result goes with it, to a kernel of its own; the rest
@@ -9,7 +9,7 @@
  * made by a kernel of all chunks before it; what the next states do not need
  * by one behind it; states that need no others have a walk of their own.
  */
-#include "tile.h"
+#include "lower.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/schedule/schedule.h"
 
@@ -380,7 +380,7 @@ static const Plan *with_halves(const Halves *h, const int *of, int **of_halves)
     return to;
 }
 
-const Plan *tile_cut(const Plan *p, int kernel, CutHow how, Ref *with,
+const Plan *plan_cut(const Plan *p, int kernel, CutHow how, Ref *with,
                      const int *of, int **of_halves)
 {
     const Graph *g = p->g;

@@ -1,9 +1,10 @@
-/* tile_plan.c -- a plan as a module of kernels: the ways to cut it, of which
- * the cheapest is taken; the source, each kernel as its schedule has it or as
- * tile_emit.c prints it.
+/* module.c -- a plan as a module of kernels: the ways to cut it, of which
+ * the cheapest is taken; the source, each kernel as its schedule has it: by
+ * roles, or where none has room, or instructions for it, by warps that all do
+ * the same.
  */
 #include "print.h"
-#include "tile_prepare.h"
+#include "prepare.h"
 #include "../../compiler/cost.h"
 #include "../../compiler/eval.h"
 #include "../../compiler/transition.h"
@@ -40,7 +41,7 @@ static int count_waiting(const Schedule *s)
 /* Seconds of a chunk of a head. wait: cycles of each load that waits. Where
  * blocks are few there are half as many heads as leave half the machine idle.
  */
-static double kernel_price(const Tiles *t, int wait)
+static double kernel_price(const Lowered *t, int wait)
 {
     const CudaKernel *k = t->out;
     const Schedule *s = k->schedule;
@@ -99,13 +100,13 @@ static void *of_more(Ctx *c, const void *known, size_t each, Ref n, Ref more)
 
 /* Beside the kernels that are prepared, one more each that walks and has a
  * schedule: it keeps nothing, and finds what those keep where they do. */
-static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
-                         const int32_t (*ext)[NAXES])
+static Lowered *ends_lowered(const Prepared *y, const Prepared *like,
+                             int kernel, const int32_t (*ext)[NAXES])
 {
-    const Tiles *known = like->t[0];
+    const Lowered *known = like->t[0];
     Ctx *c = known->c;
     Ref n = like->p->g->len, more = y->p->g->len;
-    Tiles *t = tiles_new(c, y->p, known->o, y->m, kernel);
+    Lowered *t = lowered_new(c, y->p, known->o, y->m, kernel);
 
     t->ext = ext;
     t->stored_at = of_more(c, known->stored_at, sizeof *t->stored_at, n, more);
@@ -113,10 +114,10 @@ static Tiles *ends_tiles(const Prepared *y, const Prepared *like, int kernel,
     t->stored_narrow = of_more(c, known->stored_narrow, 1, n, more);
     t->narrow = known->narrow;
     t->asked = of_more(c, known->asked, 1, n, more);
-    tiles_analyse(t);
+    lowered_analyse(t);
     t->out->schedule = find_schedule(t, like->ahead, false);
     t->out->tokens = y->m->chunk;
-    tiles_price(t);
+    lowered_price(t);
     return t;
 }
 
@@ -134,7 +135,7 @@ static Prepared prepare_ends(Ctx *c, const Prepared *like,
     y.t = ctx_alloc(c, (size_t)n * sizeof *y.t);
     const int32_t (*ext)[NAXES] = graph_extents(c, y.p->g);
     for (int i = 0; i < n; i++) {
-        y.t[i] = ends_tiles(&y, like, own + i, ext);
+        y.t[i] = ends_lowered(&y, like, own + i, ext);
         y.of[i] = like->of[y.of[i]];
     }
     y.m->kernel += own;
@@ -195,7 +196,7 @@ static Prepared prepare(Search *search, const Plan *whole, Split how)
 {
     int *of;
     how.bare = search->bare;
-    const Plan *p = tile_split(whole, how, &of);
+    const Plan *p = plan_split(whole, how, &of);
     return prepare_as_cut(search, p, of, how.ahead);
 }
 
@@ -203,7 +204,7 @@ static Prepared prepare(Search *search, const Plan *whole, Split how)
 static bool keeps_same(const Plan *whole, Split how, const Plan *cut)
 {
     int *of;
-    const Plan *p = tile_split(whole, how, &of);
+    const Plan *p = plan_split(whole, how, &of);
     bool same = p->nkernels == cut->nkernels;
 
     for (int i = 0; i < p->nkernels && same; i++)
@@ -222,7 +223,7 @@ static bool prepare_halves(Search *search, int at, Prepared *y)
     Ref with = 0;
     const Plan *p;
 
-    while ((p = tile_cut(y->p, at, CUT_RESULT, &with, y->of, &of)) != NULL) {
+    while ((p = plan_cut(y->p, at, CUT_RESULT, &with, y->of, &of)) != NULL) {
         Prepared x = prepare_as_cut(search, p, of, true);
         bool lacks = lacks_schedule(&x, at);
         if (!lacks && !lacks_schedule(&x, at + 1)) {
@@ -325,7 +326,7 @@ static bool cut_strained(Search *search, int at, Prepared *y)
         Ref with = 0;
         Trial t = { .search = search, .at = at, .ahead = y->ahead };
         while (*search->trials > 0
-               && (t.p = tile_cut(y->p, at, how, &with, y->of, &t.of))) {
+               && (t.p = plan_cut(y->p, at, how, &with, y->of, &t.of))) {
             --*search->trials;
             ctx_apart(search->c, run_trial, &t);
             if (is_less(&t.left, &least.left))
@@ -520,6 +521,29 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     return best;
 }
 
+/* Whether the kernel, which has no roles, keeps scores that a solve takes, or
+ * finds them: it knows them alone, and not their inverses. */
+static bool passes_scores(const Lowered *t, Ref solve)
+{
+    Ref scores = t->g->n[solve].a[0];
+    return t->stored_here[scores] || (t->has[solve] && !t->has[scores]);
+}
+
+/* Whether what lies as inverses between kernels is theirs alone that know
+ * them. */
+static bool knows_inverses(const Prepared *y)
+{
+    bool knows = true;
+    for (Ref r = 1; r < y->p->g->len && y->ahead; r++) {
+        if (!is_system(y->p->g->n[r].op)
+            || !y->p->stored[y->p->g->n[r].a[0]])
+            continue;
+        for (int i = 0; i < y->p->nkernels; i++)
+            knows &= !lacks_schedule(y, i) || !passes_scores(y->t[i], r);
+    }
+    return knows;
+}
+
 /* Of some ways to cut it, that of which the fewest kernels lack a schedule in
  * the end. */
 static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
@@ -535,7 +559,8 @@ static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
                           .walks = joint && i & 1, .forward = all && i & 2,
                           .rest = !joint && i & 1 };
             Prepared y = prepare_room(&search, whole, how);
-            if (count_lacking(&y, all) < count_lacking(best, all))
+            if (count_lacking(&y, all) < count_lacking(best, all)
+                && knows_inverses(&y))
                 *best = y;
         }
     }
@@ -623,22 +648,34 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
 
 /* ---- the module ---- */
 
+/* That by which the kernel is printed. */
+static const Schedule *schedule_of(const Lowered *t)
+{
+    return t->plain ? t->plain : t->out->schedule;
+}
+
 /* That of single tokens; or NULL. */
 static const Schedule *tokens_of(const Prepared *y)
 {
-    const Schedule *s = y->t[0]->out->schedule;
+    const Schedule *s = schedule_of(y->t[0]);
 
-    return s && !s->why && s->tokens.threads ? s : NULL;
+    return s->tokens.threads && !has_rows(s) ? s : NULL;
 }
 
-/* How blocks share heads; threads, where a step's one kernel can choose. */
-static void find_shares(const Prepared *y)
+/* What lacks a schedule by roles has one by warps that all do the same; the
+ * threads of those. */
+static void find_plains(const Prepared *y)
 {
-    for (int i = 0; i < y->p->nkernels; i++)
-        if (lacks_schedule(y, i))
-            find_slice(y->t[i]);
-    if (tokens_of(y))
-        y->m->threads = tokens_of(y)->tokens.threads;
+    for (int i = 0; i < y->p->nkernels; i++) {
+        CudaKernel *k = &y->m->kernel[i];
+        if (lacks_schedule(y, i)) {
+            y->t[i]->plain = find_plain(y->t[i]);
+            k->moves += 2.0 * (double)y->t[i]->plain->spill;
+        }
+        const Schedule *s = schedule_of(y->t[i]);
+        if (s->tokens.threads)
+            y->m->threads = s->tokens.threads;
+    }
 }
 
 /* What is kept, of how many bits and where, and how states lie; schedules keep
@@ -659,27 +696,23 @@ static uint64_t layout_of(Ctx *c, const Prepared *y, const CudaOptions *o)
     return h;
 }
 
-/* As a schedule has it, where there is one. */
-static bool print_scheduled(Tiles *t, Buf *to, Buf *schedules)
+static void print_kernel(Lowered *t, Buf *to, Buf *schedules)
 {
-    const Schedule *s = t->out->schedule;
+    const Schedule *asked = t->out->schedule, *s = schedule_of(t);
 
-    if (!s)
-        return false;
     buf_printf(schedules, "\n# %s\n", t->out->name);
-    schedule_print(s, schedules);
-    if (s->why) {
-        buf_printf(to, "// no schedule: %s\n", s->why);
-        return false;
+    if (asked && asked->why) {
+        schedule_print(asked, schedules);
+        buf_printf(to, "// no schedule by roles: %s\n", asked->why);
     }
+    schedule_print(s, schedules);
     put_comment(t, to);
     const StoredPlaces stored = { { t->m->kept.bytes, t->m->later },
                                   t->stored_at, t->stored_later };
     if (s->tokens.threads)
-        tokens_text(s, t->o, &stored, t->stored_narrow, t->out, to);
+        tokens_text(s, t->o, &stored, t->out, to);
     else
         schedule_text(s, t->o, &stored, t->out, to);
-    return true;
 }
 
 /* Whether some schedule takes an axis as longer. */
@@ -733,7 +766,7 @@ static void put_start(const Prepared *y, int rank, Buf *b)
 static void wait_for_products(const Prepared *y, int n)
 {
     for (int i = 0; i < n; i++) {
-        Tiles *t = y->t[i];
+        Lowered *t = y->t[i];
         const Schedule *s = t->out->schedule;
         if (!t->o->attempt || !s || s->why || !s->ordered)
             continue;
@@ -749,36 +782,13 @@ static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
         CudaKernel *k = &y->m->kernel[i];
         k->text = b->len;
         buf_printf(b, "\n");
-        if (!print_scheduled(y->t[i], b, schedules))
-            tiles_print(y->t[i], b);
+        print_kernel(y->t[i], b, schedules);
         k->end = b->len;
     }
     y->m->plan = y->p;
     y->m->nkernels = n;
 }
 
-static const CudaOptions *without_schedules(Ctx *c, const CudaOptions *o)
-{
-    CudaOptions *own = ctx_alloc(c, sizeof *own);
-
-    *own = *o;
-    own->scheduled = own->few = own->scattered = false;
-    return own;
-}
-
-/* What the first kernel that has no schedule lacks. */
-static const char *first_lack(Ctx *c, const Prepared *y)
-{
-    for (int i = 0; i < y->p->nkernels; i++)
-        if (lacks_schedule(y, i))
-            return ctx_format(c, "of float32, all kernels or none; %s: %s",
-                              y->m->kernel[i].name,
-                              y->t[i]->out->schedule->why);
-    return NULL;
-}
-
-/* Tiles of float32 are for plans of which all kernels have room: the cuts that
- * schedules want are not what others are fast with. */
 CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
                           Error *why)
 {
@@ -791,14 +801,7 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
-    if (o->scheduled && schedule_tile(whole, o->tile) == F32 && !o->without
-        && count_lacking(&y, true)) {
-        CudaModule *m = cuda_tiles_if(c, plan, without_schedules(c, o), why);
-        if (m)
-            m->lacks = first_lack(c, &y);
-        return m;
-    }
-    find_shares(&own);
+    find_plains(&own);
     if (o->ends) {
         y = prepare_ends(c, &own, o);
         const char *lack = ends_lack(c, &own, &y, o);

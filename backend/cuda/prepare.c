@@ -1,8 +1,8 @@
-/* tile_prepare.c -- one way to cut a plan: what its kernels keep for one
+/* prepare.c -- one way to cut a plan: what its kernels keep for one
  * another, as which type, and where; the schedules that they have.
  */
 #include "print.h"
-#include "tile_prepare.h"
+#include "prepare.h"
 #include "../../compiler/cost.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 /* ---- what kernels keep for one another ---- */
 
 /* Whether kernels from schedules take r by way of a tile of 16 bits. */
-static bool is_tile(const Tiles *t, Ref r)
+static bool is_tile(const Lowered *t, Ref r)
 {
     AxisSet s = t->g->n[r].axes;
 
@@ -29,7 +29,7 @@ static bool is_factor(const Graph *g, Ref r)
 
 /* Marks which nodes go, element by element, into the kernel's sums along the
  * chunk of matrices, and are found by it. */
-static void mark_summed(const Tiles *t, uint8_t *summed)
+static void mark_summed(const Lowered *t, uint8_t *summed)
 {
     const Graph *g = t->g;
     uint8_t *goes = ctx_alloc(g->ctx, g->len);
@@ -51,7 +51,7 @@ static void mark_summed(const Tiles *t, uint8_t *summed)
 /* What some kernel finds, and sums up so: gradients of gates, differences of
  * large numbers that 16 bits do not hold. A factor of products is of 16 bits
  * there, and so it is to be here. */
-static uint8_t *find_summed(Tiles **t, int n)
+static uint8_t *find_summed(Lowered **t, int n)
 {
     const Graph *g = t[0]->g;
     uint8_t *summed = ctx_alloc(g->ctx, g->len);
@@ -64,7 +64,7 @@ static uint8_t *find_summed(Tiles **t, int n)
 }
 
 /* Whether the kernel keeps r for others, or finds it. */
-static bool passes_on(const Tiles *t, Ref r)
+static bool passes_on(const Lowered *t, Ref r)
 {
     const Kernel *k = &t->p->kernel[t->at];
 
@@ -76,7 +76,7 @@ static bool passes_on(const Tiles *t, Ref r)
 }
 
 /* Whether both kernels have the same nodes, and find and leave the same. */
-static bool is_same_kernel(const Tiles *t, const Tiles *u)
+static bool is_same_kernel(const Lowered *t, const Lowered *u)
 {
     bool same = t->g == u->g && t->k->kind == u->k->kind
              && t->k->nnodes == u->k->nnodes
@@ -93,7 +93,7 @@ static bool is_same_kernel(const Tiles *t, const Tiles *u)
 }
 
 /* As a kernel that is known has it; NULL: none is the same. */
-static const Schedule *schedule_there(const Search *y, const Tiles *t,
+static const Schedule *schedule_there(const Search *y, const Lowered *t,
                                       bool ahead)
 {
     for (const Known *k = y->known; k; k = k->next)
@@ -110,7 +110,7 @@ static const Schedule *schedule_there(const Search *y, const Tiles *t,
 
 /* Whether rows of tensors are whole pieces, and lie so. An axis of no state
  * that is a matrix has no tiles. */
-static bool has_whole_rows(const Tiles *t)
+static bool has_whole_rows(const Lowered *t)
 {
     const Graph *g = t->g;
     AxisSet axes = 0, last = 0;
@@ -130,7 +130,7 @@ static bool has_whole_rows(const Tiles *t)
     return whole;
 }
 
-const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
+static KernelWish wish_of(const Lowered *t, bool ahead, bool roughly)
 {
     uint8_t *transposed = ctx_alloc(t->c, t->g->len);
     KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->narrow,
@@ -145,21 +145,43 @@ const Schedule *find_schedule(const Tiles *t, bool ahead, bool roughly)
                      .s0 = t->o->s0, .s1 = t->o->s1,
                      .waits = t->waits, .spilled = t->o->attempt };
 
+    for (Ref r = 1; r < t->g->len; r++)
+        transposed[r] = lies_transposed(t, r);
+    return w;
+}
+
+static const Target *target_for(const Lowered *t)
+{
+    enum { AMPERE = 80 };
+    return target_of(t->c, t->o->arch ? t->o->arch : AMPERE, t->g->chunk,
+                     t->narrow, t->o->tile, has_whole_rows(t));
+}
+
+const Schedule *find_plain(const Lowered *t)
+{
+    KernelWish w = wish_of(t, false, false);
+    Schedule *s = schedule_plain(t->c, &w, target_for(t));
+
+    if (s->why)
+        fail_code(t->c, ERR_INTERNAL, "%s: %s", t->out->name, s->why);
+    return s;
+}
+
+const Schedule *find_schedule(const Lowered *t, bool ahead, bool roughly)
+{
+    KernelWish w = wish_of(t, ahead, roughly);
+
     if (t->at + 1 == t->o->without) {
         Schedule *none = ctx_alloc(t->c, sizeof *none);
         *none = (Schedule){ .c = t->c, .p = t->p, .g = t->g,
                             .why = "FLIN_SCHEDULE wants none of this one" };
         return none;
     }
-    for (Ref r = 1; r < t->g->len; r++)
-        transposed[r] = lies_transposed(t, r);
-    return schedule_kernel(t->c, &w, target_of(t->c, t->o->arch, t->g->chunk,
-                                               t->narrow, t->o->tile,
-                                               has_whole_rows(t)));
+    return schedule_kernel(t->c, &w, target_for(t));
 }
 
 /* Of a kernel whose nodes lie as asked. */
-static const Schedule *schedule_of(Search *y, const Tiles *t, bool ahead)
+static const Schedule *schedule_of(Search *y, const Lowered *t, bool ahead)
 {
     const Schedule *s = schedule_there(y, t, ahead);
 
@@ -174,7 +196,7 @@ static const Schedule *schedule_of(Search *y, const Tiles *t, bool ahead)
 
 /* Matrices of axes that are taken as longer lie otherwise than where kernels
  * are printed without a schedule: all have one, or none of such axes. */
-static void drop_padded(Tiles **t, int n)
+static void drop_padded(Lowered **t, int n)
 {
     bool all = true;
 
@@ -195,7 +217,7 @@ static void drop_padded(Tiles **t, int n)
 /* Which stored values are of 16 bits an element: those that whoever fetches
  * them does so for products alone, and those that pass through a kernel from a
  * schedule; it is made as if all matrices were. A number of a token is not. */
-static void find_narrow(Search *y, Tiles **t, int n, bool ahead,
+static void find_narrow(Search *y, Lowered **t, int n, bool ahead,
                         uint8_t *narrow)
 {
     const Plan *p = t[0]->p;
@@ -232,7 +254,7 @@ static void place_stored(Search *search, const Prepared *y, bool ahead,
                          int64_t *at, uint8_t *later, uint8_t *narrow)
 {
     const Plan *p = y->p;
-    Tiles **t = y->t;
+    Lowered **t = y->t;
     CudaModule *m = y->m;
 
     find_narrow(search, t, p->nkernels, ahead, narrow);
@@ -254,7 +276,7 @@ static void place_stored(Search *search, const Prepared *y, bool ahead,
 
 /* ---- one way to cut it ---- */
 
-void tiles_price(Tiles *t)
+void lowered_price(Lowered *t)
 {
     const Schedule *s = t->out->schedule;
     const Kernel *k = &t->p->kernel[t->at];
@@ -284,17 +306,17 @@ Prepared prepare_as_cut(Search *search, const Plan *p, int *of, bool ahead)
     memcpy(y.m->sum_out, o->sum_out, sizeof y.m->sum_out);
     memcpy(y.m->sum_s1, o->sum_s1, sizeof y.m->sum_s1);
     for (int i = 0; i < y.p->nkernels; i++) {
-        y.t[i] = tiles_new(c, y.p, o, y.m, i);
+        y.t[i] = lowered_new(c, y.p, o, y.m, i);
         y.t[i]->ext = search->ext;
         y.t[i]->stored_at = stored_at;
         y.t[i]->stored_narrow = narrow;
         y.t[i]->narrow = matrices;
         y.t[i]->stored_later = later;
-        tiles_analyse(y.t[i]);
+        lowered_analyse(y.t[i]);
     }
     place_stored(search, &y, ahead, stored_at, later, narrow);
     for (int i = 0; i < y.p->nkernels; i++)
-        tiles_price(y.t[i]);
+        lowered_price(y.t[i]);
     y.m->chunk /= rows_of_token(y.p->g); /* in tokens */
     for (int i = 0; i < y.p->nkernels; i++)
         y.m->kernel[i].tokens = y.m->chunk;

@@ -1,7 +1,7 @@
-/* tile_share.c -- results that heads share: kernels that add up what each head
+/* shares.c -- results that heads share: kernels that add up what each head
  * has left of them.
  */
-#include "tile.h"
+#include "lower.h"
 
 #include <stdio.h>
 

@@ -170,7 +170,7 @@ lua() {
 }
 
 # A driver and a compiler that stand in for a GPU: the runtime, and what the
-# emitter of any plan prints, run on the host.
+# kernels of any plan do, run on the host.
 cuda() {
     fake=$BUILD/tests/cuda/fake
     if [ -n "$SAN" ] || ! command -v g++ >/dev/null; then

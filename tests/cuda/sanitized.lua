@@ -7,7 +7,7 @@
 local flin = require "flin"
 local suite = require "suite"
 
--- Tensors that tiles do not divide, by the emitter of any plan and by
+-- Tensors that tiles do not divide, by kernels without roles and by
 -- Hopper's; and the widest, whose blocks hold the most.
 local SIZES <const> = {
   odd = { K = 20, V = 33, dtype = "float32" },

@@ -221,7 +221,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/lua/variants.lua cuda dplr kalman rwkv4" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/checked.lua" \
-        "flin tests/cuda/pairs.lua" "flin tests/lua/scores.lua cuda" \
+        "flin tests/cuda/pairs.lua" "flin tests/cuda/pairs.lua many_sinks" \
+        "flin tests/lua/scores.lua cuda" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
@@ -321,6 +322,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
+        *many_sinks) more=FAKE_ARCH=8 ;;        # kernels without wgmma
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\
         *inplace*|*mixed*|*results*|*probes*|*odd.lua*|*variants.lua*|*range*|\
         *mask_random*|*complex*|*scores.lua*)

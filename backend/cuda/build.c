@@ -125,7 +125,8 @@ static bool is_single(const Graph *g, const Call *call)
         one = is_whole(g, &call->out[i], g->out[i].order, g->out[i].rank,
                        false) && call->out[i].heads == call->heads;
     for (int i = 0; i < g->nst && one; i++)
-        one = is_whole(g, &call->s0[i], g->st[i].order, g->st[i].rank, true)
+        one = !g->st[i].lost_of && !g->st[i].twin_of
+           && is_whole(g, &call->s0[i], g->st[i].order, g->st[i].rank, true)
            && is_whole(g, &call->s1[i], g->st[i].order, g->st[i].rank, true)
            && call->s1[i].heads == call->heads
            && (call->s1[i].sb || call->nseq < 2);

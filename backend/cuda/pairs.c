@@ -205,6 +205,7 @@ static int64_t part_bytes(const Hand *h)
     int64_t width = (h->key + 63) / 64 * 64 + (h->value + 63) / 64 * 64
                   + h->leaves.cols;
 
+    width += width % 2;                 /* as PART_WIDTH */
     return !h->first.keys ? 0 : slots(h, h->first.span) * h->heads
                                 * h->first.keys * width * 4;
 }

@@ -112,7 +112,8 @@ template<int ROWS_OF> INLINE SeqPart find_part(const Pairs &a, i64 slot)
  * these tiles are dealt by spans, a block each, and what they add to the first
  * keys is added up behind (plain_first): of each slot, head and key PART_WIDTH
  * numbers. */
-constexpr int PART_WIDTH = KEYS + VALUES + COLS, FIRSTS = FIRST + !FIRST;
+constexpr int PART_USED = KEYS + VALUES + COLS, FIRSTS = FIRST + !FIRST;
+constexpr int PART_WIDTH = PART_USED + PART_USED % 2;   /* stored in pairs */
 INLINE float *part_of(const Pairs &a, i64 s, int part, int head, int key)
 {
     const i64 slot = a.cu ? a.cu[s] / SPAN + s + part : part * a.nseq + s;

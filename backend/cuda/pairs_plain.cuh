@@ -255,7 +255,7 @@ INLINE void plain_first(const Pairs &a)
     const i64 b = a.cu ? 0 : s;
     if (key >= len)
         return;
-    for (int c = threadIdx.x; c < PART_WIDTH; c += PLAIN_THREADS) {
+    for (int c = threadIdx.x; c < PART_USED; c += PLAIN_THREADS) {
         float sum = 0;
         NO_UNROLL for (int part = 0; (i64)part * SPAN < len; part++)
             sum += part_of(a, s, part, head, key)[c];
@@ -306,6 +306,7 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
                    : !meets<0>(x.t, x.t, from, from + 31))
             continue;
         find_pair(p, a, x, TURNED ? t : x.t, TURNED ? x.t : t);
+        p.in &= t <= last;              /* others are another part's */
         const PairBack y = back_pair(a, x, p, s);
         if (SLOPES && p.in)
             in_piece<MIXED>(p.t, x.len, [&](auto piece) {

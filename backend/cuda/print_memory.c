@@ -44,11 +44,16 @@ const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
                                 place_in(order, rank, ax), dense));
 }
 
-/* Whether rows are whole pieces of 16 bytes; calls that are single have such
- * where that many elements are. */
+/* Calls that are single have rows of whole pieces of 16 bytes where that many
+ * elements are such. */
+bool are_pieces(const Walk *w, DType d, int64_t row)
+{
+    return w->p.o->single && row * (int64_t)dtype_size(d) % 16 == 0;
+}
+
 const char *wide_text(const Walk *w, int tensor, DType d, int64_t row)
 {
-    return w->p.o->single && row * (int64_t)dtype_size(d) % 16 == 0 ? "true"
+    return are_pieces(w, d, row) ? "true"
          : ctx_format(w->c, "a.t[%d].wide", tensor);
 }
 

@@ -348,17 +348,18 @@ static const char *regtile_args(const Walk *w, int v, const State *st, int t,
                                 DType type)
 {
     const Schedule *s = w->s;
+    int32_t size = w->g->axis[s->tokens.col].size;
     return ctx_format(w->c, "<%d, %s, %d>(t%d, p, regtile_row, regtile_col, %s,"
                       " %s, %s", (int)block_extent(s, s->tokens.row),
                       regtile_whole(s) ? "true" : "false",
-                      (int)w->g->axis[s->tokens.col].size, v,
+                      are_pieces(w, type, size) ? (int)size : 0, v,
                       step_text(w, t, st->order, st->rank,
                                 place_in(st->order, st->rank, s->tokens.row),
                                 true),
                       step_text(w, t, st->order, st->rank,
                                 place_in(st->order, st->rank, s->tokens.col),
                                 true),
-                      wide_text(w, t, type, w->g->axis[s->tokens.col].size));
+                      wide_text(w, t, type, size));
 }
 
 static void put_begin(Walk *w)

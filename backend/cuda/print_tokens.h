@@ -49,7 +49,9 @@ const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
                        int rank, AxisSet axes, bool dense);
 const char *strides_text(const Walk *w, int tensor, const uint8_t *order,
                          int rank, bool dense);
-/* Whether the tensor has such rows, is there; its own head's place. */
+/* Whether all tensors have such rows, of so many elements; this one has, is
+ * there; its own head's place. */
+bool are_pieces(const Walk *w, DType d, int64_t row);
 const char *wide_text(const Walk *w, int tensor, DType d, int64_t row);
 const char *there_text(const Walk *w, int tensor);
 const char *own_head_text(const Walk *w, int tensor, const char *head);

@@ -237,7 +237,7 @@ template<class G> INLINE void store_four(G *p, const float *x)
         *(Four<G> *)p = out;
 }
 /* A thread's, from its first row on, of ROWS; WHOLE: of which no thread has
- * fewer. */
+ * fewer. PITCH: rows are whole, and lie so; 0: they lie anywhere. */
 template<int ROWS, bool WHOLE, int PITCH, int N, class G>
 INLINE void regtile_in(float (&x)[N], const G *p, int row, int col, i64 sr,
                        i64 sc, bool wide)
@@ -247,19 +247,18 @@ INLINE void regtile_in(float (&x)[N], const G *p, int row, int col, i64 sr,
         UNROLL
         for (int i = 0; i < N; i++)
             x[i] = 0;
-    if (wide && sr == PITCH) {
-        p += row * PITCH + col;
+    p += row * (PITCH ? PITCH : sr) + col * sc;
+    if (PITCH || wide) {
         UNROLL
         for (int i = 0; i < N; i += 4)
             if (i / 4 < left)
-                load_once(x + i, p + i / 4 * PITCH);
-        return;
+                load_once(x + i, p + i / 4 * (PITCH ? PITCH : sr));
+    } else {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i / 4 < left)
+                x[i] = get(p[i / 4 * sr + i % 4 * sc]);
     }
-    p += row * sr + col * sc;
-    UNROLL
-    for (int i = 0; i < N; i++)
-        if (i / 4 < left)
-            x[i] = get(p[i / 4 * sr + i % 4 * sc]);
 }
 /* A thread's of a row or column, as they lie in memory: two to a register where
  * they are short, which are taken apart where they are used. */
@@ -308,19 +307,18 @@ INLINE void regtile_out(const float (&x)[N], G *p, int row, int col, i64 sr,
                         i64 sc, bool wide)
 {
     const int left = WHOLE ? N : ROWS - row;
-    if (wide && sr == PITCH) {
-        p += row * PITCH + col;
+    p += row * (PITCH ? PITCH : sr) + col * sc;
+    if (PITCH || wide) {
         UNROLL
         for (int i = 0; i < N; i += 4)
             if (i / 4 < left)
-                store_four(p + i / 4 * PITCH, x + i);
-        return;
+                store_four(p + i / 4 * (PITCH ? PITCH : sr), x + i);
+    } else {
+        UNROLL
+        for (int i = 0; i < N; i++)
+            if (i / 4 < left)
+                put(p + i / 4 * sr + i % 4 * sc, x[i]);
     }
-    p += row * sr + col * sc;
-    UNROLL
-    for (int i = 0; i < N; i++)
-        if (i / 4 < left)
-            put(p + i / 4 * sr + i % 4 * sc, x[i]);
 }
 /* Adds up the lanes that have the same columns, of PIECES; one leaves them. */
 template<int PIECES> INLINE void regtile_sum(const float (&x)[4], float *to)

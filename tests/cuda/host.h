@@ -39,7 +39,7 @@ float exp2f(float), expf(float), log2f(float), sqrtf(float), sinf(float),
 #define PLAIN __attribute__((no_sanitize("thread")))
 
 struct Index { int x; };
-struct float2 { float x, y; };
+struct alignas(8) float2 { float x, y; };
 extern volatile Index threadIdx, blockIdx, gridDim;
 extern int faults;
 

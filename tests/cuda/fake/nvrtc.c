@@ -354,7 +354,9 @@ static void options_for(const Program *p, char *to, size_t size)
 {
     snprintf(to, size, "-std=c++17 %s -fno-exceptions -fPIC -w -I. %s",
              getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
-             strstr(p->source, "schedule.cuh") ? BOUNDED : ALIGNED);
+             strstr(p->source, "schedule.cuh") ? BOUNDED
+             : strstr(p->source, "pairs_call.cuh")
+               || strstr(p->source, "tile.cuh") ? ALIGNED : "");
 }
 
 static uint64_t hash(uint64_t h, const char *text, size_t n)

@@ -266,7 +266,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"wide weighted")       # rings of three depths
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;
-        *"calls keyed") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
+        *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\

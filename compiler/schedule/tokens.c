@@ -205,7 +205,8 @@ static int own_elements(const Tokens *x, Ref r)
 }
 
 /* What is of threads each computes by itself, and none waits for one that does
- * it for all: where that takes longer than waiting, as MOST_HARD do, about. */
+ * it for all, unless that takes longer: MOST_HARD steps take about as long as
+ * waiting does. */
 static bool is_computed_twice(const Tokens *x, Ref r)
 {
     enum { MOST_HARD = 8 };

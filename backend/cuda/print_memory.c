@@ -22,7 +22,7 @@ int place_in(const uint8_t *order, int rank, int ax)
 /* From an element to the next along an axis: rows are whole in calls that are
  * single, and states dense. */
 const char *step_text(const Walk *w, int tensor, const uint8_t *order,
-                             int rank, int d, bool dense)
+                      int rank, int d, bool dense)
 {
     int64_t step = 1;
     if (!w->p.o->single || (d + 1 < rank && !dense))
@@ -34,7 +34,7 @@ const char *step_text(const Walk *w, int tensor, const uint8_t *order,
 
 /* The first element of the block's slice. */
 const char *slice_text(const Walk *w, int tensor, const uint8_t *order,
-                              int rank, AxisSet axes, bool dense)
+                       int rank, AxisSet axes, bool dense)
 {
     int ax = w->s->slice_axis;
     return w->s->slices == 1 || !(axes & AXIS(ax)) ? ""
@@ -81,8 +81,8 @@ static const char *token_place(const Walk *w, int tensor, const char *head)
 }
 
 /* From there on. dense: one row behind the other, in calls that are single. */
-const char *strides_text(const Walk *w, int tensor,
-                                const uint8_t *order, int rank, bool dense)
+const char *strides_text(const Walk *w, int tensor, const uint8_t *order,
+                         int rank, bool dense)
 {
     Buf b = { .ctx = w->c };
     for (int d = 0; d < rank; d++)

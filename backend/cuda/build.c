@@ -716,7 +716,10 @@ static bool is_single_there(const Builds *all, const CudaOptions *o)
     for (const Build *b = all->first; b; b = b->next)
         if (b->m && b->o.single && b->o.grouped == o->grouped
             && b->o.paged == o->paged && b->o.tile == o->tile
-            && !memcmp(b->o.in, o->in, sizeof o->in))
+            && !memcmp(b->o.in, o->in, sizeof o->in)
+            && !memcmp(b->o.out, o->out, sizeof o->out)
+            && !memcmp(b->o.s0, o->s0, sizeof o->s0)
+            && !memcmp(b->o.s1, o->s1, sizeof o->s1))
             return true;
     return false;
 }

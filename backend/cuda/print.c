@@ -254,7 +254,7 @@ static uint32_t put_given(Print *p, const KInst *k)
         put_sync(p, (KRole)k->role);
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        if (!(given >> v->buffer & 1))
+        if (!v->given || !(given >> v->buffer & 1))
             continue;
         int half = (int)value_bytes(v) / 2;
         const char *full = barrier(p, v->buffer, v->use, false);

@@ -242,10 +242,9 @@ static bool may_be_ordered(const Schedule *s)
             || (s->kind == K_REVERSE && !schedule_row_axis(s)));
 }
 
-/* Whether that takes no more room, and registers that ptxas finds: of
- * precond_gdn, whose programs have 96 more beside sums, it spills four times as
- * much. A walk has states in registers, too: it is to save what prices tell
- * apart. */
+/* Whether that takes no more room, and registers that ptxas finds: of programs
+ * that have 96 more beside sums it spills four times as much. A walk has states
+ * in registers, too: it is to save what prices tell apart. */
 static bool pays_ordered(const Schedule *s, const Schedule *plain)
 {
     enum { MORE = 32 };

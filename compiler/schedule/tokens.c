@@ -541,15 +541,20 @@ static int first_read(const Tokens *x, Ref r)
     return least;
 }
 
+/* Whether it comes from memory for each item. */
+static bool is_brought(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return (n->op == OP_input && x->has[r] && n->timed)
+        || (token_found(x->s, r) && is_read(x, r));
+}
+
 /* Of a chunk, what that level reads first: it has its place from then on. */
 static void load_level(Tokens *x, int level)
 {
-    for (Ref r = 1; r < x->g->len; r++) {
-        bool input = x->g->n[r].op == OP_input && x->has[r] && x->g->n[r].timed;
-        if ((input || (token_found(x->s, r) && is_read(x, r)))
-            && first_read(x, r) == level)
+    for (Ref r = 1; r < x->g->len; r++)
+        if (is_brought(x, r) && first_read(x, r) == level)
             select_load(x, r, false, true);
-    }
 }
 
 static void select_loads(Tokens *x, bool before, bool large)
@@ -571,7 +576,8 @@ static void select_found(Tokens *x, bool large)
 /* Whether it is there when that level is done. */
 static bool is_there(const Tokens *x, Ref r, int level)
 {
-    return !is_computed(x, r) || x->level[r] <= level;
+    return (is_computed(x, r) ? x->level[r]
+            : is_brought(x, r) ? first_read(x, r) : 0) <= level;
 }
 
 /* What is kept for kernels behind: states as the token finds them; what no

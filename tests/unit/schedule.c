@@ -54,7 +54,7 @@ static bool computes(const Kernel *k, Ref r)
     return false;
 }
 
-static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
+static KernelWish wish_of(Ctx *c, Test *t, int kernel, bool inverses)
 {
     const Graph *g = t->plan->g;
     t->stored16 = ctx_alloc(c, g->len);
@@ -71,12 +71,17 @@ static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
         t->out[i] = g->out[i].rank ? BF16 : F32;
         t->wants[i] = computes(&t->plan->kernel[kernel], g->out[i].node);
     }
-    KernelWish w = { .p = t->plan, .kernel = kernel, .tile = BF16,
-                     .memory = BF16, .out = t->out, .wants_out = t->wants,
-                     .in = t->in, .sum_out = t->sums, .stored16 = t->stored16,
-                     .s0 = t->state, .s1 = t->state, .inverses = inverses,
-                     .lies_transposed = t->transposed, .stores = t->stores,
-                     .few = t->few };
+    return (KernelWish){
+        .p = t->plan, .kernel = kernel, .tile = BF16, .memory = BF16,
+        .out = t->out, .wants_out = t->wants, .in = t->in, .sum_out = t->sums,
+        .stored16 = t->stored16, .s0 = t->state, .s1 = t->state,
+        .inverses = inverses, .lies_transposed = t->transposed,
+        .stores = t->stores, .few = t->few };
+}
+
+static Schedule *schedule_of(Ctx *c, Test *t, int kernel, bool inverses)
+{
+    KernelWish w = wish_of(c, t, kernel, inverses);
     return schedule_kernel(c, &w, t->unpacked ? unpacked_target(c)
                                               : target(c, t));
 }
@@ -231,6 +236,25 @@ static bool goes_on_beside(const Schedule *s)
     return any;
 }
 
+/* By warps that all do the same, any kernel has a schedule. */
+static void expect_plain(Ctx *c, Test *t)
+{
+    for (int i = 0; i < t->plan->nkernels; i++) {
+        KernelWish w = wish_of(c, t, i, false);
+        const char *why = schedule_plain(c, &w, target(c, t))->why;
+        expect(!why, t->plan->kernel[i].name, why);
+    }
+}
+
+/* An output that is an input, beside values and alone. */
+static void as_it_is(Ctx *c, void *ud)
+{
+    Test t = { .plan = plan_parse(c, read_text(c, "tests/plans/as_it_is.plan")),
+               .arch = 90 };
+    (void)ud;
+    expect_plain(c, &t);
+}
+
 static void run(Ctx *c, void *ud)
 {
     const Case *k = ud;
@@ -239,6 +263,7 @@ static void run(Ctx *c, void *ud)
                .unpacked = k->unpacked, .few = k->few,
                .arch = k->arch ? k->arch : 90 };
     int scheduled = 0;
+    expect_plain(c, &t);
     for (int i = k->others; i < t.plan->nkernels; i++) {
         Schedule *s = schedule_of(c, &t, i, true);
         expect(!s->why, t.plan->kernel[i].name, s->why);
@@ -347,6 +372,8 @@ int main(void)
             expect(false, cases[i].plan, c->err.message);
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
+    if (!ctx_protect(c, as_it_is, NULL))
+        expect(false, "what is stored as it is", c->err.message);
     ctx_free(c);
     expect(beside > 0, "all products are waited for", NULL);
     printf("%d passed, %d failed\n", passed, failed);

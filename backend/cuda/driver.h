@@ -93,6 +93,7 @@ typedef struct Launch {
     unsigned char *args;
     unsigned grid;
     bool apart;                         /* its states are not the call's */
+    double seconds;                     /* predicted; 0: that is not known */
 } Launch;
 
 /* The views of the call hold device addresses. `seq`: the sequences on the

@@ -317,6 +317,7 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     Launch *l = ctx_alloc(c, sizeof *l);
     l->f = f;
     l->k = k;
+    l->seconds = cuda_kernel_seconds(k, d->machine, d->processors, call);
     if (k->walk == CUDA_HOPPER) {
         hopper_launch(c, d, l, p, call, seq, workspace);
         return l;
@@ -377,10 +378,9 @@ static void launch_timed(Ctx *c, void *ud)
     for (int i = 0; i < t->n; i++) {
         float ms = event_ms(c, t->d, t->mark[i], t->mark[i + 1]);
         const CudaKernel *k = t->l[i]->k;
-        double all = cuda_kernel_seconds(k, t->d->machine, t->d->processors,
-                                         t->call);
         c->timed(c->timed_ud, &(KernelTime){ t->plan, t->call, k->of, k->name,
-                                             1e-3 * (double)ms, 0, all });
+                                             1e-3 * (double)ms, 0,
+                                             t->l[i]->seconds });
     }
 }
 

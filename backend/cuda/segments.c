@@ -387,17 +387,15 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
     return all;
 }
 
-/* What carries: by matrices a step waits for that before it (an H200's, of 128
- * rows); of diagonals all entries are under way at once (an H100's, of 16 heads
- * in 8 segments), of vectors many segments, too. */
+/* What carries one way: by matrices a step waits for that before it (an H200's,
+ * of 128 rows); of diagonals all entries are under way at once (an H100's, of
+ * 16 heads in 8 segments), of vectors many segments, too. */
 static double carry_seconds(const Segments *s)
 {
     const double step = 5.5e-6, began = 8e-6, each = 0.5e-6;
-    int ways = goes_forward(s) + goes_back(s);
     double waits = s->cut->t.kappa < 0 ? 1. / CARRIED_AT_ONCE : 1;
 
-    return is_diagonal(s->cut) ? ways * (began + each * waits * s->n)
-                               : ways * step * s->n;
+    return is_diagonal(s->cut) ? began + each * waits * s->n : step * s->n;
 }
 
 /* Of a call in parts all of them. */
@@ -424,7 +422,8 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
     if (s->call.ends > 1)
         sum += others + walks_seconds(c, s, own, state, d,
                                       all_of ? OF_ALL : OF_TRANSITIONS);
-    return sum + (all_of ? 0 : carry_seconds(s));
+    int ways = goes_forward(s) + goes_back(s);
+    return sum + (all_of ? 0 : ways * carry_seconds(s));
 }
 
 /* In n segments; or as it is, where sums keep it from that. */
@@ -756,6 +755,7 @@ static void add_carry(const Segments *s, Steps *to, bool back)
         : (a.cols + COLS - 1) / COLS;
     add_step(to, s->cut->carry, &s->cut->carrying,
              a.nseq * a.heads * blocks, &a);
+    to->launch[to->n - 1]->seconds = carry_seconds(s);
 }
 
 static DevicePtr table_at(const Segments *s, const Steps *to, SegmentTable t)

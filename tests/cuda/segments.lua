@@ -25,6 +25,23 @@ for _, name in ipairs(flin.stdlib_names) do
 end
 expect(found > 10, "only %d variants have a transition", found)
 
+-- Segments are walked side by side: a walk of several chunks is predicted to
+-- take what one of a chunk does.
+local function longest(T)
+  local most = 0
+  for _, k in ipairs(flin.stdlib.gated_deltanet:bench { T = T, H = 1, K = 64,
+      V = 64, dtype = "bfloat16", backend = "cuda", seconds = 0 }.kernels) do
+    for _, part in ipairs(k.parts) do
+      most = part.name:find "_reverse$" and math.max(most, part.predicted)
+             or most
+    end
+  end
+  return most
+end
+local one, three = longest(64), longest(192)
+expect(one > 0 and three <= 1.01 * one,
+       "a walk's prediction: %g of a chunk, %g of three segments", one, three)
+
 -- A vector's transition is one number, where all its entries decay alike.
 local scan = flin.variant {
   name  = "gated_scan",

@@ -798,6 +798,10 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
         whole = plan_ramps(c, plan_scales_joined(c, whole));
     if (o->scheduled && o->tile == F16 && leaves_float16(whole))
         whole = plan_softmax(c, whole);
+    if (o->scheduled && !whole->g->chunk && !plan_is_joint(whole)) {
+        const Plan *found = plan_sums_found(c, whole);
+        whole = found == whole ? whole : plan_as_printed(c, found);
+    }
     Prepared y = prepare_all(c, whole, o), own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 

@@ -143,7 +143,8 @@ static KernelWish wish_of(const Lowered *t, bool ahead, bool roughly)
                      .spare = t->o->spare,
                      .inverses = ahead, .roughly = roughly,
                      .s0 = t->o->s0, .s1 = t->o->s1,
-                     .waits = t->waits, .spilled = t->o->attempt };
+                     .waits = t->waits, .single = t->o->single,
+                     .spilled = t->o->attempt };
 
     for (Ref r = 1; r < t->g->len; r++)
         transposed[r] = lies_transposed(t, r);

@@ -107,6 +107,16 @@ const char *first_text(const Walk *w, AxisSet axes)
          : " && block == 0";
 }
 
+void put_single_item(Walk *w, const char *of)
+{
+    int blocks = w->p.k->blocks;
+    buf_printf(w->b, "const u32 item = %s;\n"
+               "const int block = (int)(item %% %d);\n"
+               "const i64 s = by_few_heads(a.run, item / %d);\n"
+               "const int head = (int)(item / %d) - (int)s * a.run.heads;\n"
+               "(void)block;\n", of, blocks, blocks, blocks);
+}
+
 /* ---- results ---- */
 
 const char *output_place(Walk *w, int i)
@@ -244,14 +254,6 @@ void put_kept(Walk *w, Ref r, const char *value)
 
 /* ---- inputs ---- */
 
-/* What a thread has of it. */
-static int line_length(const Walk *w, Ref r)
-{
-    AxisSet axes = w->g->n[r].axes;
-    return !axes ? 1 : axes == AXIS(w->s->tokens.row)
-         ? (int)regtile_rows(w->s) : REGTILE_PIECE;
-}
-
 void put_declared(Walk *w, int value, const char *place)
 {
     const KValue *v = value_at(&w->p, value);
@@ -260,9 +262,11 @@ void put_declared(Walk *w, int value, const char *place)
     if (v->alias != NOTHING)
         return;
     if (v->layout == LAY_REGTILE || v->layout == LAY_LINE) {
-        if (v->layout == LAY_LINE)
+        if (v->layout == LAY_LINE && is_dealt_line(w, v->node))
+            buf_printf(w->b, "%s t%d[%d];\n", type, value, dealt_count(w));
+        else if (v->layout == LAY_LINE)
             buf_printf(w->b, "Line<%s, %d> t%d;\n", type,
-                       line_length(w, v->node), value);
+                       w->g->n[v->node].axes ? REGTILE_PIECE : 1, value);
         else
             buf_printf(w->b, "float t%d[%d];\n", value, regtile_count(w->s));
         return;
@@ -361,19 +365,21 @@ static void put_line(Walk *w)
     int t = tensor_for(&w->p, ARG_INPUT, i, w->p.o->in[i]);
     const char *type = ctype_text(w->p.o->in[i]);
     AxisSet axes = w->g->n[r].axes;
-    bool down = axes == AXIS(w->s->tokens.row);
 
     buf_printf(w->b, "{\nconst %s *p = (const %s *)a.t[%d].p + %s%s;\n", type,
-               type, t, token_place(w, t, "head"),
+               type, t, in->timed ? token_place(w, t, "head")
+               : own_head_text(w, t, "head"),
                slice_text(w, t, in->order, in->rank, axes, false));
     if (!axes)
         buf_printf(w->b, "line_put(t%d, 0, p[0]);\n}\n", value);
+    else if (is_dealt_line(w, r))
+        buf_printf(w->b, "dealt_in<%d, %d, %d>(t%d, p, regtile_row, %s);\n}\n",
+                   w->s->tokens.warp_cols / REGTILE_PIECE,
+                   (int)regtile_rows(w->s),
+                   (int)block_extent(w->s, w->s->tokens.row), value,
+                   step_text(w, t, in->order, in->rank, 0, false));
     else
-        buf_printf(w->b, "line_in<%d, %s>(t%d, p, %s, %s, %s);\n}\n", down
-                   ? (int)block_extent(w->s, w->s->tokens.row)
-                   : (int)block_extent(w->s, w->s->tokens.col),
-                   down && !regtile_whole(w->s) ? "false" : "true", value,
-                   down ? "regtile_row" : "regtile_col",
+        buf_printf(w->b, "line_in(t%d, p, regtile_col, %s, %s);\n}\n", value,
                    step_text(w, t, in->order, in->rank, 0, false),
                    wide_text(w, t, w->p.o->in[i], w->g->axis[in->order[0]]
                              .size));

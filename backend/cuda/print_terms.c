@@ -76,6 +76,18 @@ const char *token_index(const Walk *w, const KSpot *s, int skip,
     return b.s;
 }
 
+bool is_dealt_line(const Walk *w, Ref r)
+{
+    return w->s->tokens.regtile && w->g->n[r].axes == AXIS(w->s->tokens.row)
+        && schedule_value(w->s, r, LAY_LINE) != NOTHING;
+}
+
+int dealt_count(const Walk *w)
+{
+    int pieces = w->s->tokens.warp_cols / REGTILE_PIECE;
+    return ((int)regtile_rows(w->s) + pieces - 1) / pieces;
+}
+
 static const char *token_element_at(const Walk *w, Ref r, int skip,
                                     const char *other)
 {
@@ -92,11 +104,13 @@ static const char *token_element_at(const Walk *w, Ref r, int skip,
     const KValue *v = value_at(&w->p, s.value);
     if (v->layout == LAY_REGTILE)
         return ctx_format(w->c, "t%d[u]", fragment_root(w->s, s.value));
+    if (v->layout == LAY_LINE && is_dealt_line(w, r))
+        return w->dealt ? ctx_format(w->c, "get(t%d[j])", s.value)
+                        : ctx_format(w->c, "v%u", (unsigned)r);
     if (v->layout == LAY_LINE)
         return ctx_format(w->c, "line_at(t%d, %s)", s.value,
-                          !w->g->n[r].axes ? "0" : ctx_format(w->c,
-                          w->g->n[r].axes == AXIS(w->s->tokens.row)
-                          ? "u / %d" : "u %% %d", REGTILE_PIECE));
+                          !w->g->n[r].axes ? "0"
+                          : ctx_format(w->c, "u %% %d", REGTILE_PIECE));
     return ctx_format(w->c, token_type(w, v) == F32 ? "t%d[%s]"
                       : "get(t%d[%s])", fragment_root(w->s, s.value),
                       token_index(w, &s, skip, other));
@@ -339,6 +353,6 @@ bool wants_lanes(const Walk *w, Ref r)
         AxisSet axes = w->g->n[n->a[i]].axes;
         side |= axes & (axes - 1) && n->over & AXIS(highest(axes));
     }
-    return side && is_sum(w, r) && !token_sums_regtile(w->s, r)
+    return side && is_sum(w, r) && !token_sums_parts(w->s, r)
         && terms_of(w, r) >= LANES;
 }

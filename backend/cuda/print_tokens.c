@@ -9,333 +9,6 @@
 
 #include <string.h>
 
-static int warps_of(const Walk *w) { return w->s->tokens.threads / LANES; }
-
-/* ---- what lies in register tiles ---- */
-
-static void put_regtile(Walk *w)
-{
-    const Schedule *s = w->s;
-    int pieces = s->tokens.warp_cols / REGTILE_PIECE,
-        across = regtile_across(s);
-
-    buf_printf(w->b, "const int regtile_down = WARP / %d, regtile_across ="
-               " WARP %% %d;\nconst int regtile_row = (regtile_down * %d"
-               " + LANE / %d) * %d, regtile_col = regtile_across * %d"
-               " + LANE %% %d * %d;\n"
-               "(void)regtile_across;\n(void)regtile_down;\n", across, across,
-               LANES / pieces, pieces, (int)regtile_rows(s),
-               (int)s->tokens.warp_cols, pieces, REGTILE_PIECE);
-}
-
-static void open_regtile(Walk *w)
-{
-    const Schedule *s = w->s;
-    const char *row = token_coord(w, s->tokens.row);
-    const char *col = token_coord(w, s->tokens.col);
-
-    buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
-               "const int %s = regtile_row + u / %d, %s = regtile_col + u %%"
-               " %d;\n"
-               "(void)%s;\n(void)%s;\n", regtile_count(s), row, REGTILE_PIECE,
-               col,
-               REGTILE_PIECE, row, col);
-    if (!regtile_whole(s))
-        buf_printf(w->b, "if (%s >= %d)\ncontinue;\n", row,
-                   (int)block_extent(s, s->tokens.row));
-}
-
-/* A sum's axes besides that which it has of register tiles: ranks, whose joint
- * number is so many times `each`. */
-static const char *ranks_text(const Walk *w, Ref r, int each)
-{
-    Buf b = { .ctx = w->c };
-    AxisSet ranks = w->g->n[r].axes & ~w->s->tokens.regtile;
-    for (; ranks; ranks &= ~AXIS(highest(ranks))) {
-        buf_printf(&b, "%s * %d + ", token_coord(w, highest(ranks)), each);
-        each *= flat_extent(w->s, r, highest(ranks));
-    }
-    return b.len ? b.s : "";
-}
-
-static bool is_down(const Walk *w, Ref r)
-{
-    return w->g->n[r].over == AXIS(w->s->tokens.row);
-}
-
-/* What warps have added up. */
-static void put_whole(Walk *w, Ref r)
-{
-    int v = schedule_value(w->s, r, LAY_PARTIAL);
-    int parts = value_at(&w->p, v)->parts;
-    int ax = is_down(w, r) ? w->s->tokens.col : w->s->tokens.row;
-    int len = flat_extent(w->s, r, ax);
-
-    buf_printf(w->b, "float v%u = 0;\nUNROLL\nfor (int w = 0; w < %d; w++)\n"
-               "v%u += t%d[%sw * %d + %s];\n", (unsigned)r, parts, (unsigned)r,
-               v, ranks_text(w, r, len * parts), len, token_coord(w, ax));
-}
-
-/* Whether a thread has its columns' sums before it goes through its tile. */
-static bool is_gathered(const Walk *w, Ref r)
-{
-    return token_sums_regtile(w->s, r) && is_down(w, r)
-        && !(w->g->n[r].axes & ~w->s->tokens.regtile);
-}
-
-/* From column `from` on. */
-static void put_gathered(Walk *w, Ref r, const char *from)
-{
-    int v = schedule_value(w->s, r, LAY_PARTIAL);
-
-    buf_printf(w->b, "float w%u[%d];\nregtile_whole<%d, %d>(w%u, t%d + %s);\n",
-               (unsigned)r, REGTILE_PIECE, value_at(&w->p, v)->parts,
-               (int)flat_extent(w->s, r, w->s->tokens.col), (unsigned)r, v,
-               from);
-}
-
-/* n nodes of the program in hand, for each element of a register tile. */
-static void open_tile_program(Walk *w, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (is_gathered(w, w->k->node[i]))
-            put_gathered(w, w->k->node[i], "regtile_col");
-    open_regtile(w);
-}
-
-/* For one element of a thread's register tile. */
-static void put_tile_value(Walk *w, Ref r, uint8_t *done)
-{
-    if (is_gathered(w, r))
-        buf_printf(w->b, "const float v%u = w%u[u %% %d];\n", (unsigned)r,
-                   (unsigned)r, REGTILE_PIECE);
-    else if (token_sums_regtile(w->s, r))
-        put_whole(w, r);
-    else if (token_sums(w->s, r))
-        put_sum(w, r, false, done);
-    else
-        put_token_value(w, r);
-}
-
-/* Of a thread's own, and of those that the warp's other threads have. */
-static void put_partial(Walk *w)
-{
-    const Schedule *s = w->s;
-    Ref r = w->k->node[w->k->nnodes - 1];
-    const KValue *v = value_at(&w->p, w->k->out[0]);
-    AxisSet ranks = w->g->n[r].axes & ~s->tokens.regtile;
-    bool down = is_down(w, r);
-    int len = flat_extent(w->s, r, down ? s->tokens.col : s->tokens.row);
-    int pieces = s->tokens.warp_cols / REGTILE_PIECE;
-    uint8_t *done = ctx_alloc(w->c, w->g->len);
-    Buf *b = w->b;
-
-    for (AxisSet a = ranks; a; a &= a - 1) {
-        const char *x = token_coord(w, lowest(a));
-        buf_printf(b, "for (int %s = 0; %s < %d; %s++)\n", x, x,
-                   (int)flat_extent(w->s, r, lowest(a)), x);
-    }
-    buf_printf(b, "{\nfloat sum[%d] = { 0 };\n", down ? REGTILE_PIECE
-               : (int)regtile_rows(s));
-    open_tile_program(w, w->k->nnodes - 1);
-    for (int i = 0; i + 1 < w->k->nnodes; i++)
-        put_tile_value(w, w->k->node[i], done);
-    buf_printf(b, "sum[u %s %d] += %s;\n}\n", down ? "%" : "/", REGTILE_PIECE,
-               token_term(w, r));
-    if (down)
-        buf_printf(b, "regtile_sum<%d>(sum, ", pieces);
-    else
-        buf_printf(b, "regtile_sum_across<%d, %d, %s>(sum, regtile_row, ",
-                   pieces,
-                   (int)block_extent(s, s->tokens.row),
-                   regtile_whole(s) ? "true" : "false");
-    buf_printf(b, "t%d + %s%s * %d%s);\n}\n", w->k->out[0],
-               ranks_text(w, r, len * v->parts),
-               down ? "regtile_down" : "regtile_across", len,
-               down ? " + regtile_col" : "");
-}
-
-/* ---- programs ---- */
-
-/* Of one that no program keeps. */
-static void put_kept_value(Walk *w)
-{
-    Ref r = w->k->node[0];
-    KInst plain = *w->k;
-
-    plain.nnodes = 0;
-    w->k = &plain;
-    if (is_regtile(w->s, r))
-        open_regtile(w);
-    else
-        open_loop(w, r, w->g->n[r].axes);
-    put_kept(w, r, token_element(w, r));
-    buf_printf(w->b, "}\n");
-    put_no_tokens(w, r);
-}
-
-static void put_lazy(Walk *w)
-{
-    for (int i = 0; i < w->k->nout; i++) {
-        const KValue *v = value_at(&w->p, w->k->out[i]);
-        KSpot s = flat_spot(w->s, v->node);
-        buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
-                   v->layout == LAY_REGTILE ? "u"
-                   : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
-    }
-}
-
-static void put_regtile_map(Walk *w)
-{
-    uint8_t *done = ctx_alloc(w->c, w->g->len);
-    buf_printf(w->b, "{\n");
-    open_tile_program(w, w->k->nnodes);
-    for (int i = 0; i < w->k->nnodes; i++)
-        put_tile_value(w, w->k->node[i], done);
-    put_lazy(w);
-    buf_printf(w->b, "}\n");
-    buf_printf(w->b, "}\n");
-}
-
-/* A single element is one thread's, or warp's; others have others. Addresses of
- * results are worked out there: kept, they would take registers from states. */
-static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
-{
-    AxisSet axes = w->g->n[r].axes;
-    int32_t n = flat_count(w->s, r, axes);
-    int warp = (int)(w->k - w->s->inst) % warps_of(w);
-
-    if (n == 1)
-        buf_printf(w->b, lanes ? "if (WARP == %d) {\n"
-                               : "if (WARP == %d && LANE == 0) {\n", warp);
-    else if (lanes)
-        buf_printf(w->b, "NO_UNROLL for (int e = WARP; e < %s; e += WARPS) {"
-                   "\n", count_text(w, r, axes));
-    else
-        buf_printf(w->b, "for (int e = %s; e < %s; e += THREADS) {\n",
-                   leaves ? "fresh(TID)" : "TID", count_text(w, r, axes));
-    put_coords(w, n == 1 ? "0" : "e", r, axes, "continue");
-}
-
-/* Whether the program in hand keeps its node for kernels behind. */
-static bool keeps_node(const Walk *w, Ref r)
-{
-    return w->s->stores[r] && w->k >= w->s->inst + w->s->tokens.first;
-}
-
-static void put_kept_nodes(Walk *w)
-{
-    for (int i = 0; i < w->k->nnodes; i++)
-        if (keeps_node(w, w->k->node[i]))
-            put_kept(w, w->k->node[i], ctx_format(w->c, "v%u",
-                                                  (unsigned)w->k->node[i]));
-}
-
-/* Whether a thread leaves pieces of a row: of results that are whole rows, of
- * what warps have added up. */
-static bool goes_in_pieces(const Walk *w)
-{
-    const KInst *k = w->k;
-    Ref last = k->node[k->nnodes - 1];
-    bool any = false;
-    bool all = w->p.o->single && w->s->tokens.regtile
-            && w->g->n[last].axes == AXIS(w->s->tokens.col)
-            && flat_extent(w->s, last, w->s->tokens.col) % REGTILE_PIECE == 0;
-
-    for (int i = 0; i < k->nnodes && all; i++)
-        all = !token_sums(w->s, k->node[i]) || is_gathered(w, k->node[i]);
-    for (int i = 0; i < w->g->nout && all; i++) {
-        any |= leaves_result(w, i);
-        all = !leaves_result(w, i)
-           || (w->g->out[i].rank == 1
-               && w->g->axis[w->s->tokens.col].size * (int)dtype_size(
-                      result_type(&w->p, ARG_OUTPUT, i)) % 16 == 0);
-    }
-    return any && all;
-}
-
-static void put_left_pieces(Walk *w, int i)
-{
-    int t = result_tensor(&w->p, ARG_OUTPUT, i);
-
-    buf_printf(w->b, "if (%s%s) {\nconst int %s = e;\n*(Four<%s> *)(%s) = y%d;"
-               "\n}\n", there_text(w, t),
-               first_text(w, w->g->n[w->g->out[i].node].axes),
-               token_coord(w, w->s->tokens.col),
-               ctype_text(result_type(&w->p, ARG_OUTPUT, i)),
-               output_place(w, i), i);
-}
-
-static void put_pieces_map(Walk *w)
-{
-    const KInst *k = w->k;
-    Ref last = k->node[k->nnodes - 1];
-
-    buf_printf(w->b, "for (int e = fresh(TID) * %d; e < %d; e += THREADS * %d)"
-               " {\n", REGTILE_PIECE,
-               (int)flat_count(w->s, last, w->g->n[last].axes), REGTILE_PIECE);
-    for (int i = 0; i < k->nnodes; i++)
-        if (is_gathered(w, k->node[i]))
-            put_gathered(w, k->node[i], "e");
-    for (int i = 0; i < w->g->nout; i++)
-        if (leaves_result(w, i))
-            buf_printf(w->b, "Four<%s> y%d;\n",
-                       ctype_text(result_type(&w->p, ARG_OUTPUT, i)), i);
-    buf_printf(w->b, "UNROLL\nfor (int u = 0; u < %d; u++) {\n"
-               "const int %s = e + u;\n(void)%s;\n", REGTILE_PIECE,
-               token_coord(w, w->s->tokens.col),
-               token_coord(w, w->s->tokens.col));
-    for (int i = 0; i < k->nnodes; i++)
-        put_tile_value(w, k->node[i], NULL);
-    put_lazy(w);
-    for (int i = 0; i < w->g->nout; i++)
-        if (leaves_result(w, i))
-            buf_printf(w->b, "put(&y%d.x[u], v%u);\n", i,
-                       (unsigned)w->g->out[i].node);
-    put_kept_nodes(w);
-    buf_printf(w->b, "}\n");
-    for (int i = 0; i < w->g->nout; i++)
-        if (leaves_result(w, i))
-            put_left_pieces(w, i);
-    buf_printf(w->b, "}\n");
-}
-
-static void put_flat_map(Walk *w)
-{
-    const KInst *k = w->k;
-    uint8_t *done = ctx_alloc(w->c, w->g->len);
-    Ref last = k->node[k->nnodes - 1];
-    bool lanes = false, leaves = false;
-
-    for (int i = 0; i < w->g->nout; i++)
-        leaves |= leaves_result(w, i);
-    for (int i = 0; i < k->nnodes; i++)
-        lanes |= wants_lanes(w, k->node[i]);
-    open_map(w, last, lanes, leaves);
-    for (int i = 0; i < k->nnodes; i++) {
-        Ref r = k->node[i];
-        if (token_sums_regtile(w->s, r))
-            put_whole(w, r);
-        else if (is_sum(w, r))
-            put_sum(w, r, lanes, done);
-        else
-            continue;
-        done[r] = 1;
-    }
-    if (lanes)
-        buf_printf(w->b, "if (LANE == 0) {\n");
-    for (int i = 0; i < k->nnodes; i++)
-        if (!done[k->node[i]])
-            put_token_value(w, k->node[i]);
-    put_lazy(w);
-    put_outputs(w);
-    put_kept_nodes(w);
-    buf_printf(w->b, lanes ? "}\n}\n" : "}\n");
-    for (int i = 0; i < k->nnodes; i++)
-        if (keeps_node(w, k->node[i]))
-            put_no_tokens(w, k->node[i]);
-}
-
 /* ---- states ---- */
 
 /* A sequence's state among all: of single tokens it may be any. */
@@ -392,6 +65,15 @@ static void put_begin(Walk *w)
     }
 }
 
+/* Whether a state's place is worked out where it leaves, from the numbers of
+ * block and thread alone: kept, it would take registers from states. */
+static bool works_out_anew(const Walk *w)
+{
+    int v = w->k->in[0];
+    return w->p.o->single && !w->p.k->spill
+        && value_at(&w->p, v)->layout == LAY_REGTILE;
+}
+
 /* To the place of each token, or of the last. */
 static void put_end(Walk *w, bool each)
 {
@@ -401,6 +83,13 @@ static void put_end(Walk *w, bool each)
     const char *type = ctype_text(result_type(&w->p, ARG_NEXT, w->k->index));
     Buf *b = w->b;
 
+    if (works_out_anew(w)) {
+        buf_printf(b, "{\n");
+        put_single_item(w, "(u32)fresh((int)blockIdx.x)");
+        if (!w->p.o->paged)
+            buf_printf(b, "const i64 own = s;\n");
+        put_regtile(w, "fresh(TID)");
+    }
     buf_printf(b, "if (%s%s%s) {\n%s *p = (%s *)a.t[%d].p + %s * a.t[%d].sb +"
                " %s%s%s;\n", there_text(w, t), each ? " && entry >= 0"
                : w->p.o->single || has_rows(w->s) ? "" : " && !a.pages.each",
@@ -410,7 +99,8 @@ static void put_end(Walk *w, bool each)
                                  t) : "", own_head_text(w, t, "head"),
                slice_text(w, t, st->order, st->rank, axes, true));
     if (value_at(&w->p, v)->layout == LAY_REGTILE) {
-        buf_printf(b, "regtile_out%s);\n}\n", regtile_args(w, v, st, t,
+        buf_printf(b, works_out_anew(w) ? "regtile_out%s);\n}\n}\n"
+                   : "regtile_out%s);\n}\n", regtile_args(w, v, st, t,
                    result_type(&w->p, ARG_NEXT, w->k->index)));
         return;
     }
@@ -468,10 +158,7 @@ static void put_inst(Walk *w, const KInst *k)
                 && !token_brings(w->s, k)))
             buf_printf(w->b, "copy_commit();\ncopy_wait<0>();\n");
         break;
-    case K_MAP:
-        (is_regtile(w->s, k->node[k->nnodes - 1]) ? put_regtile_map
-         : goes_in_pieces(w) ? put_pieces_map : put_flat_map)(w);
-        break;
+    case K_MAP: put_token_program(w); break;
     case K_PARTIAL: put_partial(w); break;
     case K_STORE:
         (k->index == NOTHING ? put_kept_value : put_result)(w);
@@ -685,15 +372,12 @@ static bool has_one_item(const Walk *w)
     return w->p.o->single && is_walk(w) && !w->s->spill;
 }
 
-static void put_single(const Walk *w)
+static void put_single(Walk *w)
 {
     const CudaKernel *k = w->p.k;
 
-    buf_printf(w->b, "{\nconst u32 item = blockIdx.x;\n"
-               "const int block = (int)(item %% %d);\n"
-               "const i64 s = by_few_heads(a.run, item / %d);\n"
-               "const int head = (int)(item / %d) - (int)s * a.run.heads;\n"
-               "(void)block;\n", k->blocks, k->blocks, k->blocks);
+    buf_printf(w->b, "{\n");
+    put_single_item(w, "blockIdx.x");
     if (k->follows)
         buf_printf(w->b, "follow();\n");
     buf_printf(w->b, w->p.o->paged
@@ -704,7 +388,7 @@ static void put_single(const Walk *w)
                "const i64 slot = s + s * a.run.per_entry;\n(void)slot;\n");
 }
 
-static void put_item(const Walk *w)
+static void put_item(Walk *w)
 {
     const CudaKernel *k = w->p.k;
     bool all = w->s->kind == K_TOKEN, one = w->p.o->single && is_walk(w);
@@ -768,7 +452,7 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     if (k->follows)
         buf_printf(&body, "let_follow();\n");
     if (s->tokens.regtile)
-        put_regtile(&w);
+        put_regtile(&w, "TID");
     if (s->spill)
         buf_printf(&body, "char *const spill = global(a.run.spill) + blockIdx.x"
                    " * %lldll;\n", (long long)s->spill);

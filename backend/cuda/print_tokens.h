@@ -14,6 +14,8 @@ typedef struct Walk {
     Buf *b;
     const StoredPlaces *stored;
     const KInst *k;                     /* in hand */
+    bool dealt;                         /* rows are dealt over lanes: element j
+                                           of a thread's */
 } Walk;
 
 /* print_terms.c. A coordinate's name; what a value's elements are. */
@@ -23,6 +25,9 @@ DType token_type(const Walk *w, const KValue *v);
 const char *token_index(const Walk *w, const KSpot *s, int skip,
                         const char *other);
 const char *token_element(const Walk *w, Ref r);
+/* Whether threads have rows of it dealt over lanes; in how many registers. */
+bool is_dealt_line(const Walk *w, Ref r);
+int dealt_count(const Walk *w);
 /* What r is, as a number of its own; what a sum adds up. */
 void put_token_value(Walk *w, Ref r);
 const char *token_term(const Walk *w, Ref r);
@@ -39,7 +44,25 @@ const char *count_text(const Walk *w, Ref r, AxisSet axes);
 void put_coords(Walk *w, const char *x, Ref r, AxisSet axes, const char *next);
 void open_loop(Walk *w, Ref r, AxisSet axes);
 
-/* print_memory.c. The place of an axis in an order; from an element to the next
+/* print_regtile.c. Where the tile of thread `of` lies; a loop over a tile, left
+ * open; what stands before the loops of the program in hand, such a loop, in
+ * rows and in these columns, and a value there; what warps have added up, and
+ * the instruction that does. */
+void put_regtile(Walk *w, const char *of);
+void open_regtile(Walk *w);
+void put_before_loop(Walk *w);
+void open_tile(Walk *w);
+void put_tile_value(Walk *w, Ref r, uint8_t *done);
+void put_whole(Walk *w, Ref r);
+void put_partial(Walk *w);
+
+/* print_programs.c. The program in hand; what is kept that no program keeps. */
+void put_token_program(Walk *w);
+void put_kept_value(Walk *w);
+
+/* print_memory.c. What block `of` has to do, in a call that is single. */
+void put_single_item(Walk *w, const char *of);
+/* The place of an axis in an order; from an element to the next
  * along one: in calls that are single rows are whole, and states dense. */
 int place_in(const uint8_t *order, int rank, int ax);
 const char *step_text(const Walk *w, int tensor, const uint8_t *order,

@@ -236,6 +236,13 @@ template<class G> INLINE void store_four(G *p, const float *x)
     else
         *(Four<G> *)p = out;
 }
+/* Numbers that are loaded at once. */
+template<class T, int N> struct alignas(N * sizeof(T)) Several { T x[N]; };
+/* As few words as it has. */
+template<class G> INLINE void store_words(G *p, const Four<G> &x)
+{
+    *(Several<u32, sizeof x / 4> *)p = *(const Several<u32, sizeof x / 4> *)&x;
+}
 /* A thread's, from its first row on, of ROWS; WHOLE: of which no thread has
  * fewer. PITCH: rows are whole, and lie so; 0: they lie anywhere. */
 template<int ROWS, bool WHOLE, int PITCH, int N, class G>
@@ -282,15 +289,13 @@ INLINE void line_put(Line<G, N, 2> &a, int i, G g)
                        : (u32)g.bits;
 }
 /* Numbers that are loaded at once. */
-template<class T, int N> struct alignas(N * sizeof(T)) Several { T x[N]; };
-/* From `from` on, of SIZE. */
-template<int SIZE, bool WHOLE, int N, class G>
+/* From `from` on. */
+template<int N, class G>
 INLINE void line_in(Line<G, N> &x, const G *p, int from, i64 step, bool wide)
 {
     enum { WORDS = 4 * sizeof(G) / 4 };
-    const int left = WHOLE ? N : SIZE - from;
     p += from * step;
-    if (WHOLE && N % 4 == 0 && wide) {
+    if (N % 4 == 0 && wide) {
         UNROLL
         for (int i = 0; i < N / 4; i++)
             *((Several<u32, WORDS> *)x.x + i)
@@ -298,9 +303,33 @@ INLINE void line_in(Line<G, N> &x, const G *p, int from, i64 step, bool wide)
     } else {
         UNROLL
         for (int i = 0; i < N; i++)
-            if (i < left)
-                line_put(x, i, p[i * step]);
+            line_put(x, i, p[i * step]);
     }
+}
+/* A thread's MINE rows, from `row` on, dealt over the PIECES lanes that have
+ * the same: which row is element j; whether there is one. */
+template<int PIECES, int MINE, int ROWS> INLINE int dealt_row(int row, int j)
+{
+    const int i = j * PIECES + LANE % PIECES;
+    const int x = row + (i < MINE ? i : MINE - 1);
+    return x < ROWS ? x : ROWS - 1;
+}
+template<int PIECES, int MINE, int ROWS> INLINE bool has_dealt(int row, int j)
+{
+    const int i = j * PIECES + LANE % PIECES;
+    return i < MINE && row + i < ROWS;
+}
+template<int PIECES, int MINE, int ROWS, int N, class G>
+INLINE void dealt_in(G (&x)[N], const G *p, int row, i64 step)
+{
+    UNROLL
+    for (int j = 0; j < N; j++)
+        x[j] = p[dealt_row<PIECES, MINE, ROWS>(row, j) * step];
+}
+/* That of its i-th row; by all lanes. */
+template<int PIECES, int N> INLINE float dealt_at(const float (&x)[N], int i)
+{
+    return lane_of<PIECES>(x[i / PIECES], i % PIECES);
 }
 template<int ROWS, bool WHOLE, int PITCH, int N, class G>
 INLINE void regtile_out(const float (&x)[N], G *p, int row, int col, i64 sr,
@@ -334,6 +363,22 @@ template<int PIECES> INLINE void regtile_sum(const float (&x)[4], float *to)
     }
     if (LANE < PIECES)
         *(Piece *)to = out;
+}
+/* The same of a number each, that of whose rows or columns lanes have alike. */
+template<int PIECES, bool DOWN> INLINE void regtile_sum_one(float s, float *to,
+                                                            bool leaves)
+{
+    s = lane_sum<DOWN ? LANES : PIECES>(s);
+    if (LANE == 0 && leaves)
+        *to = s;
+}
+template<int PARTS> INLINE float regtile_whole_one(const float *from)
+{
+    float s = 0;
+    UNROLL
+    for (int w = 0; w < PARTS; w++)
+        s += from[w];
+    return s;
 }
 /* What PARTS of them come to, each of LEN columns. */
 template<int PARTS, int LEN> INLINE void regtile_whole(float (&x)[4],

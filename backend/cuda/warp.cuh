@@ -83,6 +83,11 @@ INLINE float lane_xor(float x, int by)
 {
     return __shfl_xor_sync(0xffffffffu, x, by);
 }
+/* That of lane i of W neighbouring ones. */
+template<int W> INLINE float lane_of(float x, int i)
+{
+    return __shfl_sync(0xffffffffu, x, i, W);
+}
 /* Over groups of W neighbouring lanes, for all of them. */
 template<int W> INLINE float lane_sum(float x)
 {

@@ -42,7 +42,8 @@ bool has_two_places(const Schedule *s, const KValue *v)
     enum { MOST = 4096 };
     return v->layout == LAY_FLAT && v->element * v->nrow <= MOST
         && !has_rows(s) && s->kind != K_TOKEN
-        && ((s->g->n[v->node].op == OP_input && s->g->n[v->node].timed)
+        && ((s->g->n[v->node].op == OP_input
+             && (s->g->n[v->node].timed || s->tokens.single))
             || token_found(s, v->node));
 }
 

@@ -148,14 +148,14 @@ static int regtile_registers(const Schedule *s)
     return regtile_count(s) * s->tokens.states;
 }
 
-/* Whether all else may do with as few, of small steps: where it does not spill.
- */
+/* Whether all else may do with as few, of small steps: where it does not spill,
+ * first with all lines (tokens.c), then with those that are wanted first. */
 static bool is_close(const Schedule *s, const KernelWish *w)
 {
     enum { LEAST = 32, MOST = 64, SMALL = 32 };
 
-    return !w->spilled && s->k->nnodes < SMALL && regtile_registers(s) >= LEAST
-        && regtile_registers(s) < MOST;
+    return w->spilled < 2 && s->k->nnodes < SMALL
+        && regtile_registers(s) >= LEAST && regtile_registers(s) < MOST;
 }
 
 static int regtile_together(const Schedule *s, const KernelWish *w)
@@ -244,10 +244,11 @@ static bool find_shapes(Schedule *s, const KernelWish *w, int axis, int slices)
     first.spilled = 0;
     if (!find_shape(s, &first, axis, slices))
         return false;
-    bool again = w->spilled && is_close(s, &first);
+    bool close = is_close(s, &first), again = close && w->spilled > 1;
     if (again)
         find_shape(s, w, axis, slices);
-    s->resident = find_resident(s, again ? w : &first, w->spilled - again);
+    s->resident = find_resident(s, again ? w : &first,
+                                close ? 0 : w->spilled);
     return true;
 }
 

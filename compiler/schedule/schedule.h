@@ -36,9 +36,9 @@
  * A kernel of single tokens has no products of tiles: all its warps do the
  * same, one instruction after another, and matrices that it carries stay in
  * their registers. regtile.c deals those out, tokens.c makes its instructions.
- * What all of them ask is in queries.c. Before them scales.c and ranks.c change
- * the plan, as softmax.c does for float16; range.c says what that may not
- * hold.
+ * What all of them ask is in queries.c. Before them scales.c, ranks.c and, of
+ * single tokens, found.c change the plan, as softmax.c does for float16;
+ * range.c says what that may not hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -221,6 +221,8 @@ typedef struct KInst {
                                            it */
     bool early;                         /* MAP: its decays are made while the
                                            products before it are under way */
+    bool columns;                       /* MAP of single tokens: of columns, by
+                                           threads that have the first row */
     uint8_t lag;                        /* LOAD: by so many iterations, behind
                                            those that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
@@ -261,10 +263,14 @@ static inline bool is_internal(const KBuffer *b)
  * single tokens. regtile: the axes of matrices in registers, or none; of these
  * `col` is the one along which a thread has REGTILE_PIECE neighbours of some
  * rows. A warp has so many columns. first: of the instructions that each item
- * has. */
+ * has. single: a call has one token of each sequence. of_vectors: per node, a
+ * sum of vectors that lie along rows or columns, of which each thread adds up
+ * its own. */
 enum { REGTILE_PIECE = 4, ROW_BLOCK = 16 };
 typedef struct KTokens {
     int threads;
+    bool single;
+    const uint8_t *of_vectors;
     int32_t rows;
     AxisSet regtile;
     uint8_t row, col;
@@ -369,8 +375,10 @@ typedef struct KernelWish {
     bool roughly;                       /* what it takes, at the least: whether
                                            there is room, and how much it
                                            lacks */
-    int spilled;                        /* of single tokens: attempts whose
-                                           registers did not do */
+    bool single;                        /* of single tokens: a call has one of
+                                           each sequence */
+    int spilled;                        /* attempts whose registers did not do
+                                           */
     int spare;                          /* registers beside what a thread of
                                            the matrix role is known to need */
 } KernelWish;
@@ -409,6 +417,10 @@ const Plan *plan_scales_in(Ctx *c, const Plan *p);
 /* The plan in which what scales both terms of a sum scales the sum, and nothing
  * is scaled twice. */
 const Plan *plan_scales_joined(Ctx *c, const Plan *p);
+
+/* Of a step: the plan in which sums over matrices that wait for other such sums
+ * are made of sums that do not, as far as they are linear. */
+const Plan *plan_sums_found(Ctx *c, const Plan *p);
 
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
@@ -459,6 +471,10 @@ int schedule_slice_axis(const Schedule *s, int cols);
 int schedule_row_axis(const Schedule *s);
 /* What is wrong with so many slices of it, or NULL. */
 const char *schedule_slice_fault(const Schedule *s, int axis, int slices);
+/* Of kernels whose warps all do the same: the axis that blocks share out into
+ * most parts; each computes the rest by itself, which is little of a single
+ * token, and more of a chunk. */
+void schedule_token_slices(Schedule *s);
 
 bool schedule_select(Schedule *s, const KernelWish *w);
 /* Requires values and instructions, without buffers. False: there is nothing
@@ -623,12 +639,17 @@ static inline bool token_sums(const Schedule *s, Ref r)
 {
     return op_is(s->g->n[r].op, FOLDS) && !op_is(s->g->n[r].op, MOVES);
 }
-/* Over register tiles: warps have parts of it. */
-static inline bool token_sums_regtile(const Schedule *s, Ref r)
+/* Of what threads have of rows and columns: warps have parts of it. */
+static inline bool token_sums_vectors(const Schedule *s, Ref r)
+{
+    return s->tokens.of_vectors && s->tokens.of_vectors[r];
+}
+static inline bool token_sums_parts(const Schedule *s, Ref r)
 {
     const Node *n = &s->g->n[r];
     return token_sums(s, r) && (is_regtile(s, n->a[0])
-                                || is_regtile(s, n->a[1]));
+                                || is_regtile(s, n->a[1])
+                                || token_sums_vectors(s, r));
 }
 /* ---- flat.c: values of which all warps have a share ---- */
 

@@ -99,3 +99,51 @@ int schedule_row_axis(const Schedule *s)
             && g->n[g->st[i].node].axes & AXIS(best) & ~AXIS(0);
     return any && !g->rows ? best : 0;
 }
+
+/* ---- of kernels whose warps all do the same ---- */
+
+static bool mixes(const Schedule *s, Ref r, int ax)
+{
+    const Node *n = &s->g->n[r];
+    AxisSet own = n->axes, has = AXIS(ax);
+
+    for (int i = 0; i < 4; i++)
+        own |= s->g->n[n->a[i]].axes;
+    return own & has && (n->over & has
+                         || (op_has(n->op, TO_AXIS) && n->index == ax)
+                         || (is_system(n->op)
+                             && s->g->n[n->a[0]].axes & has));
+}
+
+static bool can_slice(const Schedule *s, int ax)
+{
+    bool carried = false;
+
+    for (int i = 0; i < s->g->nst; i++)
+        carried |= s->k->states & STATE(i)
+                && s->g->st[i].axes & AXIS(ax);
+    for (int i = 0; i < s->k->nnodes && carried; i++) {
+        Ref r = s->k->node[i];
+        carried = !mixes(s, r, ax) && (!(s->g->n[r].axes & AXIS(ax))
+                  || s->ext[r][ax] == s->g->axis[ax].size);
+    }
+    return carried;
+}
+
+void schedule_token_slices(Schedule *s)
+{
+    const int32_t least = has_rows(s) ? 64 : 32;
+
+    s->slices = 1;
+    for (int ax = AX_DIM; ax < s->g->naxes; ax++) {
+        int32_t size = s->g->axis[ax].size, slice = size;
+        if (!can_slice(s, ax))
+            continue;
+        while (slice % 16 == 0 && slice / 2 >= least)
+            slice /= 2;
+        if (size / slice <= s->slices)
+            continue;
+        s->slice_axis = ax;
+        s->slices = size / slice;
+    }
+}

@@ -21,6 +21,9 @@ typedef struct Tokens {
     uint8_t *has;
     uint8_t *inlined;                   /* computed by the one that reads it */
     uint8_t *threads;                   /* by each for its own elements */
+    uint8_t *beside;                    /* and by whoever makes what reads it */
+    uint8_t *others;                    /* for elements that they do not have
+                                           in registers */
     uint8_t *line;                      /* an input that each thread loads so */
     uint8_t *before;                    /* the same for all items */
     uint8_t *op;                        /* KOp: the instruction it has for
@@ -63,12 +66,14 @@ static bool is_before(const Tokens *x, Ref r)
     return x->before[r];
 }
 
-/* The same for all items: of chunks, whatever their length. */
+/* The same for all items, where there are several: of chunks, whatever their
+ * length. */
 static void find_before(Tokens *x)
 {
     for (Ref r = 1; r < x->g->len; r++) {
         const Node *n = &x->g->n[r];
-        bool before = !n->timed && !n->states && !is_regtile(x->s, r);
+        bool before = !x->w->single && !n->timed && !n->states
+                   && !is_regtile(x->s, r);
         if (has_rows(x->s))
             before &= n->op != OP_state && !op_is(n->op, ONE_ROW)
                    && !(n->flags & REVERSE)
@@ -147,7 +152,32 @@ static bool sums_all_of(const Tokens *x, Ref u, Ref r)
     return same;
 }
 
-/* Whether threads read r for their rows or columns of register tiles alone. */
+/* Exponentials and the like that r takes of what is there: of one element. */
+static int hard_steps(const Tokens *x, Ref r)
+{
+    int n = op_info[x->g->n[r].op].traits & HARD ? 1 : 0;
+    if (!is_computed(x, r) || !is_elementwise(x, r))
+        return 0;
+    for (int i = 0; i < op_info[x->g->n[r].op].arity; i++)
+        n += hard_steps(x, x->g->n[r].a[i]);
+    return n;
+}
+
+/* Whether u is made, element by element, by whichever threads, and each of
+ * these can make its operand r, too. */
+static bool makes_beside(const Tokens *x, Ref u, Ref r)
+{
+    bool all = is_elementwise(x, u) && !x->inlined[u] && !is_regtile(x->s, u)
+            && !is_before(x, u) && !(x->g->n[r].axes & ~x->g->n[u].axes)
+            && (x->g->n[r].axes == x->g->n[u].axes || !x->g->n[r].axes
+                || !hard_steps(x, r));
+    for (AxisSet a = x->g->n[r].axes; a && all; a &= a - 1)
+        all = x->s->ext[r][lowest(a)] == x->s->ext[u][lowest(a)];
+    return all;
+}
+
+/* Whether threads read r for their rows or columns of register tiles, or for
+ * elements that they make of it, alone. */
 static bool is_of_threads(const Tokens *x, Ref r)
 {
     AxisSet regtile = x->s->tokens.regtile;
@@ -162,28 +192,20 @@ static bool is_of_threads(const Tokens *x, Ref r)
             if (!x->has[u] || !a || token_shown(x->s, a) != r)
                 continue;
             own &= a == r && is_computed(x, u)
-                && (is_regtile(x->s, u) || token_sums_regtile(x->s, u)
-                    || x->threads[u]);
+                && (is_regtile(x->s, u) || token_sums_parts(x->s, u)
+                    || x->threads[u] || makes_beside(x, u, r));
         }
     return own;
 }
 
-/* Exponentials and the like that r takes of what is there: of one element. */
-static int hard_steps(const Tokens *x, Ref r)
-{
-    int n = op_info[x->g->n[r].op].traits & HARD ? 1 : 0;
-    if (!is_computed(x, r) || !is_elementwise(x, r))
-        return 0;
-    for (int i = 0; i < op_info[x->g->n[r].op].arity; i++)
-        n += hard_steps(x, x->g->n[r].a[i]);
-    return n;
-}
-
-/* How many elements of it a thread has. */
+/* How many elements of it a thread makes: rows are dealt over the lanes that
+ * have the same. */
 static int own_elements(const Tokens *x, Ref r)
 {
     AxisSet axes = x->g->n[r].axes;
-    int n = axes & AXIS(x->s->tokens.row) ? (int)regtile_rows(x->s) : 1;
+    int pieces = x->s->tokens.warp_cols / REGTILE_PIECE;
+    int rows = ((int)regtile_rows(x->s) + pieces - 1) / pieces;
+    int n = axes & AXIS(x->s->tokens.row) ? rows : 1;
     return axes & AXIS(x->s->tokens.col) ? n * REGTILE_PIECE : n;
 }
 
@@ -193,9 +215,21 @@ static int own_elements(const Tokens *x, Ref r)
 static bool is_computed_twice(const Tokens *x, Ref r)
 {
     enum { MOST_HARD = 8 };
-    return (is_elementwise(x, r) || token_sums_regtile(x->s, r))
+    return (is_elementwise(x, r) || token_sums_parts(x->s, r))
         && is_of_threads(x, r)
         && hard_steps(x, r) * own_elements(x, r) <= MOST_HARD;
+}
+
+/* Whether a program that is not of threads' own elements makes r. */
+static bool is_made_beside(const Tokens *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (is_computed(x, u) && x->g->n[u].a[i] == r
+                && (makes_beside(x, u, r)
+                    || (x->beside[u] && !token_sums_parts(x->s, u))))
+                return true;
+    return false;
 }
 
 static void find_inlined(Tokens *x)
@@ -205,13 +239,14 @@ static void find_inlined(Tokens *x)
         if (!is_computed(x, r))
             continue;
         x->threads[r] = !regtile && is_computed_twice(x, r);
+        x->beside[r] = x->threads[r] && is_made_beside(x, r);
         x->inlined[r] = regtile ? !is_next(x, r) : x->threads[r];
         if (regtile || x->threads[r] || !is_elementwise(x, r))
             continue;
         for (Ref u = r + 1; u < x->g->len && !x->inlined[r]; u++)
             for (int i = 0; i < 3; i++)
                 x->inlined[r] |= is_computed(x, u) && x->g->n[u].a[i] == r
-                    && ((token_sums(x->s, u) && !token_sums_regtile(x->s, u)
+                    && ((token_sums(x->s, u) && !token_sums_parts(x->s, u)
                          && x->op[u] == K_MAP && sums_all_of(x, u, r))
                         || (x->inlined[u] && !is_regtile(x->s, u)
                             && is_alike(x, r, u, x->g->n[u].axes)))
@@ -228,10 +263,10 @@ static int level_behind(const Tokens *x, Ref u, Ref o)
         return 0;
     if (is_regtile(x->s, b))
         return x->level[b] + !x->inlined[b];
-    if (x->inlined[b] || (o == b && !is_regtile(x->s, u)
-                          && is_beside(x, u, b)))
+    if (x->inlined[b])
         return x->level[b];
-    return x->level[b] + 1;
+    bool same = o == b && !is_regtile(x->s, u) && is_beside(x, u, b);
+    return x->level[b] + (!same || x->beside[u]);
 }
 
 static void find_levels(Tokens *x)
@@ -243,7 +278,7 @@ static void find_levels(Tokens *x)
             int n = x->g->n[u].a[i] ? level_behind(x, u, x->g->n[u].a[i]) : 0;
             x->level[u] = n > x->level[u] ? n : x->level[u];
         }
-        x->level[u] += token_sums_regtile(x->s, u);
+        x->level[u] += token_sums_parts(x->s, u);
         x->deepest = x->level[u] > x->deepest ? x->level[u] : x->deepest;
     }
     x->deepest++;
@@ -257,6 +292,34 @@ static void find_levels(Tokens *x)
         }
 }
 
+/* ---- sums of vectors ---- */
+
+/* Along rows or columns of register tiles alone, whole: then nobody waits for
+ * the warp that adds it up for all, nor it for what others load. */
+static bool is_of_vectors(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    AxisSet regtile = x->s->tokens.regtile, over = n->over;
+    bool all = is_computed(x, r) && token_sums(x->s, r) && regtile
+            && op_is(n->op, ADDS_UP) && !is_before(x, r)
+            && over & regtile && !(over & (over - 1)) && !(n->axes & regtile);
+    for (int i = 0; i < op_info[n->op].arity && all; i++)
+        all = !(x->g->n[n->a[i]].axes & regtile & ~over)
+           && (!(x->g->n[n->a[i]].axes & over)
+               || x->s->ext[n->a[i]][lowest(over)]
+                  == x->g->axis[lowest(over)].size);
+    return all;
+}
+
+static void find_vector_sums(Tokens *x)
+{
+    uint8_t *of = ctx_alloc(x->s->c, x->g->len);
+
+    for (Ref r = 1; r < x->g->len; r++)
+        of[r] = is_of_vectors(x, r);
+    x->s->tokens.of_vectors = of;
+}
+
 /* ---- inputs that threads load themselves ---- */
 
 /* The earliest level at which some program computes u. */
@@ -264,7 +327,7 @@ static int computed_at(const Tokens *x, Ref u)
 {
     int first = x->deepest;
 
-    if (token_sums_regtile(x->s, u))    /* its warps' parts */
+    if (token_sums_parts(x->s, u))    /* its warps' parts */
         return x->level[u] - 1;
     if (!x->inlined[u])
         return x->level[u];
@@ -277,16 +340,50 @@ static int computed_at(const Tokens *x, Ref u)
     return first;
 }
 
+static bool is_of_program(const Tokens *x, Ref r, Ref first, bool before)
+{
+    return is_computed(x, r) && !x->inlined[r] && is_before(x, r) == before
+        && x->level[r] == x->level[first] && x->op[r] == K_MAP
+        && !x->taken[r] && is_alike(x, r, first, x->g->n[first].axes);
+}
+
+/* Whether the program that u is of makes columns, of what threads have of these
+ * alone: who has the first row makes those that it has. */
+static bool is_of_columns(const Tokens *x, Ref u)
+{
+    int col = x->s->tokens.col;
+    bool all = x->s->tokens.regtile && x->g->n[u].axes == AXIS(col)
+            && x->s->ext[u][col] == x->g->axis[col].size && !is_before(x, u);
+    for (Ref r = 1; r < x->g->len && all; r++)
+        all = !is_of_program(x, r, u, false) || is_elementwise(x, r)
+           || token_sums_parts(x->s, r);
+    return all;
+}
+
+/* Whether r is read for elements that the thread does not have in registers. */
+static bool is_read_by_others(const Tokens *x, Ref r)
+{
+    for (Ref u = r + 1; u < x->g->len; u++)
+        for (int i = 0; i < 4; i++)
+            if (is_computed(x, u) && x->g->n[u].a[i] == r
+                && !token_sums_parts(x->s, u) && !is_regtile(x->s, u)
+                && (x->inlined[u] ? x->others[u] : !is_of_columns(x, u)))
+                return true;
+    return false;
+}
+
 /* What is first wanted beside the states themselves, of numbers that lie along
- * rows or columns: the first programs wait for no other thread's copies. */
+ * rows or columns: the first programs wait for no other thread's copies. Of a
+ * token that no other follows all such, while there are registers: no copies
+ * stand before the states' loads then. */
 static bool is_line(const Tokens *x, Ref r)
 {
     AxisSet axes = x->g->n[r].axes;
-    bool first = false;
+    bool first = x->w->single && !x->w->spilled;
 
-    if (x->g->n[r].op != OP_input || !x->g->n[r].timed || !x->has[r]
+    if (x->g->n[r].op != OP_input || is_before(x, r) || !x->has[r]
         || x->w->in[x->g->n[r].index] == F64 || axes & (axes - 1)
-        || !is_of_threads(x, r))
+        || !is_of_threads(x, r) || is_read_by_others(x, r))
         return false;
     for (Ref u = r + 1; u < x->g->len; u++)
         for (int i = 0; i < 4; i++)
@@ -297,6 +394,8 @@ static bool is_line(const Tokens *x, Ref r)
 
 static void find_lines(Tokens *x)
 {
+    for (Ref r = (Ref)x->g->len - 1; r > 0; r--)
+        x->others[r] = is_computed(x, r) && is_read_by_others(x, r);
     for (int i = 0; i < x->g->nin; i++)
         x->line[x->g->in[i].node] = is_line(x, x->g->in[i].node);
 }
@@ -349,7 +448,7 @@ static void program_node(Tokens *x, KInst *k, Ref r, bool whole);
  * of a sum over register tiles the warps' parts. */
 static void program_add(Tokens *x, KInst *k, Ref r)
 {
-    program_node(x, k, r, token_sums_regtile(x->s, r));
+    program_node(x, k, r, token_sums_parts(x->s, r));
 }
 
 static void program_node(Tokens *x, KInst *k, Ref r, bool whole)
@@ -377,12 +476,14 @@ static void program_node(Tokens *x, KInst *k, Ref r, bool whole)
 
 /* ---- programs ---- */
 
-/* Whether some node reads r that is not of the program. */
+/* Whether some node reads r that is not of the program, or of others, too. */
 static bool is_read_elsewhere(const Tokens *x, const KInst *k, Ref r)
 {
     for (Ref u = r + 1; u < x->g->len; u++)
         for (int i = 0; i < 4; i++)
-            if (x->has[u] && x->g->n[u].a[i] == r && !has_node(k, u))
+            if (x->has[u] && x->g->n[u].a[i] == r
+                && (!has_node(k, u)
+                    || (x->inlined[u] && is_read_elsewhere(x, k, u))))
                 return true;
     return false;
 }
@@ -424,13 +525,6 @@ static bool is_kept_elsewhere(const Tokens *x, const KInst *k, Ref b)
     return false;
 }
 
-static bool is_of_program(const Tokens *x, Ref r, Ref first, bool before)
-{
-    return is_computed(x, r) && !x->inlined[r] && is_before(x, r) == before
-        && x->level[r] == x->level[first] && x->op[r] == K_MAP
-        && !x->taken[r] && is_alike(x, r, first, x->g->n[first].axes);
-}
-
 /* Whether what r reads of its level is the program's, or one's before. */
 static bool is_ready(const Tokens *x, const KInst *k, Ref r)
 {
@@ -463,6 +557,7 @@ static void select_map(Tokens *x, Ref first, bool before)
     for (Ref r = first; r < x->g->len; r++)
         if (is_of_program(x, r, first, before) && joins(x, k, first, r))
             program_add(x, k, r);
+    k->columns = !before && is_of_columns(x, first);
     for (int i = 0; i < k->nnodes; i++)
         x->taken[k->node[i]] = 1;
     for (int i = 0; i < k->nnodes; i++) {
@@ -474,15 +569,25 @@ static void select_map(Tokens *x, Ref first, bool before)
     }
 }
 
+/* Sums of a level at once, but those of ranks. */
 static void select_partials(Tokens *x, int level)
 {
-    for (Ref r = 1; r < x->g->len; r++)
-        if (is_computed(x, r) && token_sums_regtile(x->s, r)
-            && x->level[r] == level + 1) {
-            KInst *k = inst_new(x, K_PARTIAL);
-            program_node(x, k, r, false);
-            writes(x, k, value_of(x, r, LAY_PARTIAL));
+    AxisSet regtile = x->s->tokens.regtile;
+    int all = NOTHING;
+
+    for (Ref r = 1; r < x->g->len; r++) {
+        if (!is_computed(x, r) || !token_sums_parts(x->s, r)
+            || x->level[r] != level + 1)
+            continue;
+        int at = all;
+        if (at == NOTHING || x->g->n[r].axes & ~regtile) {
+            at = x->s->ninsts;
+            inst_new(x, K_PARTIAL);
         }
+        all = x->g->n[r].axes & ~regtile ? all : at;
+        program_node(x, &x->s->inst[at], r, false);
+        writes(x, &x->s->inst[at], value_of(x, r, LAY_PARTIAL));
+    }
 }
 
 /* What has an instruction of its own. A solve is done where its right-hand side
@@ -561,7 +666,7 @@ static void select_loads(Tokens *x, bool before, bool large)
 {
     for (int i = 0; i < x->g->nin; i++) {
         Ref r = x->g->in[i].node;
-        if (x->has[r] && !x->g->n[r].timed == before)
+        if (x->has[r] && is_before(x, r) == before)
             select_load(x, r, before, large);
     }
 }
@@ -737,57 +842,6 @@ static void carry_states(Tokens *x)
         }
 }
 
-/* ---- slices ---- */
-
-static bool mixes(const Tokens *x, Ref r, int ax)
-{
-    const Node *n = &x->g->n[r];
-    AxisSet own = n->axes, has = AXIS(ax);
-
-    for (int i = 0; i < 4; i++)
-        own |= x->g->n[n->a[i]].axes;
-    return own & has && (n->over & has
-                         || (op_has(n->op, TO_AXIS) && n->index == ax)
-                         || (is_system(n->op)
-                             && x->g->n[n->a[0]].axes & has));
-}
-
-static bool can_slice(const Tokens *x, int ax)
-{
-    bool carried = false;
-
-    for (int i = 0; i < x->g->nst; i++)
-        carried |= x->s->k->states & STATE(i)
-                && x->g->st[i].axes & AXIS(ax);
-    for (int i = 0; i < x->s->k->nnodes && carried; i++) {
-        Ref r = x->s->k->node[i];
-        carried = !mixes(x, r, ax) && (!(x->g->n[r].axes & AXIS(ax))
-                  || x->s->ext[r][ax] == x->g->axis[ax].size);
-    }
-    return carried;
-}
-
-/* The axis that blocks share out into most parts: each computes the rest by
- * itself, which is little of a single token, and more of a chunk. */
-static void find_slices(Tokens *x)
-{
-    Schedule *s = x->s;
-    const int32_t least = has_rows(s) ? 64 : 32;
-
-    s->slices = 1;
-    for (int ax = AX_DIM; ax < x->g->naxes; ax++) {
-        int32_t size = x->g->axis[ax].size, slice = size;
-        if (!can_slice(x, ax))
-            continue;
-        while (slice % 16 == 0 && slice / 2 >= least)
-            slice /= 2;
-        if (size / slice <= s->slices)
-            continue;
-        s->slice_axis = ax;
-        s->slices = size / slice;
-    }
-}
-
 /* ---- all of it ---- */
 
 static const char *find_fault(Tokens *x)
@@ -819,6 +873,8 @@ static void find_nodes(Tokens *x)
     x->has = ctx_alloc(s->c, n);
     x->inlined = ctx_alloc(s->c, n);
     x->threads = ctx_alloc(s->c, n);
+    x->beside = ctx_alloc(s->c, n);
+    x->others = ctx_alloc(s->c, n);
     x->line = ctx_alloc(s->c, n);
     x->before = ctx_alloc(s->c, n);
     x->taken = ctx_alloc(s->c, n);
@@ -876,7 +932,8 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     s->why = find_fault(&x);
     if (s->why)
         return false;
-    find_slices(&x);
+    s->tokens.single = w->single;
+    schedule_token_slices(s);
     for (Ref r = 1; r < s->g->len; r++)
         x.op[r] = (uint8_t)(is_computed(&x, r) ? flat_op(s, r) : K_MAP);
     if (s->p->nkernels == 1 && !has_rows(s))
@@ -884,6 +941,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     else
         s->resident = has_rows(s) ? 1 : 4;
     find_before(&x);
+    find_vector_sums(&x);
     find_inlined(&x);
     find_levels(&x);
     find_lines(&x);

@@ -233,6 +233,7 @@ static void perform(const Fiber *lane)
         Part *p = lane[l].part;
         p->x = first->act == ANY ? sum : first->act == SUM ? x[l]
              : first->act == XOR ? x[l ^ p->by]
+             : first->act == OF ? x[p->by]
              : x[l - (l >= p->by ? p->by : 0)];
     }
 }

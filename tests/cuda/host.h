@@ -103,7 +103,7 @@ template<class T> PLAIN inline T max(T a, T b) { return a > b ? a : b; }
 
 /* ---- what a warp does together ---- */
 
-enum Together { UP, XOR, SUM, ANY, TF32_STEP, ORDER };
+enum Together { UP, XOR, OF, SUM, ANY, TF32_STEP, ORDER };
 
 /* What a thread brings to an act of its warp. */
 struct Part {
@@ -134,6 +134,11 @@ PLAIN inline double lane_up(double x, int by)
 PLAIN inline float lane_xor(float x, int by)
 {
     Part p = { XOR, by, x };
+    return together(&p);
+}
+template<int W> PLAIN inline float lane_of(float x, int i)
+{
+    Part p = { OF, (int)threadIdx.x % 32 / W * W + i, x };
     return together(&p);
 }
 template<int W> PLAIN inline float lane_sum(float x)

@@ -16,16 +16,15 @@ struct Item {
     i64 at;
     Rows where;
 };
-/* Item `at` of the launch, of which there are fewer than 2^32; false: no
+/* Item `at` of the launch, of which there are fewer than 2^31; false: no
  * sequence has such a chunk. */
 template<int SLICES>
 INLINE bool find_item(const Run &run, i64 item, Item &x)
 {
     const u32 at = (u32)item / SLICES;
     x.slice = (int)((u32)item % SLICES);
-    const i64 slot = at / (u32)run.heads;
-    const i64 s = run.seq ? find_sequence(run, slot, CHUNK)
-                          : (u32)slot / (u32)(run.per_entry + 1);
+    const i64 slot = divided_by(at, (u32)run.heads, run.per_head);
+    const i64 s = find_sequence(run, slot, CHUNK);
     const Sequence q = sequence(run, s);
     const i64 chunk = slot - first_slot(run, s, CHUNK);
     if (chunk < 0 || chunk * CHUNK >= q.len)

@@ -358,15 +358,16 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind);
 bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call);
 
-/* run.cuh's Run. */
+/* run.cuh's Divisor, Run. */
+typedef struct HostDivisor { uint32_t n, share; } HostDivisor;
 typedef struct HostRun {
     uint64_t seq;
-    int64_t nseq, tokens, per_entry, items;
+    int64_t nseq, tokens, each, per_entry, items;
     uint64_t stored, later, spill;
     int32_t heads, ragged;
     int32_t parts, bound[CUDA_SEGMENTS + 1];
-    uint32_t per_head, per_slots, per_piece, slots, pieces;
-    int64_t each;
+    uint32_t per_head;
+    HostDivisor by_heads, by_slots, by_pieces;
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */

@@ -1,31 +1,35 @@
 /* run.cuh -- which sequence and chunk a block has in hand. After numbers.cuh.
  */
+/* What numbers are divided by, of which there are many: n, and 2^32 / n without
+ * what is behind the point, or, for 1, one less. */
+struct Divisor { u32 n, share; };
+
+/* x / d.n, and what is left: the share of x is that, or one less. */
+INLINE u32 divided_by(u32 x, const Divisor &d, u32 &left)
+{
+    const u32 least = (u32)((u64)x * d.share >> 32), rest = x - least * d.n;
+    left = rest < d.n ? rest : rest - d.n;
+    return least + (rest >= d.n);
+}
+
 /* A launch. seq: in order of batch entry and start; null: sequences are the
- * `pieces` of `each` tokens that a batch entry of `tokens` is cut in, the last
- * of which may be shorter by less than a chunk. per_entry: the chunks of a batch
- * entry; slots: the places of a piece's chunks. items: what there is to do,
- * shared out among the blocks of the grid. ragged: chunks may have fewer tokens
- * than their tiles have room for. parts: blocks that share a walk; part i has
- * its chunks from bound[i] / 4096 of all on. per_head, per_slots, per_piece:
- * 2^32 / heads, slots, pieces, rounded up, which numbers are divided by; 0:
- * there is one. */
+ * pieces of `each` tokens that a batch entry of `tokens` is cut in, the last of
+ * which may be shorter by less than a chunk. per_entry: the chunks of a batch
+ * entry. items: what there is to do, shared out among the blocks of the grid.
+ * ragged: chunks may have fewer tokens than their tiles have room for. parts:
+ * blocks that share a walk; part i has its chunks from bound[i] / 4096 of all
+ * on. per_head: 2^32 / heads, rounded up, by which few numbers are divided by
+ * the heads; 0: there is one head. by_heads, by_slots, by_pieces: of the heads,
+ * of the places that a piece's chunks have, of a batch entry's pieces. */
 struct Run {
     const Sequence *seq;
-    i64 nseq, tokens, per_entry, items;
+    i64 nseq, tokens, each, per_entry, items;
     char *stored, *later, *spill;
     int heads, ragged;
     int parts, bound[5];
-    u32 per_head, per_slots, per_piece, slots, pieces;
-    i64 each;
+    u32 per_head;
+    Divisor by_heads, by_slots, by_pieces;
 };
-
-/* x / n, of fewer than 2^31, by 2^32 / n as a launch has it: the product is n's
- * share of x, or one more. */
-INLINE u32 divided_by(u32 x, u32 n, u32 per)
-{
-    const u32 most = per ? (u32)((u64)x * per >> 32) : x;
-    return most - (most * n > x);
-}
 
 /* Of kernels of single tokens: which states of pools are the sequences'
  * (call.h), by strides of them; null: their own, in order. each: what each
@@ -64,9 +68,10 @@ INLINE Sequence sequence(const Run &run, i64 s)
 {
     if (run.seq)
         return run.seq[s];
+    u32 piece;
     Sequence q;
-    q.b = (int)divided_by((u32)s, run.pieces, run.per_piece);
-    q.start = (s - (i64)q.b * run.pieces) * run.each;
+    q.b = (int)divided_by((u32)s, run.by_pieces, piece);
+    q.start = piece * run.each;
     q.len = min(run.tokens - q.start, run.each);
     return q;
 }
@@ -84,8 +89,9 @@ INLINE i64 first_slot(const Run &run, i64 s, int chunk)
 INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 {
     i64 lo = 0, hi = run.nseq;
+    u32 left;
     if (!run.seq)
-        return divided_by((u32)slot, run.slots, run.per_slots);
+        return divided_by((u32)slot, run.by_slots, left);
     while (hi - lo > 1) {
         const i64 mid = lo + (hi - lo) / 2;
         if (first_slot(run, mid, chunk) <= slot)

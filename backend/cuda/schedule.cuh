@@ -16,26 +16,35 @@ struct Item {
     i64 at;
     Rows where;
 };
-/* Item `at` of the launch, of which there are fewer than 2^31; false: no
+/* Item `at` of the launch, of which there are fewer than 2^32; false: no
  * sequence has such a chunk. */
 template<int SLICES>
 INLINE bool find_item(const Run &run, i64 item, Item &x)
 {
     const u32 at = (u32)item / SLICES;
+    u32 head, chunk, piece;
+    const u32 slot = divided_by(at, run.by_heads, head);
     x.slice = (int)((u32)item % SLICES);
-    const i64 slot = divided_by(at, (u32)run.heads, run.per_head);
-    const i64 s = find_sequence(run, slot, CHUNK);
-    const Sequence q = sequence(run, s);
-    const i64 chunk = slot - first_slot(run, s, CHUNK);
-    if (chunk < 0 || chunk * CHUNK >= q.len)
-        return false;
     x.at = at;
-    x.head = (int)(at - slot * run.heads);
-    x.seq = (int)s;
-    x.where = rows_in(q);
-    x.row = (int)(q.start + chunk * CHUNK);
-    x.n = RANKS * (int)min(q.len - chunk * CHUNK, (i64)CHUNK);
-    return true;
+    x.head = (int)head;
+    if (run.seq) {
+        const i64 s = find_sequence(run, slot, CHUNK);
+        const Sequence q = sequence(run, s);
+        const i64 c = slot - first_slot(run, s, CHUNK);
+        x.seq = (int)s;
+        x.where = rows_in(q);
+        x.row = (int)(q.start + c * CHUNK);
+        x.n = RANKS * (int)min(q.len - c * CHUNK, (i64)CHUNK);
+        return c >= 0 && x.n > 0;
+    }
+    x.seq = (int)divided_by(slot, run.by_slots, chunk);
+    const int b = (int)divided_by((u32)x.seq, run.by_pieces, piece);
+    const int start = (int)piece * (int)run.each;
+    const int len = min((int)run.tokens - start, (int)run.each);
+    x.where = rows_in({ b, 0, start, len });
+    x.row = start + (int)chunk * CHUNK;
+    x.n = RANKS * min(len - (int)chunk * CHUNK, CHUNK);
+    return x.n > 0;
 }
 
 /* A block's item number `iteration`, where it has `each` of them side by side.

@@ -348,11 +348,18 @@ static unsigned char *put_tensor(unsigned char *at, const View *v, int rank,
     return put(at, last, sizeof last);
 }
 
-/* run.cuh's, of a number that others are divided by. */
-static uint32_t share_of_all(int64_t n)
+/* run.cuh's per_head: exact of x where x heads < 2^32. */
+static uint32_t part_of_heads(int64_t heads)
 {
     int64_t all = (int64_t)1 << 32;
-    return n > 1 ? (uint32_t)((all + n - 1) / n) : 0;
+    return heads > 1 ? (uint32_t)((all + heads - 1) / heads) : 0;
+}
+
+static HostDivisor divisor(int64_t n)
+{
+    int64_t all = (int64_t)1 << 32;
+    return (HostDivisor){ (uint32_t)n,
+                          n > 1 ? (uint32_t)(all / n) : UINT32_MAX };
 }
 
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
@@ -365,14 +372,14 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
 
     int64_t pieces = seq ? 0 : cuda_pieces(m, call);
 
+    pieces = pieces ? pieces : 1;
     run.per_entry = entry_chunks(m, call);
-    run.pieces = (uint32_t)(pieces ? pieces : 1);
-    run.slots = (uint32_t)(run.per_entry / run.pieces + 1);
-    run.each = piece_tokens(m, call, run.pieces);
-    run.per_slots = share_of_all(run.slots);
-    run.per_piece = share_of_all(run.pieces);
+    run.each = piece_tokens(m, call, pieces);
+    run.by_heads = divisor(run.heads);
+    run.by_slots = divisor(run.per_entry / pieces + 1);
+    run.by_pieces = divisor(pieces);
     run.items = items_of(m, k, call);
-    run.per_head = share_of_all(run.heads);
+    run.per_head = part_of_heads(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);

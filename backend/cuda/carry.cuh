@@ -83,14 +83,13 @@ INLINE void carry_unit(const Carry &a)
  * nor columns of four meet in one bank. */
 enum { TURNS = CARRY_ROWS / LANES,
        HALVES = CARRY_THREADS / LANES * 4 / CARRY_COLS, STRIP = 32,
-       PITCH = STRIP + 4, STATE_PITCH = CARRY_COLS + 4, AHEAD = 4,
-       ROW_SHIFT = 6, STRIP_SHIFT = 3 };  /* pieces of a line, as powers of 2 */
+       PITCH = STRIP + 4, STATE_PITCH = CARRY_COLS + 4, AHEAD = 4 };
 
 /* How a transition lies, and how its strip does in shared memory: element (r,
  * k) at r * row + k * col; `across`: rows are beside one another. */
 struct Layout {
     i64 row, col;
-    int rows, strips;
+    int rows;
     bool across;
 };
 INLINE Layout layout_of(const Carry &a)
@@ -99,41 +98,53 @@ INLINE Layout layout_of(const Carry &a)
     l.row = a.back ? a.m.sc : a.m.sr;
     l.col = a.back ? a.m.sr : a.m.sc;
     l.rows = a.rows;
-    l.strips = (a.rows + STRIP - 1) / STRIP;
     l.across = l.row < l.col;
     return l;
 }
-/* Strips of all transitions are counted as they are added: of the second that
- * follows, and so on. */
-INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
-                        int at, float *ring)
+/* The strip that is fetched next: of the i-th segment that follows, from column
+ * `from` on of its transition m; `next`: from a segment's to that of the one
+ * that follows. */
+struct Strips {
+    const float *m;
+    i64 next;
+    int i, from;
+};
+/* Threads side by side have a line's pieces, of which there are so many. */
+template<int PIECES>
+INLINE void copy_lines(float *to, int pitch, const float *m, i64 stride,
+                       int lines, int width)
 {
-    const int i = at / l.strips + 1, from = at % l.strips * STRIP;
-    if (i + 1 >= a.segments)
-        return;
-    const float *m = (const float *)a.m.p
-                   + place(a.m, segment_at(a, n, i), head);
-    const int most = l.rows - from < STRIP ? l.rows - from : STRIP;
-    float *to = ring + at % AHEAD * l.rows * PITCH;
-    const int pitch = l.across ? l.rows : PITCH;
-    const i64 stride = l.across ? l.col : l.row;
-    const int width = l.across ? l.rows : most;
-    const int lines = l.across ? most : l.rows;
-    m += from * l.col;
-    if (l.rows % 4) {
-        for (int x = threadIdx.x; x < lines * width; x += CARRY_THREADS)
-            to[x / width * pitch + x % width] =
-                m[x / width * stride + x % width];
-        return;
+    enum { SIDE_BY_SIDE = CARRY_THREADS / PIECES };
+    const int first = threadIdx.x / PIECES, at = threadIdx.x % PIECES * 4;
+    if (first < SIDE_BY_SIDE && at < width)
+        UNROLL_FOUR for (int y = first; y < lines; y += SIDE_BY_SIDE)
+            copy_ahead((Piece *)(to + y * pitch + at),
+                       (const Piece *)(m + y * stride + at));
+}
+INLINE void fetch_strip(const Carry &a, const Layout &l, Strips &s, float *to)
+{
+    const float *m = s.m + s.from * l.col;
+    const int most = l.rows - s.from < STRIP ? l.rows - s.from : STRIP;
+    const bool any = s.i + 1 < a.segments;
+    s.from += STRIP;
+    if (s.from >= l.rows) {
+        s.from = 0;
+        s.i++;
+        s.m += s.next;
     }
-    /* threads side by side have a line's pieces */
-    const int shift = l.across ? ROW_SHIFT : STRIP_SHIFT;
-    const int at_piece = (threadIdx.x & ((1 << shift) - 1)) * 4;
-    if (at_piece < width)
-        UNROLL_FOUR for (int y = threadIdx.x >> shift; y < lines;
-                         y += CARRY_THREADS >> shift)
-            copy_ahead((Piece *)(to + y * pitch + at_piece),
-                       (const Piece *)(m + y * stride + at_piece));
+    if (!any)
+        return;
+    if (l.rows % 4) {
+        const int width = l.across ? l.rows : most;
+        const int lines = l.across ? most : l.rows;
+        NO_UNROLL for (int x = threadIdx.x; x < lines * width;
+                       x += CARRY_THREADS)
+            to[x / width * (l.across ? l.rows : PITCH) + x % width] =
+                m[x / width * (l.across ? l.col : l.row) + x % width];
+    } else if (l.across)
+        copy_lines<CARRY_ROWS / 4>(to, l.rows, m, l.col, most, l.rows);
+    else
+        copy_lines<STRIP / 4>(to, PITCH, m, l.row, l.rows, most);
 }
 /* A thread's entries of four columns. */
 struct Own { float at[TURNS][4]; };
@@ -147,9 +158,8 @@ INLINE bool in_pieces(const Edge &t, int cols)
 {
     return t.sc == 1 && t.sr % 4 == 0 && cols % 4 == 0;
 }
-INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
+INLINE void fetch_own(Own &o, const Carry &a, const float *from, int col)
 {
-    const float *from = (const float *)a.own.p + place(a.own, s, head);
     const bool pieces = in_pieces(a.own, a.cols);
     UNROLL for (int j = 0; j < TURNS; j++) {
         const int r = own_row(j);
@@ -251,9 +261,8 @@ INLINE void add_told(Own &sum, int rows, const float *state)
         }
 }
 /* What a segment begins from, to memory. */
-INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col)
+INLINE void leave(const Own &sum, const Carry &a, float *to, int col)
 {
-    float *to = (float *)a.start.p + place(a.start, s, head);
     const bool pieces = in_pieces(a.start, a.cols);
     UNROLL for (int j = 0; j < TURNS; j++) {
         const int r = own_row(j);
@@ -276,27 +285,32 @@ INLINE void carry_on(const Carry &a)
     const i64 n = blockIdx.x / blocks / a.heads;
     const bool first = own_half() == 0;
     const Layout l = layout_of(a);
+    const int by = a.back ? -1 : 1;
+    const i64 s = segment_at(a, n, 0);
+    const float *own = (const float *)a.own.p + place(a.own, s, head);
+    float *start = (float *)a.start.p + place(a.start, s, head);
     float *state = (float *)arena, *ring = state + 2 * a.rows * STATE_PITCH;
+    Strips strips = { (const float *)a.m.p + place(a.m, s + by, head),
+                      by * a.m.ss, 1, 0 };
     int at = 0;
     Own next = { }, sum;
     for (; at < AHEAD - 1; at++) {
-        fetch_strip(a, l, n, head, at, ring);
+        fetch_strip(a, l, strips, ring + at * l.rows * PITCH);
         copy_commit();
     }
     put_whole(a, n, head, block, state);
     if (first)
         add_told(next, a.rows, state);
-    for (int i = 0; i < a.segments; i++) {
-        const i64 s = segment_at(a, n, i);
+    NO_UNROLL for (int i = 0; i < a.segments; i++) {
         float *was = state + i % 2 * a.rows * STATE_PITCH;
         float *is = state + (i + 1) % 2 * a.rows * STATE_PITCH;
         sum = next;
         if (first && i + 1 < a.segments)
-            fetch_own(next, a, s, head, col);
-        for (int k = 0; i > 1 && k < a.rows; k += STRIP, at++) {
+            fetch_own(next, a, own, col);
+        NO_UNROLL for (int k = 0; i > 1 && k < a.rows; k += STRIP, at++) {
             copy_wait<AHEAD - 2>();
             __syncthreads();
-            fetch_strip(a, l, n, head, at, ring);
+            fetch_strip(a, l, strips, ring + at % AHEAD * l.rows * PITCH);
             copy_commit();
             add_strip(sum, ring + (at + 1) % AHEAD * l.rows * PITCH, l, was,
                       k);
@@ -310,8 +324,10 @@ INLINE void carry_on(const Carry &a)
             if (i > 1)
                 add_told(sum, a.rows, is);
             tell(sum, a.rows, is);
-            leave(sum, a, s, head, col);
+            leave(sum, a, start, col);
         }
+        own += by * a.own.ss;
+        start += by * a.start.ss;
     }
 }
 

@@ -167,15 +167,18 @@ INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
 /* Rounded as it is in a tile, where products find it. */
 INLINE float factor_(float x) { return low(pack(x, 0.f)); }
 #endif
-/* A fragment's numbers as pairs, rows from `rows` on as zeros. */
+/* A fragment's numbers as pairs, rows from `rows` on as zeros: of few chunks,
+ * by a branch. */
 template<int N>
 INLINE void pack_rows(Two (&p)[N], const float *x, const Lane &l, int rows)
 {
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = two(x[2 * i], x[2 * i + 1]);
+    if (rows >= 64)
+        return;
     const bool first = l.row < rows, second = l.row + 8 < rows;
-    UNROLL for (int i = 0; i < N; i++) {
-        const Two v = two(x[2 * i], x[2 * i + 1]);
-        p[i] = (i & 1 ? second : first) ? v : Two {};
-    }
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = (i & 1 ? second : first) ? p[i] : Two {};
 }
 /* Two columns each, from col on, of a lane's rows: zeros where its first row is
  * not so far (`over`) behind its first column. */

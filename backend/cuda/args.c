@@ -19,6 +19,36 @@ static int64_t entry_chunks(const CudaModule *m, const Call *call)
     return (cuda_extent(call).tokens + m->chunk - 1) / m->chunk;
 }
 
+/* Of each but the last, whose last chunk may have fewer. */
+static int64_t piece_tokens(const CudaModule *m, const Call *call, int64_t n)
+{
+    int64_t all = cuda_extent(call).tokens;
+
+    return n > 1 ? entry_chunks(m, call) / n * m->chunk : all;
+}
+
+int64_t cuda_pieces(const CudaModule *m, const Call *call)
+{
+    CudaExtent e = { 1, 0 };
+    int64_t n, each;
+
+    if (call->seq && !call->device_cu)
+        e = cuda_extent(call);
+    n = e.tokens ? call->nseq / e.batch : 0;
+    if (!n || call->nseq % e.batch || (n > 1 && entry_chunks(m, call) % n))
+        return 0;
+    each = piece_tokens(m, call, n);
+    for (int64_t i = 0; i < call->nseq; i++) {
+        const Seq *s = &call->seq[i];
+        int64_t from = i % n * each;
+        int64_t left = e.tokens - from;
+        if (s->b != i / n || s->start != from
+            || s->len != (left < each ? left : each))
+            return 0;
+    }
+    return n;
+}
+
 /* See first_slot. */
 int64_t cuda_slots(const CudaModule *m, const Call *call)
 {
@@ -325,6 +355,13 @@ static uint32_t part_of_heads(int64_t heads)
     return heads > 1 ? (uint32_t)((all + heads - 1) / heads) : 0;
 }
 
+static HostDivisor divisor(int64_t n)
+{
+    int64_t all = (int64_t)1 << 32;
+    return (HostDivisor){ (uint32_t)n,
+                          n > 1 ? (uint32_t)(all / n) : UINT32_MAX };
+}
+
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
                     const Call *call, uint64_t seq, uint64_t workspace,
                     int64_t *grid)
@@ -333,7 +370,14 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
                     .ragged = is_ragged(m, call),
                     .tokens = cuda_extent(call).tokens };
 
+    int64_t pieces = seq ? 0 : cuda_pieces(m, call);
+
+    pieces = pieces ? pieces : 1;
     run.per_entry = entry_chunks(m, call);
+    run.each = piece_tokens(m, call, pieces);
+    run.by_heads = divisor(run.heads);
+    run.by_slots = divisor(run.per_entry / pieces + 1);
+    run.by_pieces = divisor(pieces);
     run.items = items_of(m, k, call);
     run.per_head = part_of_heads(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);

@@ -1,5 +1,5 @@
 /* carry.cuh -- states at the ends of the segments that sequences are cut in.
- * After dense.cuh.
+ * After dense.cuh; CARRY_ROWS: of states, or more, a multiple of 32.
  *
  * Segments follow one another from the first to the last, or, going back, from
  * the last to the first; the one that all others follow begins as its sequence
@@ -22,7 +22,7 @@ struct Carry {
     i64 nseq;
     int segments, heads, rows, cols, back, pad;
 };
-enum { CARRY_THREADS = 256, CARRY_COLS = 16, CARRY_ROWS = 256 };
+enum { CARRY_THREADS = 256, CARRY_COLS = 16 };
 
 INLINE i64 place(const Edge &t, i64 s, int head)
 {
@@ -75,19 +75,21 @@ INLINE void carry_unit(const Carry &a)
               x == blockIdx.x);
 }
 
-/* A block has CARRY_COLS columns of a head's states, a thread EIGHT of them in
- * rows BESIDE apart. Transitions come in strips of STRIP columns k, so many
- * AHEAD of the one that is added: with a pitch of which neither rows nor
- * columns of four meet in one bank. */
-enum { BESIDE = CARRY_THREADS / 2, EIGHT = CARRY_COLS / 2,
-       TURNS = CARRY_ROWS / BESIDE, STRIP = 32, PITCH = STRIP + 4, AHEAD = 4,
-       ROW_SHIFT = 6, STRIP_SHIFT = 3 };  /* pieces of a line, as powers of 2 */
+/* A block has CARRY_COLS columns of a head's states, a warp four of them, a
+ * thread those of rows LANES apart: what it reads of a transition goes into four
+ * sums, what it reads of a state into as many as it has rows. Transitions come
+ * in strips of STRIP columns k, so many AHEAD of the one that is added, of which
+ * one half of the warps has the first half: with pitches of which neither rows
+ * nor columns of four meet in one bank. */
+enum { TURNS = CARRY_ROWS / LANES,
+       HALVES = CARRY_THREADS / LANES * 4 / CARRY_COLS, STRIP = 32,
+       PITCH = STRIP + 4, STATE_PITCH = CARRY_COLS + 4, AHEAD = 4 };
 
 /* How a transition lies, and how its strip does in shared memory: element (r,
  * k) at r * row + k * col; `across`: rows are beside one another. */
 struct Layout {
     i64 row, col;
-    int rows, strips;
+    int rows;
     bool across;
 };
 INLINE Layout layout_of(const Carry &a)
@@ -96,144 +98,181 @@ INLINE Layout layout_of(const Carry &a)
     l.row = a.back ? a.m.sc : a.m.sr;
     l.col = a.back ? a.m.sr : a.m.sc;
     l.rows = a.rows;
-    l.strips = (a.rows + STRIP - 1) / STRIP;
     l.across = l.row < l.col;
     return l;
 }
-/* Strips of all transitions are counted as they are added: of the second that
- * follows, and so on. */
-INLINE void fetch_strip(const Carry &a, const Layout &l, i64 n, int head,
-                        int at, float *ring)
+/* The strip that is fetched next: of the i-th segment that follows, from column
+ * `from` on of its transition m; `next`: from a segment's to that of the one
+ * that follows. */
+struct Strips {
+    const float *m;
+    i64 next;
+    int i, from;
+};
+/* Threads side by side have a line's pieces, of which there are so many. */
+template<int PIECES>
+INLINE void copy_lines(float *to, int pitch, const float *m, i64 stride,
+                       int lines, int width)
 {
-    const int i = at / l.strips + 1, from = at % l.strips * STRIP;
-    if (i + 1 >= a.segments)
-        return;
-    const float *m = (const float *)a.m.p
-                   + place(a.m, segment_at(a, n, i), head);
-    const int most = l.rows - from < STRIP ? l.rows - from : STRIP;
-    float *to = ring + at % AHEAD * l.rows * PITCH;
-    const int pitch = l.across ? l.rows : PITCH;
-    const i64 stride = l.across ? l.col : l.row;
-    const int width = l.across ? l.rows : most;
-    const int lines = l.across ? most : l.rows;
-    m += from * l.col;
-    if (l.rows % 4) {
-        for (int x = threadIdx.x; x < lines * width; x += CARRY_THREADS)
-            to[x / width * pitch + x % width] =
-                m[x / width * stride + x % width];
-        return;
-    }
-    /* threads side by side have a line's pieces */
-    const int shift = l.across ? ROW_SHIFT : STRIP_SHIFT;
-    const int at_piece = (threadIdx.x & ((1 << shift) - 1)) * 4;
-    if (at_piece < width)
-        UNROLL_FOUR for (int y = threadIdx.x >> shift; y < lines;
-                         y += CARRY_THREADS >> shift)
-            copy_ahead((Piece *)(to + y * pitch + at_piece),
-                       (const Piece *)(m + y * stride + at_piece));
+    enum { SIDE_BY_SIDE = CARRY_THREADS / PIECES };
+    const int first = threadIdx.x / PIECES, at = threadIdx.x % PIECES * 4;
+    if (first < SIDE_BY_SIDE && at < width)
+        UNROLL_FOUR for (int y = first; y < lines; y += SIDE_BY_SIDE)
+            copy_ahead((Piece *)(to + y * pitch + at),
+                       (const Piece *)(m + y * stride + at));
 }
-/* A thread's entries of some columns. */
-struct Own { float at[TURNS][EIGHT]; };
+INLINE void fetch_strip(const Carry &a, const Layout &l, Strips &s, float *to)
+{
+    const float *m = s.m + s.from * l.col;
+    const int most = l.rows - s.from < STRIP ? l.rows - s.from : STRIP;
+    const bool any = s.i + 1 < a.segments;
+    s.from += STRIP;
+    if (s.from >= l.rows) {
+        s.from = 0;
+        s.i++;
+        s.m += s.next;
+    }
+    if (!any)
+        return;
+    if (l.rows % 4) {
+        const int width = l.across ? l.rows : most;
+        const int lines = l.across ? most : l.rows;
+        NO_UNROLL for (int x = threadIdx.x; x < lines * width;
+                       x += CARRY_THREADS)
+            to[x / width * (l.across ? l.rows : PITCH) + x % width] =
+                m[x / width * (l.across ? l.col : l.row) + x % width];
+    } else if (l.across)
+        copy_lines<CARRY_ROWS / 4>(to, l.rows, m, l.col, most, l.rows);
+    else
+        copy_lines<STRIP / 4>(to, PITCH, m, l.row, l.rows, most);
+}
+/* A thread's entries of four columns. */
+struct Own { float at[TURNS][4]; };
 
-INLINE int own_row(int j) { return threadIdx.x % BESIDE + j * BESIDE; }
-INLINE int own_col(int col) { return col + threadIdx.x / BESIDE * EIGHT; }
+INLINE int own_row(int j) { return threadIdx.x % LANES + j * LANES; }
+INLINE int own_col() { return threadIdx.x / LANES * 4 % CARRY_COLS; }
+INLINE int own_half() { return threadIdx.x / LANES * 4 / CARRY_COLS; }
 
 /* Are a row's columns one piece of memory after another? */
 INLINE bool in_pieces(const Edge &t, int cols)
 {
-    return t.sc == 1 && t.sr % 4 == 0 && cols % EIGHT == 0;
+    return t.sc == 1 && t.sr % 4 == 0 && cols % 4 == 0;
 }
-INLINE void fetch_own(Own &o, const Carry &a, i64 s, int head, int col)
+INLINE void fetch_own(Own &o, const Carry &a, const float *from, int col)
 {
-    const float *from = (const float *)a.own.p + place(a.own, s, head);
     const bool pieces = in_pieces(a.own, a.cols);
     UNROLL for (int j = 0; j < TURNS; j++) {
         const int r = own_row(j);
-        if (pieces && r < a.rows && col < a.cols)
-            UNROLL for (int c = 0; c < EIGHT; c += 4) {
-                const Piece p = *(const Piece *)(from + r * a.own.sr + col + c);
-                UNROLL for (int i = 0; i < 4; i++)
-                    o.at[j][c + i] = bits(p.x[i]);
-            }
-        else UNROLL for (int c = 0; c < EIGHT; c++)
+        if (pieces && r < a.rows && col < a.cols) {
+            const Piece p = *(const Piece *)(from + r * a.own.sr + col);
+            UNROLL for (int c = 0; c < 4; c++)
+                o.at[j][c] = bits(p.x[c]);
+        } else UNROLL for (int c = 0; c < 4; c++)
             o.at[j][c] = r < a.rows && col + c < a.cols
                        ? from[r * a.own.sr + (col + c) * a.own.sc] : 0.f;
     }
 }
-/* What the first begins from. */
-INLINE void fetch_whole(Own &o, const Carry &a, i64 n, int head, int col)
+/* What the first begins from, to the block; col: the block's first. */
+INLINE void put_whole(const Carry &a, i64 n, int head, int col, float *state)
 {
+    NO_UNROLL for (int x = threadIdx.x; x < a.rows * CARRY_COLS;
+                   x += CARRY_THREADS) {
+        const int r = x / CARRY_COLS, c = x % CARRY_COLS;
+        state[r * STATE_PITCH + c] = col + c < a.cols
+                                   ? whole_entry(a, n, head, r, col + c) : 0.f;
+    }
+    __syncthreads();
+}
+INLINE void add_row(float sum[4], float x, const Piece &state)
+{
+    UNROLL for (int c = 0; c < 4; c++)
+        sum[c] = fmaf(x, bits(state.x[c]), sum[c]);
+}
+/* Adds four of a strip's columns, from column k on, times the state's rows.
+ * Rows that there are none of are the last one again. */
+template<bool ACROSS>
+INLINE void add_four(Own &sum, const float *strip, int rows, const float *state,
+                     int k)
+{
+    Piece four[4];
+    UNROLL for (int i = 0; i < 4; i++)
+        four[i] = *(const Piece *)(state + (k + i) * STATE_PITCH);
     UNROLL for (int j = 0; j < TURNS; j++) {
-        const int r = own_row(j);
-        UNROLL for (int c = 0; c < EIGHT; c++)
-            o.at[j][c] = r < a.rows && col + c < a.cols
-                       ? whole_entry(a, n, head, r, col + c) : 0.f;
-    }
-}
-/* Four of a row of a strip, from column k on. */
-INLINE void four_of(float x[4], const Layout &l, const float *strip, int r,
-                    int k)
-{
-    if (l.across) {
+        const int r = own_row(j) < rows ? own_row(j) : rows - 1;
+        Piece p;
+        if (ACROSS) {
+            UNROLL for (int i = 0; i < 4; i++)
+                p.x[i] = bits_of(strip[(k + i) * rows + r]);
+        } else
+            p = *(const Piece *)(strip + r * PITCH + k);
         UNROLL for (int i = 0; i < 4; i++)
-            x[i] = strip[(k + i) * l.rows + r];
-    } else {
-        const Piece p = *(const Piece *)(strip + r * PITCH + k);
-        UNROLL for (int i = 0; i < 4; i++)
-            x[i] = bits(p.x[i]);
+            add_row(sum.at[j], bits(p.x[i]), four[i]);
     }
 }
-INLINE void add_row(float sum[EIGHT], float x, const float *state)
+/* The same of one column. */
+INLINE void add_one(Own &sum, const float *strip, const Layout &l,
+                    const float *state, int k)
 {
-    UNROLL for (int half = 0; half < EIGHT; half += 4) {
-        const Piece four = *(const Piece *)(state + half);
-        UNROLL for (int c = 0; c < 4; c++)
-            sum[half + c] = fmaf(x, bits(four.x[c]), sum[half + c]);
+    const Piece four = *(const Piece *)(state + k * STATE_PITCH);
+    UNROLL for (int j = 0; j < TURNS; j++) {
+        const int r = own_row(j) < l.rows ? own_row(j) : l.rows - 1;
+        add_row(sum.at[j], l.across ? strip[k * l.rows + r]
+                                    : strip[r * PITCH + k], four);
     }
 }
-/* Adds a strip's columns of the transition times the state's rows. */
+/* Adds half of a strip's columns of the transition times the state's rows. */
 INLINE void add_strip(Own &sum, const float *strip, const Layout &l,
                       const float *state, int from)
 {
     const int n = l.rows - from < STRIP ? l.rows - from : STRIP;
-    state += from * CARRY_COLS + own_col(0);
+    const int begin = own_half() * (STRIP / HALVES);
+    const int end = n < begin + STRIP / HALVES ? n : begin + STRIP / HALVES;
+    int k = begin;
+    state += from * STATE_PITCH + own_col();
+    if (l.across)
+        UNROLL_TWICE for (; k + 4 <= end; k += 4)
+            add_four<true>(sum, strip, l.rows, state, k);
+    else
+        UNROLL_TWICE for (; k + 4 <= end; k += 4)
+            add_four<false>(sum, strip, l.rows, state, k);
+    NO_UNROLL for (; k < end; k++)
+        add_one(sum, strip, l, state, k);
+}
+/* To the block, of a state that lies at `state`. */
+INLINE void tell(const Own &sum, int rows, float *state)
+{
     UNROLL for (int j = 0; j < TURNS; j++) {
-        const int r = own_row(j);
-        if (r >= l.rows)
-            break;
-        int k = 0;
-        UNROLL_TWICE for (; k + 4 <= n; k += 4) {
-            float x[4];
-            four_of(x, l, strip, r, k);
-            UNROLL for (int i = 0; i < 4; i++)
-                add_row(sum.at[j], x[i], state + (k + i) * CARRY_COLS);
-        }
-        for (; k < n; k++)
-            add_row(sum.at[j], l.across ? strip[k * l.rows + r]
-                                        : strip[r * PITCH + k],
-                    state + k * CARRY_COLS);
+        Piece p;
+        UNROLL for (int c = 0; c < 4; c++)
+            p.x[c] = bits_of(sum.at[j][c]);
+        if (own_row(j) < rows)
+            *(Piece *)(state + own_row(j) * STATE_PITCH + own_col()) = p;
     }
 }
-/* What a segment begins from: to memory, and for the one that follows. */
-INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col,
-                  float *state)
+/* What lies there of the thread's entries is added. */
+INLINE void add_told(Own &sum, int rows, const float *state)
 {
-    float *to = (float *)a.start.p + place(a.start, s, head);
+    UNROLL for (int j = 0; j < TURNS; j++)
+        if (own_row(j) < rows) {
+            const Piece p = *(const Piece *)(state + own_row(j) * STATE_PITCH
+                                             + own_col());
+            UNROLL for (int c = 0; c < 4; c++)
+                sum.at[j][c] += bits(p.x[c]);
+        }
+}
+/* What a segment begins from, to memory. */
+INLINE void leave(const Own &sum, const Carry &a, float *to, int col)
+{
     const bool pieces = in_pieces(a.start, a.cols);
     UNROLL for (int j = 0; j < TURNS; j++) {
         const int r = own_row(j);
-        if (r >= a.rows)
-            break;
-        UNROLL for (int c = 0; c < EIGHT; c += 4) {
-            Piece p;
-            UNROLL for (int i = 0; i < 4; i++)
-                p.x[i] = bits_of(sum.at[j][c + i]);
-            *(Piece *)(state + r * CARRY_COLS + own_col(0) + c) = p;
-            if (pieces && col < a.cols)
-                *(Piece *)(to + r * a.start.sr + col + c) = p;
-        }
-        UNROLL for (int c = 0; c < EIGHT; c++)
-            if (!pieces && col + c < a.cols)
+        Piece p;
+        UNROLL for (int c = 0; c < 4; c++)
+            p.x[c] = bits_of(sum.at[j][c]);
+        if (pieces && r < a.rows && col < a.cols)
+            *(Piece *)(to + r * a.start.sr + col) = p;
+        UNROLL for (int c = 0; c < 4; c++)
+            if (!pieces && r < a.rows && col + c < a.cols)
                 to[r * a.start.sr + (col + c) * a.start.sc] = sum.at[j][c];
     }
 }
@@ -241,34 +280,54 @@ INLINE void leave(const Own &sum, const Carry &a, i64 s, int head, int col,
 INLINE void carry_on(const Carry &a)
 {
     const int blocks = (a.cols + CARRY_COLS - 1) / CARRY_COLS;
-    const int col = own_col(blockIdx.x % blocks * CARRY_COLS);
+    const int block = blockIdx.x % blocks * CARRY_COLS, col = block + own_col();
     const int head = blockIdx.x / blocks % a.heads;
     const i64 n = blockIdx.x / blocks / a.heads;
+    const bool first = own_half() == 0;
     const Layout l = layout_of(a);
-    float *state = (float *)arena, *ring = state + 2 * a.rows * CARRY_COLS;
+    const int by = a.back ? -1 : 1;
+    const i64 s = segment_at(a, n, 0);
+    const float *own = (const float *)a.own.p + place(a.own, s, head);
+    float *start = (float *)a.start.p + place(a.start, s, head);
+    float *state = (float *)arena, *ring = state + 2 * a.rows * STATE_PITCH;
+    Strips strips = { (const float *)a.m.p + place(a.m, s + by, head),
+                      by * a.m.ss, 1, 0 };
     int at = 0;
-    Own next, sum;
+    Own next = { }, sum;
     for (; at < AHEAD - 1; at++) {
-        fetch_strip(a, l, n, head, at, ring);
+        fetch_strip(a, l, strips, ring + at * l.rows * PITCH);
         copy_commit();
     }
-    fetch_whole(next, a, n, head, col);
-    for (int i = 0; i < a.segments; i++) {
-        const i64 s = segment_at(a, n, i);
-        float *was = state + i % 2 * a.rows * CARRY_COLS;
-        float *is = state + (i + 1) % 2 * a.rows * CARRY_COLS;
+    put_whole(a, n, head, block, state);
+    if (first)
+        add_told(next, a.rows, state);
+    NO_UNROLL for (int i = 0; i < a.segments; i++) {
+        float *was = state + i % 2 * a.rows * STATE_PITCH;
+        float *is = state + (i + 1) % 2 * a.rows * STATE_PITCH;
         sum = next;
-        if (i + 1 < a.segments)
-            fetch_own(next, a, s, head, col);
-        for (int k = 0; i > 1 && k < a.rows; k += STRIP, at++) {
+        if (first && i + 1 < a.segments)
+            fetch_own(next, a, own, col);
+        NO_UNROLL for (int k = 0; i > 1 && k < a.rows; k += STRIP, at++) {
             copy_wait<AHEAD - 2>();
             __syncthreads();
-            fetch_strip(a, l, n, head, at, ring);
+            fetch_strip(a, l, strips, ring + at % AHEAD * l.rows * PITCH);
             copy_commit();
             add_strip(sum, ring + (at + 1) % AHEAD * l.rows * PITCH, l, was,
                       k);
         }
-        leave(sum, a, s, head, col, is);
+        if (i > 1) {
+            if (!first)
+                tell(sum, a.rows, is);
+            __syncthreads();
+        }
+        if (first) {
+            if (i > 1)
+                add_told(sum, a.rows, is);
+            tell(sum, a.rows, is);
+            leave(sum, a, start, col);
+        }
+        own += by * a.own.ss;
+        start += by * a.start.ss;
     }
 }
 

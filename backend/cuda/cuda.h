@@ -352,14 +352,16 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind);
 bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call);
 
-/* run.cuh's Run. */
+/* run.cuh's Divisor, Run. */
+typedef struct HostDivisor { uint32_t n, share; } HostDivisor;
 typedef struct HostRun {
     uint64_t seq;
-    int64_t nseq, tokens, per_entry, items;
+    int64_t nseq, tokens, each, per_entry, items;
     uint64_t stored, later, spill;
     int32_t heads, ragged;
     int32_t parts, bound[CUDA_SEGMENTS + 1];
     uint32_t per_head;
+    HostDivisor by_heads, by_slots, by_pieces;
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */
@@ -371,7 +373,11 @@ View cuda_part(const CudaModule *m, const Plan *p, const Call *call,
 /* Places of chunks of a head that kernels keep something for. */
 int64_t cuda_slots(const CudaModule *m, const Call *call);
 
-/* What a kernel of cuda_tiles' module has to do, and its grid (0: nothing). */
+/* How many sequences each batch entry is cut in, all of as many whole chunks,
+ * the last of which may have fewer tokens; 0: they are other sequences. */
+int64_t cuda_pieces(const CudaModule *m, const Call *call);
+/* What a kernel of cuda_tiles' module has to do, and its grid (0: nothing).
+ * seq: the sequences' table; 0: they are such pieces. */
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
                     const Call *call, uint64_t seq, uint64_t workspace,
                     int64_t *grid);

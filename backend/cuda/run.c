@@ -387,7 +387,8 @@ static uint64_t states_left(const CudaKernel *k)
 }
 
 /* The launch of the build's kernel; of its walk for ends alone, where there is
- * one and the call asks for no more. */
+ * one and the call asks for no more. Where it may, it finds sequences without
+ * their table: that takes a search through memory for each chunk. */
 static Launch *launch_of(Ctx *c, Making *k, const Build *b, int kernel)
 {
     const Plan *p = k->p->builds.plan;
@@ -401,8 +402,9 @@ static Launch *launch_of(Ctx *c, Making *k, const Build *b, int kernel)
                 kernel = i;
                 break;
             }
+    bool pieces = b->m->kernel[kernel].head && cuda_pieces(b->m, call);
     return launch_new(c, k->steps.d, b->f[kernel], b->m, &b->m->kernel[kernel],
-                      p, call, k->steps.seq, k->steps.workspace);
+                      p, call, pieces ? 0 : k->steps.seq, k->steps.workspace);
 }
 
 /* Those of the plan's kernels from .. to - 1 (0: to the last). */

@@ -1,19 +1,34 @@
 /* run.cuh -- which sequence and chunk a block has in hand. After numbers.cuh.
  */
-/* A launch. seq: in order of batch entry and start; null: sequence s is batch
- * entry s, all `tokens` of it. per_entry: the chunks of a batch entry. items:
- * what there is to do, shared out among the blocks of the grid. ragged: chunks
- * may have fewer tokens than their tiles have room for. parts: blocks that
- * share a walk; part i has its chunks from bound[i] / 4096 of all on. per_head:
- * 2^32 / heads, rounded up, by which few numbers are divided by the heads; 0:
- * there is one head. */
+/* What numbers are divided by, of which there are many: n, and 2^32 / n without
+ * what is behind the point, or, for 1, one less. */
+struct Divisor { u32 n, share; };
+
+/* x / d.n, and what is left: the share of x is that, or one less. */
+INLINE u32 divided_by(u32 x, const Divisor &d, u32 &left)
+{
+    const u32 least = (u32)((u64)x * d.share >> 32), rest = x - least * d.n;
+    left = rest < d.n ? rest : rest - d.n;
+    return least + (rest >= d.n);
+}
+
+/* A launch. seq: in order of batch entry and start; null: sequences are the
+ * pieces of `each` tokens that a batch entry of `tokens` is cut in, the last of
+ * which may be shorter by less than a chunk. per_entry: the chunks of a batch
+ * entry. items: what there is to do, shared out among the blocks of the grid.
+ * ragged: chunks may have fewer tokens than their tiles have room for. parts:
+ * blocks that share a walk; part i has its chunks from bound[i] / 4096 of all
+ * on. per_head: 2^32 / heads, rounded up, by which few numbers are divided by
+ * the heads; 0: there is one head. by_heads, by_slots, by_pieces: of the heads,
+ * of the places that a piece's chunks have, of a batch entry's pieces. */
 struct Run {
     const Sequence *seq;
-    i64 nseq, tokens, per_entry, items;
+    i64 nseq, tokens, each, per_entry, items;
     char *stored, *later, *spill;
     int heads, ragged;
     int parts, bound[5];
     u32 per_head;
+    Divisor by_heads, by_slots, by_pieces;
 };
 
 /* Of kernels of single tokens: which states of pools are the sequences'
@@ -53,10 +68,11 @@ INLINE Sequence sequence(const Run &run, i64 s)
 {
     if (run.seq)
         return run.seq[s];
+    u32 piece;
     Sequence q;
-    q.b = (int)s;
-    q.start = 0;
-    q.len = run.tokens;
+    q.b = (int)divided_by((u32)s, run.by_pieces, piece);
+    q.start = piece * run.each;
+    q.len = min(run.tokens - q.start, run.each);
     return q;
 }
 
@@ -73,8 +89,9 @@ INLINE i64 first_slot(const Run &run, i64 s, int chunk)
 INLINE i64 find_sequence(const Run &run, i64 slot, int chunk)
 {
     i64 lo = 0, hi = run.nseq;
+    u32 left;
     if (!run.seq)
-        return divided(slot, run.per_entry + 1);
+        return divided_by((u32)slot, run.by_slots, left);
     while (hi - lo > 1) {
         const i64 mid = lo + (hi - lo) / 2;
         if (first_slot(run, mid, chunk) <= slot)

@@ -22,21 +22,29 @@ template<int SLICES>
 INLINE bool find_item(const Run &run, i64 item, Item &x)
 {
     const u32 at = (u32)item / SLICES;
+    u32 head, chunk, piece;
+    const u32 slot = divided_by(at, run.by_heads, head);
     x.slice = (int)((u32)item % SLICES);
-    const i64 slot = at / (u32)run.heads;
-    const i64 s = run.seq ? find_sequence(run, slot, CHUNK)
-                          : (u32)slot / (u32)(run.per_entry + 1);
-    const Sequence q = sequence(run, s);
-    const i64 chunk = slot - first_slot(run, s, CHUNK);
-    if (chunk < 0 || chunk * CHUNK >= q.len)
-        return false;
     x.at = at;
-    x.head = (int)(at - slot * run.heads);
-    x.seq = (int)s;
-    x.where = rows_in(q);
-    x.row = (int)(q.start + chunk * CHUNK);
-    x.n = RANKS * (int)min(q.len - chunk * CHUNK, (i64)CHUNK);
-    return true;
+    x.head = (int)head;
+    if (run.seq) {
+        const i64 s = find_sequence(run, slot, CHUNK);
+        const Sequence q = sequence(run, s);
+        const i64 c = slot - first_slot(run, s, CHUNK);
+        x.seq = (int)s;
+        x.where = rows_in(q);
+        x.row = (int)(q.start + c * CHUNK);
+        x.n = RANKS * (int)min(q.len - c * CHUNK, (i64)CHUNK);
+        return c >= 0 && x.n > 0;
+    }
+    x.seq = (int)divided_by(slot, run.by_slots, chunk);
+    const int b = (int)divided_by((u32)x.seq, run.by_pieces, piece);
+    const int start = (int)piece * (int)run.each;
+    const int len = min((int)run.tokens - start, (int)run.each);
+    x.where = rows_in({ b, 0, start, len });
+    x.row = start + (int)chunk * CHUNK;
+    x.n = RANKS * min(len - (int)chunk * CHUNK, CHUNK);
+    return x.n > 0;
 }
 
 /* A block's item number `iteration`, where it has `each` of them side by side.
@@ -159,15 +167,18 @@ INLINE void write_columns(u32 tile, const u32 *p, int rows, int col,
 /* Rounded as it is in a tile, where products find it. */
 INLINE float factor_(float x) { return low(pack(x, 0.f)); }
 #endif
-/* A fragment's numbers as pairs, rows from `rows` on as zeros. */
+/* A fragment's numbers as pairs, rows from `rows` on as zeros: of few chunks,
+ * by a branch. */
 template<int N>
 INLINE void pack_rows(Two (&p)[N], const float *x, const Lane &l, int rows)
 {
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = two(x[2 * i], x[2 * i + 1]);
+    if (rows >= 64)
+        return;
     const bool first = l.row < rows, second = l.row + 8 < rows;
-    UNROLL for (int i = 0; i < N; i++) {
-        const Two v = two(x[2 * i], x[2 * i + 1]);
-        p[i] = (i & 1 ? second : first) ? v : Two {};
-    }
+    UNROLL for (int i = 0; i < N; i++)
+        p[i] = (i & 1 ? second : first) ? p[i] : Two {};
 }
 /* Two columns each, from col on, of a lane's rows: zeros where its first row is
  * not so far (`over`) behind its first column. */

@@ -10,8 +10,8 @@
 #include "run.h"
 
 enum { ALIGN = 256 };
-enum { THREADS = 256, COLS = 16, ROWS = 256, PITCH = 36,
-       AHEAD = 4 };                     /* carry.cuh's */
+enum { THREADS = 256, COLS = 16, ROWS = 256, ROW_LANES = 32, PITCH = 36,
+       STATE_PITCH = 20, AHEAD = 4 };   /* carry.cuh's */
 
 /* ---- whether ---- */
 
@@ -210,7 +210,7 @@ static const CudaKernel
 static CudaKernel carry_kernel(int rows)
 {
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
-                         .shared = rows * (2 * COLS + AHEAD * PITCH) * 4 };
+                         .shared = rows * (2 * STATE_PITCH + AHEAD * PITCH) * 4 };
 }
 
 static const CudaKernel
@@ -240,7 +240,10 @@ static void compile_own(Ctx *c, Cutting *cut, const Plan *p, Gpu *g)
     const Driver *d = gpu_enter(c, g);
     if (cut->module)
         return;
-    Module *m = cut->module = build_module(c, g, source);
+    int rows = is_diagonal(cut) ? 1 : rows_of(p->g, &cut->t);
+    Module *m = cut->module = build_module(c, g, ctx_format(c,
+        "enum { CARRY_ROWS = %d };\n%s",
+        (rows + ROW_LANES - 1) / ROW_LANES * ROW_LANES, source));
     cut->begin = module_function(c, d, m, begin_kernel.name, 0);
     cut->end = module_function(c, d, m, end_kernel.name, 0);
     cut->unit = module_function(c, d, m, unit_kernel.name, 0);

@@ -440,6 +440,8 @@ local cases <const> = {
 
 local long <const> = {
   "gated_deltanet,B=1,T=400,H=1,HV=2,K=64,V=64",
+  -- as many chunks each: found without a table
+  "gated_deltanet,B=2,T=627,H=1,HV=3,K=32,V=32",
   "kda,B=2,T=390,H=1,K=32,V=32,typed=1",
   "gated_deltanet,B=1,T=400,H=1,K=33,V=21,typed=1",
   "deltanet,B=1,T=500,H=1,K=32,V=32,cu=0/5/5/490/500",

@@ -17,6 +17,11 @@ static void find_space(Select *x, Ref r)
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)
         return;
+    if (n->op == OP_input && !(n->axes & AXIS(AX_I))) {
+        x->row[r] = x->g->in[n->index].order[0];    /* as it lies */
+        x->col[r] = x->g->in[n->index].order[1];
+        return;
+    }
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
     if (axes_transposed(x, s)) {

@@ -34,7 +34,7 @@ for _, word in ipairs(arg) do
 end
 local began <const> = flin.clock()
 
-local HELD_OUT <const> = { "based", "cyfa", "hawk", "hgrn", "kalman", "linoss",
+local HELD_OUT <const> = { "based", "hawk", "hgrn", "kalman", "linoss",
   "log_linear", "longhorn", "mesa_net", "path", "rwkv4", "s4d", "s6", "slstm",
   "ttt" }
 

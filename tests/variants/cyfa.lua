@@ -1,27 +1,7 @@
--- Cyclic flow attention (Chen, 2026, arXiv:2609.36259): keys and values are
--- written to slots by a clock of the token's own, two decayed states in the
--- frame of what has turned, a learned readout with a softmax between them.
+-- Cyclic flow attention (Chen, 2026): two passes through slots that a clock
+-- turns, a readout and a softmax between.
 return {
   size = { k = 3, v = 2, m = 4, p = 2, r = 3 }, road = "chunks",
-  variant = function (flin)
-    local exp, dot, outer, rotate = flin.exp, flin.dot, flin.outer, flin.rotate
-    return flin.variant {
-      name = "cyfa",
-      input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay",
-                turn = "t", beta = "t : unit", rate = "p", atom = "m",
-                readout = "r m" },
-      state = { A = "k m", C = "m v", phi = "p : angle" },
-      step = function (x, s)
-        local phi = s.phi + x.rate * x.turn
-        local w = x.beta * rotate(x.atom, -phi)
-        local A = exp(x.g) * s.A + outer(x.k, w)
-        local C = exp(x.g) * s.C + outer(w, x.v)
-        local p = exp(dot(x.readout, rotate(dot(x.q, A), phi)))
-        local c = rotate(dot(p, x.readout), -phi)
-        return { A = A, C = C, phi = phi }, dot(c, C) / flin.sum(p)
-      end,
-    }
-  end,
   oracle = function (x, s)
     local f, M, z, c, y = math.exp(x.g), #x.atom, {}, {}, {}
     local function turned(a, sign)                -- pairs, by each one's angle

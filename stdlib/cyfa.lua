@@ -3,7 +3,13 @@
 -- readout and a softmax between two passes. Queries and keys come with norm.
 local flin = require "flin"
 local exp, dot, outer = flin.exp, flin.dot, flin.outer
-local rotate, sum, pi = flin.rotate, flin.sum, math.pi
+local rotate, sum, size, pi = flin.rotate, flin.sum, flin.size, math.pi
+
+local function wave(at, slot)
+  local n, angle = at.size.m - 1, slot * ((at.m - 1) // 2) * 2 * pi
+  return math.sqrt(math.min(at.m, 2) / n)
+         * (at.m % 2 == 1 and math.cos(angle / n) or math.sin(angle / n))
+end
 
 return flin.variant {
   name  = "cyfa",
@@ -11,23 +17,18 @@ return flin.variant {
             beta = "t : unit", rate = "p : angle", atom = "m",
             readout = "r m" },
   state = { A = "k m", C = "m v", phi = "p : angle" },
-  initial = {                           -- sines and cosines of the slots
+  initial = {                           -- slots are sums of such waves
     rate = function (at) return 2 * pi * (at.p - 1) / (at.size.m - 1) end,
-    atom = function (at)
-      return at.m % 2 * math.sqrt(math.min(at.m, 2) / (at.size.m - 1))
-    end,
-    readout = function (at)
-      local angle = 2 * pi * (at.r - 1) * ((at.m - 1) // 2) / (at.size.m - 1)
-      return math.sqrt(math.min(at.m, 2) / (at.size.m - 1))
-             * (at.m % 2 == 1 and math.cos(angle) or math.sin(angle))
-    end,
+    atom = function (at) return wave(at, 0) end,
+    readout = function (at) return wave(at, at.r - 1) end,
   },
   step  = function (x, s)
     local phi = s.phi + x.rate * x.turn
     local w = x.beta * rotate(x.atom, -phi)
     local A = exp(x.g) * s.A + outer(x.k, w)
     local C = exp(x.g) * s.C + outer(w, x.v)
-    local p = exp(dot(x.readout, rotate(dot(x.q, A), phi)))
+    local q = x.q / flin.sqrt(size(x.q, "k"))
+    local p = exp(dot(x.readout, rotate(dot(q, A), phi)))
     local c = rotate(dot(p / sum(p), x.readout), -phi)
     return { A = A, C = C, phi = phi }, dot(c, C)
   end,

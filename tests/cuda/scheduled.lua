@@ -316,6 +316,8 @@ local cases <const> = {
   -- a vector that a slice of the keys finds in memory, a matrix of earlier
   -- tokens that is kept
   "lightnet,B=1,T=70,H=1,K=128,V=128",
+  -- a constant matrix that products find, of rows that are padded
+  "cyfa,B=1,T=70,H=2,K=64,V=64,M=64,P=32,R=63,typed=1",
   -- ranks are rows of a chunk; a token's are joined one by one
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",

@@ -217,7 +217,7 @@ static bool classify(Select *x, Ref r)
     }
     if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
-    else if (op_is(n->op, VIEWS))
+    else if (is_seen_through(x->g, r))
         x->kind[r] = VIEW;
     else if (n->op == OP_state && x->s->k->states & STATE(n->index))
         return carries(x, r);

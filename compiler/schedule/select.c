@@ -249,6 +249,15 @@ static bool select_product(Select *x, Ref r)
 
 static bool map_computes(Select *x, KInst *k, Ref r);
 
+/* Which axis the columns of a matrix of tokens are where r shows it. */
+static int seen_column(const Select *x, Ref r)
+{
+    Ref shown = shown_node(x->g, r);
+    AxisSet dims = x->g->n[r].axes & DIM_AXES;
+    return x->row[shown] == AX_I && dims && x->col[shown] >= AX_DIM
+         ? lowest(dims) : x->col[shown];
+}
+
 /* What K_MAP reads beside its own group's. */
 static bool map_reads(Select *x, KInst *k, Ref r)
 {
@@ -264,7 +273,8 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         case LOADED:
             if (is_solved(x, a))
                 return refuse(x, a, "kept as its inverse, and read as itself");
-            if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
+            if (x->row[a] != k->row || (k->col != AX_J
+                                        && seen_column(x, n->a[i]) != k->col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
                                        : factor_layout(x, a)));

@@ -81,6 +81,7 @@ local more <const> = {
   l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
   stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
   dplr_plain = composed(D.none {}, F.identity {}, T.dplr {}),
+  mesa_net = dofile "tests/variants/mesa_net.lua".variant(flin),
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),

@@ -90,11 +90,21 @@ static bool is_rematerialised(const Select *x, Ref r)
 
 /* ---- levels ---- */
 
+/* Of tokens both, whose columns are two axes: one is a name of the other's. */
+static bool has_other_name(const Select *x, Ref a, Ref u)
+{
+    return x->kind[a] == ELEMENT && x->kind[u] >= ELEMENT
+        && x->row[a] == AX_I && x->row[u] == AX_I && x->col[a] >= AX_DIM
+        && x->col[u] >= AX_DIM && x->col[a] != x->col[u];
+}
+
 /* Whether u must wait for all of a: as a factor, or for a sum's parts. The last
  * of sums come with them, and those before each token. */
 static bool is_step(const Select *x, Ref a, Ref u)
 {
     bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
+    if (has_other_name(x, a, u))
+        return true;
     return is_summed(x, a) || x->kind[a] == PAIRED || x->kind[a] == SHIFTED
         || (x->kind[u] != ACROSS && is_after_across(x, a))
         || (x->kind[a] == SCANNED && !with)

@@ -258,10 +258,20 @@ static int seen_column(const Select *x, Ref r)
          ? lowest(dims) : x->col[shown];
 }
 
+/* Whether a program of other columns computes it, too: entry by entry then. */
+static bool has_other_columns(const Select *x, const KInst *k, Ref r)
+{
+    return x->again[r] && k->row == AX_I && k->col >= AX_DIM
+        && x->row[r] == AX_I && x->col[r] >= AX_DIM && x->col[r] != k->col;
+}
+
 /* What K_MAP reads beside its own group's. */
 static bool map_reads(Select *x, KInst *k, Ref r)
 {
     const Node *n = &x->g->n[r];
+    int col = has_other_columns(x, k, r) ? x->col[r] : k->col;
+    if (col != k->col && !op_is(n->op, ELEMENTWISE))
+        return refuse(x, r, "of columns that have another name");
     for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
         if (x->again[a] || x->kind[a] == ACROSS) {
@@ -273,8 +283,8 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         case LOADED:
             if (is_solved(x, a))
                 return refuse(x, a, "kept as its inverse, and read as itself");
-            if (x->row[a] != k->row || (k->col != AX_J
-                                        && seen_column(x, n->a[i]) != k->col))
+            if (x->row[a] != k->row
+                || (k->col != AX_J && seen_column(x, n->a[i]) != col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
                                        : factor_layout(x, a)));

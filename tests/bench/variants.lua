@@ -11,12 +11,13 @@ local flin = require "flin"
 io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
--- Of axes that a file names, as the papers have them; k where it is squared.
-local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16,
+-- Of axes that a file names, as the papers have them; keys where Based squares
+-- them.
+local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 128,
                        p = 64 }
-local SQUARED <const> = 16
 -- Of entries that decay each by itself there are as many as Mamba has.
-local OWN <const> = { longhorn = { K = 16 } }
+local OWN <const> = { longhorn = { K = 16 }, based = { K = 16, L = 16 },
+                      log_linear = { L = 6 } }
 
 local option, asked = { T = 2048, H = 32, seconds = 0.05, limit = 1e9 }, nil
 local part, parts
@@ -47,7 +48,6 @@ local function sizes_of(v, file)
                             and LONG[axis] or named
     end
   end
-  if file and file.size.l then sizes.K = SQUARED end
   for axis, n in pairs(OWN[v.name] or {}) do
     sizes[axis] = n
   end
@@ -60,6 +60,7 @@ local function measure(name, v, file)
   options.T, options.H = option.T // 1, option.H // 1
   options.seconds = part and 0 or option.seconds
   options.dtype, options.backend = "bfloat16", "cuda"
+  options.states = false                -- as in training
   local from = flin.clock()
   local ok, b = pcall(v.bench, v, options)
   if not ok then

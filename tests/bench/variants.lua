@@ -17,7 +17,8 @@ local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 128,
                        p = 64 }
 -- Of entries that decay each by itself there are as many as Mamba has.
 local OWN <const> = { longhorn = { K = 16 }, based = { K = 16, L = 16 },
-                      log_linear = { L = 6 } }
+                      log_linear = { L = 6 },
+                      cyfa = { M = 128, P = 64, R = 128 } }
 
 local option, asked = { T = 2048, H = 32, seconds = 0.05, limit = 1e9 }, nil
 local part, parts
@@ -45,7 +46,7 @@ local function sizes_of(v, file)
     local named = not file or file.size[axis]
     if not own then
       sizes[axis:upper()] = (named or axis == "k" or axis == "v")
-                            and LONG[axis] or named
+                            and LONG[axis] or math.tointeger(named)
     end
   end
   for axis, n in pairs(OWN[v.name] or {}) do

@@ -89,7 +89,7 @@ local function measure(name, v, file)
                                                       flin.clock() - from))
     return
   end
-  local found = { name = name, note = b.note }
+  local found = { name = name, note = b.note, variant = v, file = file }
   for _, row in ipairs(b.rows) do
     local way = row.name:find "^forward %+" and "both"
              or row.name:find "^forward" and "forward"
@@ -152,6 +152,19 @@ local function nearest(to, way)
   return best
 end
 
+-- What v:plan says keeps a kernel off tensor cores.
+local function why_of(one, way)
+  local asked = { machine = "h200", backward = way == "both" }
+  for axis, n in pairs(sizes_of(one.variant, one.file)) do
+    asked[axis] = n
+  end
+  local ok, plan = pcall(one.variant.plan, one.variant, asked)
+  for _, kernel in ipairs(ok and plan.kernels or {}) do
+    if kernel.why then return ": " .. kernel.name .. ": " .. kernel.why end
+  end
+  return ""
+end
+
 local slow, compared = 0, 0
 for _, one in ipairs(held) do
   for _, way in ipairs { "forward", "both" } do
@@ -165,7 +178,8 @@ for _, one in ipairs(held) do
             :format(one.name, way, mine.seconds / mine.flops * 1e12, near.name,
                     other.seconds / other.flops * 1e12,
                     mine.seconds / mine.flops * other.flops / other.seconds,
-                    ratio, ratio > MOST and ": more than 1.25" or "",
+                    ratio, ratio > MOST
+                      and ": more than 1.25" .. why_of(one, way) or "",
                     one.note and "; token by token: " .. one.note:match "[^\n]*"
                       or ""))
     end

@@ -163,8 +163,8 @@ static bool constant_operands(const Graph *g, const Node *n)
     return true;
 }
 
-/* Whether it is 0, or 1, for each token and along each axis: as sums of nothing,
- * and counts from 0 on, have axes. */
+/* Whether it is 0, or 1, for each token and along each axis: sums of nothing,
+ * and what counts from 0 on is compared with, have axes. */
 static bool is_zero(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];

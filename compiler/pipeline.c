@@ -146,8 +146,8 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
 
 /* Whether the plan has kernels that nothing fast runs there, and one with half
  * the tokens a chunk has none. Of training the usual machine was measured to do
- * better with the usual chunks: there it is the price that says so, as of scores
- * that no product makes, of which a token has as many as its chunk has tokens. */
+ * better with the usual chunks: there it is the price that says so, as where no
+ * product makes the scores, of which a token has as many as its chunk has. */
 static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
     const double worth = 1.25;          /* of what only a forecast says */

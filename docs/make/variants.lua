@@ -97,7 +97,8 @@ local function drawn(a, sizes)
                                .. ")")
 end
 
-local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16, M = 8 }
+local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16, M = 8,
+                      R = 8 }
 
 -- "B, T, H, K = 1, 64, 2, 16".
 local function size_line(v, sizes)

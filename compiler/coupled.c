@@ -176,7 +176,8 @@ static bool add_plains(Found *f, Ref x, Ref times)
                                   op2(f->g, OP_mul, times, n.a[1 - i]));
         break;
     }
-    return add_plain(f, op2(f->g, OP_mul, times, x));
+    x = op2(f->g, OP_mul, times, x);
+    return is_num(f->g, x, 0) || add_plain(f, x);
 }
 
 /* ---- rows ---- */

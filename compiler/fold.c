@@ -163,6 +163,28 @@ static bool constant_operands(const Graph *g, const Node *n)
     return true;
 }
 
+/* Whether it is 0, or 1, for each token and along each axis: sums of nothing,
+ * and what counts from 0 on is compared with, have axes. */
+static bool is_zero(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    return is_num(g, r, 0) || (n->op == OP_cumsum && is_num(g, n->a[0], 0));
+}
+
+static bool is_one(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+
+    switch (n->op) {
+    case OP_num: return n->num == 1;
+    case OP_le: return is_num(g, n->a[0], 0) && g->n[n->a[1]].op == OP_count;
+    case OP_add: return (is_zero(g, n->a[0]) && is_one(g, n->a[1]))
+                     || (is_one(g, n->a[0]) && is_zero(g, n->a[1]));
+    default: return op_is(n->op, VIEWS) && is_one(g, n->a[0]);
+    }
+}
+
 /* The node that n (element-wise, operands in place, axes computed) is equal
  * to, or 0 when it must be made. */
 static Ref fold(Graph *g, const Node *n)
@@ -172,6 +194,9 @@ static Ref fold(Graph *g, const Node *n)
     if (constant_operands(g, n))
         return num(g, elem_value(n->op, v[n->a[0]].num, v[n->a[1]].num,
                                  v[n->a[2]].num));
+    for (int i = 0; i < 2 && n->op == OP_mul; i++)
+        if (v[n->a[1 - i]].axes == n->axes && is_one(g, n->a[i]))
+            return n->a[1 - i];
     for (int i = 0; i < NRULES; i++) {
         Match m = { .g = g };
         const char *p = rules[i].lhs;

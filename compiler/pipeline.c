@@ -146,20 +146,36 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
 
 /* Whether the plan has kernels that nothing fast runs there, and one with half
  * the tokens a chunk has none. Of training the usual machine was measured to do
- * better with the usual chunks. */
+ * better with the usual chunks: there it is the price that says so, as where no
+ * product makes the scores, of which a token has as many as its chunk has. */
 static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
+    const double worth = 1.25;          /* of what only a forecast says */
+    bool usual = w->cut && w->m->arch == machine_usual_gpu()->arch;
     PlanWish half = *w;
     PlanTry other;
 
-    if (!w->larger || w->chunk != CHUNK_DEFAULT
-        || (w->cut && w->m->arch == machine_usual_gpu()->arch)
+    if (!w->larger || w->chunk <= CHUNK_LEAST
+        || (!usual && w->chunk != CHUNK_DEFAULT)
         || w->larger(t->g->ctx, t->plan, w->m, false))
         return false;
     half.chunk /= 2;
     t->lacks = plan_try(&half, &other) != FITS
             || !w->larger(other.g->ctx, other.plan, w->m, false);
+    if (usual)
+        return other.fit == TOO_LARGE
+            || (other.fit == FITS && worth * other.info.seconds
+                                     < t->info.seconds / 2);
     return !t->lacks;
+}
+
+/* Of so many kernels none has much to do: what is too much had better lie in
+ * memory. */
+static Plan *of_some_kernels(Plan *p)
+{
+    enum { MOST_KERNELS = 64 };
+
+    return p && p->nkernels <= MOST_KERNELS ? p : NULL;
 }
 
 Fit plan_try(const PlanWish *w, PlanTry *out)
@@ -171,6 +187,7 @@ Fit plan_try(const PlanWish *w, PlanTry *out)
     out->plan = w->cut ? partition_if(out->g, w->m, w->effort, &out->info,
                                       &out->why)
                        : plan_simple(out->g);
+    out->plan = of_some_kernels(out->plan);
     bool fits = out->plan;
     if (!fits)
         out->plan = try_larger(w, out);

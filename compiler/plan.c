@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_KERNELS = 64 };
-
 /* Comes from memory or from nowhere: whoever needs it has it. */
 static bool is_leaf(const Graph *g, Ref r)
 {
@@ -101,12 +99,15 @@ void plan_print(const Plan *p, Buf *out)
 
 static void read_kernel(Text *t, void *ud)
 {
+    enum { AT_ONCE = 64 };
     Plan *p = ud;
-    Kernel *k = &p->kernel[p->nkernels];
+    size_t before = (size_t)p->nkernels * sizeof *p->kernel;
     int kind, cap = 0;
 
-    if (p->nkernels++ == MAX_KERNELS)
-        fail(t->c, t->line, "more than %d kernels", MAX_KERNELS);
+    if (p->nkernels % AT_ONCE == 0)
+        p->kernel = ctx_grow(t->c, p->kernel, before,
+                             before + AT_ONCE * sizeof *p->kernel);
+    Kernel *k = &p->kernel[p->nkernels++];
     text_name(t, "kernel", k->name, sizeof k->name);
     for (kind = K_TOKEN; kind <= K_REVERSE; kind++)
         if (text_at(t, kind_name[kind]))
@@ -132,7 +133,6 @@ Plan *plan_parse(Ctx *c, const char *text)
 {
     Plan *p = ctx_alloc(c, sizeof *p);
 
-    p->kernel = ctx_alloc(c, MAX_KERNELS * sizeof *p->kernel);
     p->g = text_graph(c, text, read_kernel, p);
     plan_finish(p);
     return p;

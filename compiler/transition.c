@@ -426,12 +426,29 @@ static void mark_needed(const Graph *g, const uint8_t *has, uint8_t *set,
         mark_needed(g, has, set, g->n[r].a[i]);
 }
 
+/* Whether chunks only add to it, as to the gradient of a constant: none goes on
+ * from another's end. */
+static bool only_adds_up(const Graph *g, const State *st)
+{
+    const Node *next = &g->n[st->next];
+    uint8_t *live = ctx_alloc(g->ctx, g->len);
+    bool read = next->op != OP_add
+             || (next->a[0] != st->node && next->a[1] != st->node);
+
+    graph_live(g, live);
+    for (Ref r = 1; r < g->len && !read; r++)
+        for (int i = 0; i < 4; i++)
+            read |= live[r] && r != st->next && g->n[r].a[i] == st->node;
+    return st->reverse && !read;
+}
+
 static bool walks_matrices(const Graph *g, const Kernel *k)
 {
     bool any = false;
 
     for (int s = 0; s < g->nst; s++)
-        any |= k->states & STATE(s) && g->st[s].rank == 2;
+        any |= k->states & STATE(s) && g->st[s].rank == 2
+            && !only_adds_up(g, &g->st[s]);
     return any && k->kind != K_TOKEN;
 }
 

@@ -314,7 +314,7 @@ static bool plain_writes(Graph *g, int s, Universal *u, Ref x, bool minus)
     case OP_neg:
         return plain_writes(g, s, u, n.a[0], !minus);
     default:
-        return plain_write(g, s, u, x, minus);
+        return is_num(g, x, 0) || plain_write(g, s, u, x, minus);
     }
 }
 

@@ -125,7 +125,8 @@ static char *row_text(Graph *g, const Coupled *k, const CoupledRow *r, int m)
 
 static const char *keep_kind(const Graph *g, const Coupled *k)
 {
-    return k->entries ? "each entry by itself"
+    return k->entries ? "each entry by itself, which no product of matrices"
+                        " does"
          : !g->n[k->keep[0][0]].axes ? "one number of the token, of any sign"
          : ctx_format(g->ctx, "one for each %s, of any sign",
                       axes_text(g, g->n[k->keep[0][0]].axes));

@@ -156,6 +156,8 @@ static void attempt(Ctx *c, void *ud)
 
     step.ctx = c;                       /* what is made is made in c */
     a->fit = plan_try(&wish, &t);
+    if (t.plan && w->asked)             /* though a smaller one were better */
+        a->fit = FITS;
     a->note = t.fit != NO_CHUNKS ? NULL
             : ctx_string(c, step.note ? step.note : "");
     a->why = t.why;
@@ -300,6 +302,11 @@ static bool calls_chunk(PlanView *w, Attempt *a)
         taken = a->fit == FITS ? n : 0;
         w->weighed[i] = (Weighed){ .chunk = n, .held = w->info.held,
                                    .seconds = taken ? 0 : INFINITY };
+        if (!taken && w->p) {           /* it fits, but a smaller one is less */
+            launch(w);
+            w->weighed[i].seconds = w->info.seconds / n;
+            w->weighed[i].kernels = w->p->nkernels;
+        }
     }
     a->chunk = !w->backward ? CHUNK_DEFAULT : taken ? taken : CHUNK_LEAST;
     bool lacks = a->lacks || (w->backward && taken < CHUNK_DEFAULT / 2);

@@ -65,6 +65,21 @@ static bool map_fits(CudaExtent e, const View *v, bool ranks)
         && (uintptr_t)v->data % 16 == 0;
 }
 
+/* The same of a head's constant, whose rows are its first axis. */
+static bool constant_fits(const View *v)
+{
+    return v->sd[1] == 1 && v->sd[0] > 0 && !(v->sd[0] % 8 || v->sh % 8)
+        && !v->sb && v->sh >= 0 && (uintptr_t)v->data % 16 == 0;
+}
+
+static bool tensor_fits(const Graph *g, CudaArg a, CudaExtent e, const View *v)
+{
+    if (a.kind == ARG_INPUT && !g->in[a.index].timed)
+        return constant_fits(v);
+    return map_fits(e, v, (a.kind == ARG_INPUT && g->in[a.index].rank > 1)
+                       || (a.kind == ARG_OUTPUT && g->out[a.index].rank > 1));
+}
+
 /* Where the device has the ends, rows are of one batch entry. */
 static CudaExtent extent_of(const Call *call)
 {
@@ -183,8 +198,8 @@ static bool call_fits(const Graph *g, const Build *b, const Call *call)
         const View *v = view_of(call, a);
         if ((DType)a.dtype != v->dtype && (v->data || a.kind == ARG_INPUT))
             return false;
-        bool ranks = a.kind == ARG_INPUT && g->in[a.index].rank > 1;
-        if (map && !(v->data ? map_fits(e, v, ranks) : a.kind == ARG_OUTPUT))
+        if (map && !(v->data ? tensor_fits(g, a, e, v)
+                             : a.kind == ARG_OUTPUT))
             return false;
     }
     return true;
@@ -205,9 +220,7 @@ static bool schedule_fits(const Graph *g, const Build *b, const Call *call)
         for (int i = 0; i < k->nmaps && runs && !k->anywhere; i++) {
             CudaArg a = k->map[i];
             const View *v = view_of(call, a);
-            bool ranks = (a.kind == ARG_INPUT && g->in[a.index].rank > 1)
-                      || (a.kind == ARG_OUTPUT && g->out[a.index].rank > 1);
-            if (v && v->data && !map_fits(e, v, ranks))
+            if (v && v->data && !tensor_fits(g, a, e, v))
                 return false;
         }
     }

@@ -165,6 +165,29 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
             copy_row(i, [](auto... x) { copy_some(x...); });
     numbers_arrive();
 }
+/* HERE rows of a head's constant matrix of ROWS x COLS, from `row` on. */
+template<int ROWS, int COLS, int HERE>
+INLINE void copy_constant(u32 to, const Tensor &t, const Item &x, int row,
+                          int col, int lane)
+{
+    const int piece = lane % 8, n = some_within(col + SOME * piece, COLS);
+    const i64 step = step_of<true>(t);
+    const Element *p = (const Element *)t.p + x.head / t.group * t.sh;
+    const auto copy_row = [&](int i, auto copy) {
+        const int r = row + 4 * i + lane / 8;
+        const bool has = r < ROWS && n > 0;
+        copy(to + piece_of(4 * i + lane / 8, piece),
+             has ? p + r * t.sd[0] + (col + SOME * piece) * step : p, step,
+             has ? n : 0);
+    };
+    if (has_odd_places<true>(t))
+        UNROLL_TWICE for (int i = 0; i < HERE / 4; i++)
+            copy_row(i, [](auto... y) { copy_numbers(y...); });
+    else
+        UNROLL_FOUR for (int i = 0; i < HERE / 4; i++)
+            copy_row(i, [](auto... y) { copy_some(y...); });
+    numbers_arrive();
+}
 #if defined ELEMENT_F32 && defined ELEMENT_F16
 INLINE void store_widened(u32 to, u32 a, u32 b)
 {

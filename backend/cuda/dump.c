@@ -217,6 +217,15 @@ static Launched from_schedule(Ctx *c, const CudaKernel *k)
                        .length = s->tokens.threads ? 0 : schedule_length(s) };
 }
 
+/* What keeps it from having a schedule, with the value that this is about. */
+static const char *why_not(Ctx *c, const Schedule *s)
+{
+    unsigned r = 0;
+
+    return sscanf(s->why, "%%%u", &r) != 1 || !s->g || r >= s->g->len ? s->why
+         : ctx_format(c, "%s, in %s", s->why, expr_text(s->g, (Ref)r));
+}
+
 static Launched launched(Ctx *c, const CudaKernel *k)
 {
     Launched l = { .form = "mma.sync" };
@@ -226,7 +235,8 @@ static Launched launched(Ctx *c, const CudaKernel *k)
     else if (k->schedule && !k->schedule->why)
         l = from_schedule(c, k);
     else
-        l.why = k->schedule ? k->schedule->why : "no schedules are wanted";
+        l.why = k->schedule ? why_not(c, k->schedule)
+                            : "no schedules are wanted";
     l.name = k->name;
     l.of = k->of;
     l.warps = k->threads / 32;

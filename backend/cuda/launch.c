@@ -87,6 +87,12 @@ static int inner_axis(const Graph *g, CudaArg a)
                                 : g->out[a.index].order)[rank_of(g, a) - 1];
 }
 
+/* One of a head for all tokens. */
+static bool is_constant(const Graph *g, CudaArg a)
+{
+    return a.kind == ARG_INPUT && !g->in[a.index].timed;
+}
+
 /* How many ranks it has: of a token's rows there may be more. */
 static uint64_t ranks_of(const Graph *g, CudaArg a)
 {
@@ -128,27 +134,32 @@ static int map_type(DType d)
 
 /* Columns, 128 bytes of them, ranks where there are such, tokens, heads, batch
  * entries: 64 rows, where a token has `ranks`. padded: also where the tensor
- * has none of these; then there is one, and others are behind its end. */
+ * has none of these; then there is one, and others are behind its end. Of a
+ * constant the rows of its first axis stand in place of tokens. */
 static void encode(Ctx *c, const Driver *d, const Plan *p, const Call *call,
                    CudaArg a, int ranks, bool padded, CudaExtent e,
                    unsigned char *map)
 {
     const View *v = view_of(call, a);
-    bool of_ranks = rank_of(p->g, a) > 1;
-    bool has = of_ranks || (padded && ranks > 1);
+    bool constant = is_constant(p->g, a);
+    bool of_ranks = rank_of(p->g, a) > 1 && !constant;
+    bool has = !constant && (of_ranks || (padded && ranks > 1));
+    uint64_t rows = constant ? ranks_of(p->g, a)
+                             : (uint64_t)(e.tokens + !e.tokens);
+    int64_t next = constant ? v->sd[0] : v->st;
     check_matrix(c, p->g, a, v);
     uint64_t size = (uint64_t)p->g->axis[inner_axis(p->g, a)].size;
     uint64_t bytes = (uint64_t)dtype_size(v->dtype);
     uint64_t row = (size * bytes + 15) / 16 * 16;
     const uint64_t dims[5] = { size, of_ranks ? ranks_of(p->g, a) : 1,
-        (uint64_t)(e.tokens + !e.tokens),
-        (uint64_t)(call->heads / group_of(call, v)), (uint64_t)e.batch };
+        rows, (uint64_t)(call->heads / group_of(call, v)),
+        (uint64_t)e.batch };
     const uint64_t strides[4] = { step_bytes(of_ranks ? v->sd[0] : 0, bytes,
                                              row),
-        step_bytes(v->st, bytes, row), step_bytes(v->sh, bytes, row),
+        step_bytes(next, bytes, row), step_bytes(v->sh, bytes, row),
         step_bytes(v->sb, bytes, row) };
     const uint32_t box[5] = { (uint32_t)(128 / bytes), (uint32_t)ranks,
-        64 / (uint32_t)ranks, 1, 1 };
+        constant ? 64 : 64 / (uint32_t)ranks, 1, 1 };
     const uint32_t steps[5] = { 1, 1, 1, 1, 1 };
     uint64_t dim[5] = { dims[0] };
     uint32_t side[5] = { box[0] };

@@ -239,9 +239,6 @@ static void check_leaves(Ctx *c, const Graph *step)
     static const char *const help = "a mask that factors, which is no pairs; "
         "or the CPU";
 
-    if (step->mask->whole)
-        fail_help(c, 0, help, "%s: pairs above the diagonal have no kernels on "
-                  "a GPU", step->name);
     for (int i = 0; i < step->nin; i++)
         if (step->in[i].axes && mask_reads(step->mask, step->in[i].name))
             fail_help(c, 0, help, "%s: pairs that are weighed by %s for each "

@@ -80,7 +80,8 @@ template<int P> INLINE int tile_piece(int i0, int i1, int j0, int j1)
 INLINE int tile_of_pairs(int i0, int rows, int j0, int cols, int len)
 {
     const int piece = tile_piece<0>(i0, i0 + rows - 1, j0, j0 + cols - 1);
-    return piece >= 0 && i0 + rows > len ? MIXED : piece;
+    const bool ends = i0 + rows > len || (WHOLE && j0 + cols > len);
+    return piece >= 0 && ends ? MIXED : piece;
 }
 /* The tiles of OTHER rows that the block goes through. */
 template<bool TURNED, int OTHER> struct Tiles {

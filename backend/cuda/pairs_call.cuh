@@ -135,6 +135,12 @@ template<int P, class F> INLINE void pair_numbers(float s, const At &t, F f);
 /* The plane of sums that leaf k takes differences of, or -1. */
 INLINE int leaf_sum(int k);
 
+/* Whether the sequence has both: where none is behind its query, it has the key
+ * of each query. */
+INLINE bool is_there(const At &t, int len)
+{
+    return t.i < len && (!WHOLE || t.j < len);
+}
 template<int P> INLINE float value_in(float s, const At &t, int len)
 {
     if constexpr (P == PIECES) {
@@ -142,7 +148,7 @@ template<int P> INLINE float value_in(float s, const At &t, int len)
     } else {
         const float rest = value_in<P + 1>(s, t, len);
         const float own = pair_value<P>(s, t);
-        return has<P>(t.i, t.j) && t.i < len ? own : rest;
+        return has<P>(t.i, t.j) && is_there(t, len) ? own : rest;
     }
 }
 template<int P> INLINE float value_of(float s, const At &t, int len)
@@ -157,7 +163,7 @@ template<int P> struct PieceOf { enum { N = P }; };
 template<int P, class F> INLINE void each_in(const At &t, int len, F f)
 {
     if constexpr (P < PIECES) {
-        if (has<P>(t.i, t.j) && t.i < len)
+        if (has<P>(t.i, t.j) && is_there(t, len))
             f(PieceOf<P>());
         else
             each_in<P + 1>(t, len, f);

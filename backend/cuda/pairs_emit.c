@@ -323,8 +323,8 @@ static void put_sizes(Text *t)
     PUT(t, "constexpr int PIECES = %d, WHOLES = %d, FAR = %d;\n", t->n,
         wholes ? wholes : 1, FAR);
     PUT(t, "constexpr bool SOFTMAX = %d, WEIGHS = %d, RAW = %d, FLAT = %d, "
-        "SLOPES = %d;\n", t->m->softmax, t->m->weighs, t->raw, t->flat,
-        t->slopes);
+        "SLOPES = %d, WHOLE = %d;\n", t->m->softmax, t->m->weighs, t->raw,
+        t->flat, t->slopes, t->m->whole);
     PUT(t, "constexpr bool DQ_FLOATS = %d, DK_FLOATS = %d, DV_FLOATS = %d;\n",
         s->floats[0], s->floats[1], s->floats[2]);
     PUT(t, "constexpr int FIRST = %d, SPAN = %d, EDGES = %d;\n", t->first.keys,

@@ -113,9 +113,9 @@ struct PairHere {
 INLINE void find_pair(PairHere &p, const Pairs &a, const OwnRow &x, int i,
                       int j)
 {
-    p.in = i < x.len && j <= i;
+    p.in = i < x.len && j <= (WHOLE ? x.len - 1 : i);
     i = min(i, x.len - 1);
-    j = min(j, i);
+    j = min(j, WHOLE ? x.len - 1 : i);
     for (int k = 0; k < ROWS + COLS; k++) {
         const int sum = leaf_sum(k), t = k < ROWS ? i : j;
         const double base = sum < 0 ? 0 : a.leaf[sum * a.plane + x.at + j];
@@ -149,9 +149,9 @@ INLINE void plain_forward(const Pairs &a)
     OwnRow x;
     if (!find_row(a, x))
         return;
-    int first = x.t + 1, last = -1;
+    int first = x.len, last = -1;
     columns_of<0>(x.t, x.t, first, last);
-    last = min(last, x.t);
+    last = min(last, WHOLE ? x.len - 1 : x.t);
     NO_UNROLL for (int from = max(first, 0); from <= last; from += 32) {
         PairHere p;
         if (!meets<0>(x.t, x.t, from, from + 31))
@@ -287,13 +287,13 @@ template<bool TURNED> INLINE void plain_back(const Pairs &a)
         return;
     const bool parts = TURNED && FIRST > 0 && x.t < FIRST;
     const Place &other = TURNED ? a.q : a.k;
-    int first = TURNED ? x.len : x.t + 1, last = -1;
+    int first = x.len, last = -1;
     if (TURNED)
         rows_of_columns<0>(x.t, x.t, first, last);
     else
         columns_of<0>(x.t, x.t, first, last);
-    first = max(first, TURNED ? x.t : 0);
-    last = min(last, TURNED ? x.len - 1 : x.t);
+    first = max(first, TURNED && !WHOLE ? x.t : 0);
+    last = min(last, TURNED || WHOLE ? x.len - 1 : x.t);
     if (parts) {
         first = max(first, x.part * SPAN);
         last = min(last, (x.part + 1) * SPAN - 1);

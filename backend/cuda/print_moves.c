@@ -71,7 +71,16 @@ static void put_load_by_lanes(Print *p, const KValue *v)
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int i = 0; i < rows; i += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + i * 128;
-            if (input)
+            if (input && v->row >= AX_DIM)
+                buf_printf(p->b, "copy_constant<%d, %d, %d>(to + %d,"
+                           " a.tensor[%d], x, %s, %s, lane);\n",
+                           full_extent(p, v->row), cols,
+                           rows < TILE_ROWS ? rows : TILE_ROWS, at,
+                           tensor_for(p, ARG_INPUT, n->index,
+                                      p->o->in[n->index]),
+                           sliced_index(p, v->row, i),
+                           sliced_index(p, v->col, c));
+            else if (input)
                 buf_printf(p->b, "%s<%s, %d>(to + %d, a.tensor[%d], x,"
                            " %s, %d, lane);\n", widens ? "widen_tokens"
                            : "copy_tokens", p->s->g->in[n->index].ranked
@@ -178,13 +187,18 @@ void put_load(Print *p, const KInst *k)
     if (input && p->s->kind == K_TOKEN)
         buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
+    bool constant = input && v->row >= AX_DIM;
     for (int c = 0; c < v->ncol; c += piece_cols(v))
         for (int r = 0; r < rows; r += TILE_ROWS) {
             int at = c / piece_cols(v) * rows * 128 + r * 128;
             const char *col = !v->half ? sliced_index(p, v->col, c)
                 : ctx_format(p->c, "%s * %d + %d", half_text(p), (int)v->ncol,
                              c);
-            if (input)
+            if (constant)
+                buf_printf(p->b, "load_tile(to + %d, &a.map[%d], full, %s,"
+                           " %s, %s, 0);\n", at, map, col,
+                           sliced_index(p, v->row, r), head);
+            else if (input)
                 buf_printf(p->b, "%s(to + %d, &a.map[%d], full, %s,"
                            " x.row%s, %s, x.where.b);\n",
                            ranks ? "load_ranks" : "load_tile", at, map,

@@ -112,6 +112,13 @@ static bool is_of_tokens(const Select *x, Ref r)
     return s & AXIS(AX_I) && s & DIM_AXES;
 }
 
+/* One of a head for all tokens. */
+static bool is_constant_matrix(const Node *n, const Input *in)
+{
+    return !in->timed && in->rank == 2 && count_axes(n->axes) == 2
+        && !(n->axes & ~DIM_AXES);
+}
+
 static bool loads(Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -122,6 +129,13 @@ static bool loads(Select *x, Ref r)
             x->kind[r] = VECTOR;
             return d == F32 || d == x->w->memory
                 || refuse(x, r, "a vector of another type");
+        }
+        if (is_constant_matrix(n, in)) {
+            x->kind[r] = LOADED;
+            return (x->w->in[n->index] == x->w->memory
+                    && !(x->s->row_axis && n->axes & AXIS(x->s->row_axis)))
+                || refuse(x, r, "a constant matrix of another type, or whose"
+                          " axis the walk's blocks deal");
         }
         x->kind[r] = in->timed ? LOADED : ACROSS;
         return (in->rank == 1 && (x->w->in[n->index] == x->w->memory
@@ -203,7 +217,7 @@ static bool classify(Select *x, Ref r)
     }
     if (n->op == OP_num || n->op == OP_isrank)
         x->kind[r] = NUMBER;
-    else if (op_is(n->op, VIEWS))
+    else if (is_seen_through(x->g, r))
         x->kind[r] = VIEW;
     else if (n->op == OP_state && x->s->k->states & STATE(n->index))
         return carries(x, r);
@@ -261,6 +275,22 @@ static void find_needed(Select *x)
     }
 }
 
+/* Products alone find a constant matrix where it lies. */
+static bool check_constants(Select *x)
+{
+    for (Ref u = 1; u < x->g->len; u++)
+        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++) {
+            Ref a = shown_node(x->g, x->g->n[u].a[i]);
+            const Node *n = &x->g->n[a];
+            if (x->kind[a] == LOADED && n->op == OP_input
+                && is_constant_matrix(n, &x->g->in[n->index])
+                && !(x->kind[u] == PRODUCT && is_product(x, &x->g->n[u])))
+                return refuse(x, a, "a constant matrix that is more than a"
+                              " factor of products");
+        }
+    return true;
+}
+
 bool select_classify(Select *x)
 {
     const Kernel *k = x->s->k;
@@ -289,5 +319,5 @@ bool select_classify(Select *x)
         if (x->w->stores[r] && x->kind[r] >= VECTOR && !is_kept_so(x, r))
             return refuse(x, r, "kept in a type that is not its own");
     }
-    return true;
+    return check_constants(x);
 }

@@ -17,6 +17,11 @@ static void find_space(Select *x, Ref r)
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)
         return;
+    if (n->op == OP_input && !(n->axes & AXIS(AX_I))) {
+        x->row[r] = x->g->in[n->index].order[0];    /* as it lies */
+        x->col[r] = x->g->in[n->index].order[1];
+        return;
+    }
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
     if (axes_transposed(x, s)) {
@@ -85,11 +90,21 @@ static bool is_rematerialised(const Select *x, Ref r)
 
 /* ---- levels ---- */
 
+/* Of tokens both, whose columns are two axes: one is a name of the other's. */
+static bool has_other_name(const Select *x, Ref a, Ref u)
+{
+    return x->kind[a] == ELEMENT && x->kind[u] >= ELEMENT
+        && x->row[a] == AX_I && x->row[u] == AX_I && x->col[a] >= AX_DIM
+        && x->col[u] >= AX_DIM && x->col[a] != x->col[u];
+}
+
 /* Whether u must wait for all of a: as a factor, or for a sum's parts. The last
  * of sums come with them, and those before each token. */
 static bool is_step(const Select *x, Ref a, Ref u)
 {
     bool with = x->kind[u] == LAST || is_delayed_scan(x, u);
+    if (has_other_name(x, a, u))
+        return true;
     return is_summed(x, a) || x->kind[a] == PAIRED || x->kind[a] == SHIFTED
         || (x->kind[u] != ACROSS && is_after_across(x, a))
         || (x->kind[a] == SCANNED && !with)

@@ -720,11 +720,20 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 
 /* ---- what passes share ---- */
 
-/* The node that r shows, looked at through views of tokens as rows or columns.
- */
+/* Whether it is what it is made of, seen as rows or as columns, or, of a matrix
+ * of tokens, under another name of its other axis. */
+static inline bool is_seen_through(const Graph *g, Ref r)
+{
+    const Node *n = &g->n[r];
+    AxisSet other = n->axes & ~AXIS(AX_I);
+    return op_is(n->op, VIEWS)
+        || (op_is(n->op, RENAMES) && n->axes & AXIS(AX_I)
+            && other & DIM_AXES && !(other & (other - 1)));
+}
+/* The node that r shows, looked at through those. */
 static inline Ref shown_node(const Graph *g, Ref r)
 {
-    while (op_is(g->n[r].op, VIEWS))
+    while (is_seen_through(g, r))
         r = g->n[r].a[0];
     return r;
 }

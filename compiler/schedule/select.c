@@ -249,10 +249,29 @@ static bool select_product(Select *x, Ref r)
 
 static bool map_computes(Select *x, KInst *k, Ref r);
 
+/* Which axis the columns of a matrix of tokens are where r shows it. */
+static int seen_column(const Select *x, Ref r)
+{
+    Ref shown = shown_node(x->g, r);
+    AxisSet dims = x->g->n[r].axes & DIM_AXES;
+    return x->row[shown] == AX_I && dims && x->col[shown] >= AX_DIM
+         ? lowest(dims) : x->col[shown];
+}
+
+/* Whether a program of other columns computes it, too: entry by entry then. */
+static bool has_other_columns(const Select *x, const KInst *k, Ref r)
+{
+    return x->again[r] && k->row == AX_I && k->col >= AX_DIM
+        && x->row[r] == AX_I && x->col[r] >= AX_DIM && x->col[r] != k->col;
+}
+
 /* What K_MAP reads beside its own group's. */
 static bool map_reads(Select *x, KInst *k, Ref r)
 {
     const Node *n = &x->g->n[r];
+    int col = has_other_columns(x, k, r) ? x->col[r] : k->col;
+    if (col != k->col && !op_is(n->op, ELEMENTWISE))
+        return refuse(x, r, "of columns that have another name");
     for (int i = 0; i < 4; i++) {
         Ref a = shown_node(x->g, n->a[i]);
         if (x->again[a] || x->kind[a] == ACROSS) {
@@ -264,7 +283,8 @@ static bool map_reads(Select *x, KInst *k, Ref r)
         case LOADED:
             if (is_solved(x, a))
                 return refuse(x, a, "kept as its inverse, and read as itself");
-            if (x->row[a] != k->row || (k->col != AX_J && x->col[a] != k->col))
+            if (x->row[a] != k->row
+                || (k->col != AX_J && seen_column(x, n->a[i]) != col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
                                        : factor_layout(x, a)));

@@ -35,13 +35,15 @@ for _, d in ipairs(reference.domains()) do
   MEANS[d.name] = d.row and "rows " .. d.wanted or d.wanted
 end
 
-local function shape_of(axes, lead)
+-- Pairs are of slots, where there are such, or of keys.
+local function shape_of(v, axes, lead)
   local sizes, timed = { "H" }, false
+  local pairs_of = v.axes.m ~= nil and "M/2" or "K/2"
   for axis in axes:gmatch "%S+" do
     if axis == "t" then
       timed = true
     else
-      sizes[#sizes + 1] = axis == "p" and "K/2" or axis:upper()
+      sizes[#sizes + 1] = axis == "p" and pairs_of or axis:upper()
     end
   end
   if timed then
@@ -58,17 +60,18 @@ local function arguments(v)
   for _, a in ipairs(v.inputs) do
     local constant = not (" " .. a.axes .. " "):find(" t ", 1, true)
     out[#out + 1] = ("| `%s` | `%s` | %s | %s%s |"):format(a.name,
-      a.axes == "" and " " or a.axes, shape_of(a.axes), MEANS[a.domain],
+      a.axes == "" and " " or a.axes, shape_of(v, a.axes), MEANS[a.domain],
       constant and "; a constant of the head" or "")
   end
   for _, s in ipairs(v.states) do
     local before = s.name:match "^prev_(.+)$"
     out[#out + 1] = ("| state `%s` | `%s` | %s | %s |"):format(s.name,
-      s.axes == "" and " " or s.axes, shape_of(s.axes, true),
+      s.axes == "" and " " or s.axes, shape_of(v, s.axes, true),
       s.angle and "kept modulo 2 pi" or before and
       ("`%s` of the token before"):format(before) or "")
   end
-  out[#out + 1] = ("| y | `%s` | %s | |"):format(v.output, shape_of(v.output))
+  out[#out + 1] = ("| y | `%s` | %s | |"):format(v.output,
+                                                 shape_of(v, v.output))
   return table.concat(out, "\n")
 end
 
@@ -84,8 +87,8 @@ local DRAW = {
 }
 
 -- "(B, T, H, K)", and the sizes noted.
-local function drawn(a, sizes)
-  local shape = shape_of(a.axes):sub(2, -2)
+local function drawn(v, a, sizes)
+  local shape = shape_of(v, a.axes):sub(2, -2)
   for size in shape:gmatch "%u%w*" do
     if not sizes[size] then
       sizes[size] = true
@@ -97,13 +100,14 @@ local function drawn(a, sizes)
                                .. ")")
 end
 
-local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16, M = 8 }
+local SIZE <const> = { B = 1, T = 64, H = 2, K = 16, V = 16, M = 8,
+                      R = 8 }
 
 -- "B, T, H, K = 1, 64, 2, 16".
 local function size_line(v, sizes)
   local values = {}
   for i, size in ipairs(sizes) do
-    values[i] = tostring(SIZE[size] or v.axes[size:lower()])
+    values[i] = tostring(v.axes[size:lower()] or SIZE[size])
   end
   return table.concat(sizes, ", ") .. " = " .. table.concat(values, ", ")
 end
@@ -140,7 +144,7 @@ local function in_python(v, name)
   local clash = false
   for i, a in ipairs(v.inputs) do
     clash = clash or a.name == "lambda" or SIZE[a.name]
-    lines[i] = drawn(a, sizes)
+    lines[i] = drawn(v, a, sizes)
   end
   table.sort(sizes, function (a, b)
     local order = "BTHKMRPNV"

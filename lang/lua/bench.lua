@@ -187,7 +187,8 @@ end
 
 local KNOWN <const> = { B = 1, T = 1024, H = 4, HV = false, dtype = "float32",
                         chunk = false, backend = false, threads = false,
-                        backward = true, seconds = 0.3, seed = 1 }
+                        backward = true, seconds = 0.3, seed = 1,
+                        states = true }
 
 -- f of each axis of the inputs, and how long it is in these tensors.
 local function each_axis(v, inputs, f)
@@ -275,6 +276,9 @@ return function (v, o)
   local time, copy, gpu, peak = stopwatch(option, inputs)
   local arguments = merged(inputs, calls)
   local y, state = v:forward(arguments)
+  if not option.states then
+    arguments.states = false
+  end
   local results = type(y) == "table" and y or { y = y }
   local b = setmetatable({ name = v.name, note = v.note, rows = {},
                            kernels = {} }, meta)
@@ -284,7 +288,8 @@ return function (v, o)
     b.threads = threads > 0 and threads or own.cores()
     b.peak = product_rate(b.threads)
   end
-  b.bytes = bytes_of(inputs) + bytes_of(results) + bytes_of(state)
+  b.bytes = bytes_of(inputs) + bytes_of(results)
+            + (option.states and bytes_of(state) or 0)
   b.floor = b.bytes / b.copy
   b.shape = ("%s [%s]"):format(results.y.dtype,
                                table.concat(results.y.shape, ", "))
@@ -304,7 +309,7 @@ return function (v, o)
   local chunked = heard(b.note and "forward" or "forward, chunks", tokens,
     b.bytes, function () v:forward(arguments) end)
   if not b.note then
-    local serial = merged(arguments, { serial = true })
+    local serial = merged(merged(inputs, calls), { serial = true })
     local loop = add("token by token", tokens, b.bytes,
                      function () v:forward(serial) end)
     b.speedup = loop.seconds / chunked.seconds

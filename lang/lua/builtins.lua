@@ -193,9 +193,10 @@ such a row has `jumps` and is not part of it.]])
 row("v:bench", "options?: table -> bench",
     "times: chunk form, token loop, decoding, and the machine's floor", [[
 Options: B, T, H, sizes of axes, dtype, chunk, backend, threads, backward =
-false, seconds = of each row. Times are medians after a first run; the floor is
-the time to read each argument and write each result once at the speed at which
-this machine copies, measured then and there. With backend = "cuda" the inputs
+false, states = false (of calls that leave no final states, as in training),
+seconds = of each row. Times are medians after a first run; the floor is the
+time to read each argument and write each result once at the speed at which this
+machine copies, measured then and there. With backend = "cuda" the inputs
 are moved to the GPU first, and times are the GPU's own. `kernels` holds what
 each kernel of these calls took, computed and moved; flin.picture.roofline
 draws them.]])

@@ -11,12 +11,14 @@ local flin = require "flin"
 io.stdout:setvbuf "line"
 
 local MOST <const> = 1.25
--- Of axes that a file names, as the papers have them; k where it is squared.
-local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 16,
+-- Of axes that a file names, as the papers have them; keys where Based squares
+-- them.
+local LONG <const> = { k = 128, v = 128, d = 128, m = 64, n = 64, l = 128,
                        p = 64 }
-local SQUARED <const> = 16
 -- Of entries that decay each by itself there are as many as Mamba has.
-local OWN <const> = { longhorn = { K = 16 } }
+local OWN <const> = { longhorn = { K = 16 }, based = { K = 16, L = 16 },
+                      log_linear = { L = 6 },
+                      cyfa = { M = 128, P = 64, R = 128 } }
 
 local option, asked = { T = 2048, H = 32, seconds = 0.05, limit = 1e9 }, nil
 local part, parts
@@ -34,7 +36,7 @@ for _, word in ipairs(arg) do
 end
 local began <const> = flin.clock()
 
-local HELD_OUT <const> = { "based", "cyfa", "hawk", "hgrn", "kalman", "linoss",
+local HELD_OUT <const> = { "based", "hawk", "hgrn", "kalman", "linoss",
   "log_linear", "longhorn", "mesa_net", "path", "rwkv4", "s4d", "s6", "slstm",
   "ttt" }
 
@@ -44,14 +46,29 @@ local function sizes_of(v, file)
     local named = not file or file.size[axis]
     if not own then
       sizes[axis:upper()] = (named or axis == "k" or axis == "v")
-                            and LONG[axis] or named
+                            and LONG[axis] or math.tointeger(named)
     end
   end
-  if file and file.size.l then sizes.K = SQUARED end
   for axis, n in pairs(OWN[v.name] or {}) do
     sizes[axis] = n
   end
   return sizes
+end
+
+-- The operations of a call over pairs of tokens, whose kernels nobody hears.
+local function planned(v, options, way)
+  local asked = { machine = "h200", backward = way == "both", B = 1,
+                  T = options.T, H = options.H }
+  for axis in pairs(v.axes) do
+    asked[axis:upper()] = options[axis:upper()]
+  end
+  local ok, plan = pcall(v.plan, v, asked)
+  local flops = 0
+  for _, kernel in ipairs(ok and plan.mode == "quadratic" and plan.kernels
+                          or {}) do
+    flops = flops + kernel.flops * options.T * options.H
+  end
+  return flops
 end
 
 -- Its time and its operations forward, and both ways.
@@ -60,6 +77,7 @@ local function measure(name, v, file)
   options.T, options.H = option.T // 1, option.H // 1
   options.seconds = part and 0 or option.seconds
   options.dtype, options.backend = "bfloat16", "cuda"
+  options.states = false                -- as in training
   local from = flin.clock()
   local ok, b = pcall(v.bench, v, options)
   if not ok then
@@ -71,18 +89,20 @@ local function measure(name, v, file)
                                                       flin.clock() - from))
     return
   end
-  local found = { name = name, note = b.note }
+  local found = { name = name, note = b.note, variant = v, file = file }
   for _, row in ipairs(b.rows) do
     local way = row.name:find "^forward %+" and "both"
              or row.name:find "^forward" and "forward"
-    if way and row.flops and row.flops > 0 then
-      found[way] = { seconds = row.seconds, flops = row.flops,
-                     dense = row.flops / row.bytes,
-                     over = row.seconds / math.max(row.flops / b.peak,
+    local flops = way and row.flops == 0 and planned(v, options, way)
+                  or row.flops
+    if way and flops and flops > 0 then
+      found[way] = { seconds = row.seconds, flops = flops,
+                     dense = flops / row.bytes,
+                     over = row.seconds / math.max(flops / b.peak,
                                                    row.bytes / b.copy) }
       print(("%-16s %-8s %9.4f ms %9.2f GFLOP %8.4f ps a FLOP %6.1f FLOP a byte"
              .. " %6.2f of the floor"):format(name, way, row.seconds * 1e3,
-            row.flops / 1e9, row.seconds / row.flops * 1e12, found[way].dense,
+            flops / 1e9, row.seconds / flops * 1e12, found[way].dense,
             found[way].over))
     end
   end
@@ -132,6 +152,19 @@ local function nearest(to, way)
   return best
 end
 
+-- What v:plan says keeps a kernel off tensor cores.
+local function why_of(one, way)
+  local asked = { machine = "h200", backward = way == "both" }
+  for axis, n in pairs(sizes_of(one.variant, one.file)) do
+    asked[axis] = n
+  end
+  local ok, plan = pcall(one.variant.plan, one.variant, asked)
+  for _, kernel in ipairs(ok and plan.kernels or {}) do
+    if kernel.why then return ": " .. kernel.name .. ": " .. kernel.why end
+  end
+  return ""
+end
+
 local slow, compared = 0, 0
 for _, one in ipairs(held) do
   for _, way in ipairs { "forward", "both" } do
@@ -145,7 +178,8 @@ for _, one in ipairs(held) do
             :format(one.name, way, mine.seconds / mine.flops * 1e12, near.name,
                     other.seconds / other.flops * 1e12,
                     mine.seconds / mine.flops * other.flops / other.seconds,
-                    ratio, ratio > MOST and ": more than 1.25" or "",
+                    ratio, ratio > MOST
+                      and ": more than 1.25" .. why_of(one, way) or "",
                     one.note and "; token by token: " .. one.note:match "[^\n]*"
                       or ""))
     end

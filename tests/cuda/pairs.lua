@@ -57,6 +57,16 @@ local variants <const> = {
     if i < j then return 0 end
     return p.b[j] / (i - j + 1) * flin.sigmoid(p.a[i] * p.a[j - 1])
   end },
+  -- other tokens weigh, too, those behind by another rule; near ones alone
+  both_ways = { mode = "quadratic", causal = false, mask = function (i, j, p)
+    if i < j then return flin.sigmoid(p.a[i] + p.b[j]) / (j - i) end
+    return p.b[j] * exp(p.g_cumsum[i] - p.g_cumsum[j]) / (i - j + 1)
+  end },
+  near_both_ways = { mode = "quadratic", causal = false,
+                     mask = function (i, j, p)
+    if flin.abs(i - j) >= 70 then return 0 end
+    return flin.sigmoid(p.a[i] * p.b[j])
+  end },
 }
 
 -- What inputs are: of documents, their numbers; of gates, below zero.
@@ -168,6 +178,9 @@ else
   check("many_sinks", 500, 64, 1, "bfloat16")
   check("capped", 70, 64, 2, "bfloat16")
   check("forgetting", 140, 64, 1, "bfloat16", { 0, 40, 40, 140 })
+  check("both_ways", 150, 64, 1, "bfloat16", { 0, 10, 10, 150 })
+  check("near_both_ways", 300, 64, 2, "bfloat16")
+  check("both_ways", 70, 20, 1, "float32", { 0, 30, 30, 70 })
 end
 if not only then alone() end
 

@@ -81,6 +81,7 @@ local more <const> = {
   l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
   stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
   dplr_plain = composed(D.none {}, F.identity {}, T.dplr {}),
+  mesa_net = dofile "tests/variants/mesa_net.lua".variant(flin),
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
@@ -316,6 +317,8 @@ local cases <const> = {
   -- a vector that a slice of the keys finds in memory, a matrix of earlier
   -- tokens that is kept
   "lightnet,B=1,T=70,H=1,K=128,V=128",
+  -- a constant matrix that products find, of rows that are padded
+  "cyfa,B=1,T=70,H=2,K=64,V=64,M=64,P=32,R=63,typed=1",
   -- ranks are rows of a chunk; a token's are joined one by one
   "mimo_deltanet,B=1,T=70,H=1,K=64,V=128",
   "deltaproduct,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",

@@ -6,7 +6,7 @@ local NAMES <const> = "linear retnet lightning mamba2 simple_gla gla hgrn2 "
   .. "rwkv6 mlstm deltanet gated_deltanet kda gdn2 comba deltaproduct rwkv7 "
   .. "mamba3 mamba3_mimo precond_gdn precond_kda precond_mamba3 "
   .. "deltanet_rope trapezoidal_gla mimo_deltanet momentum_deltanet abc gsa "
-  .. "iplr dplr gated_oja lightnet rebased titans"
+  .. "iplr dplr gated_oja lightnet rebased titans cyfa"
 
 local count = require "support.count"
 local expect <const> = count.expect

@@ -1,45 +1,48 @@
--- Slots that take turns: an angle goes on by each token, and a slot whose phase
--- is near is overwritten, in two decayed states; a softmax over slots reads.
+-- Cyclic flow attention (Chen, 2026): two passes through slots that a clock
+-- turns, a readout and a softmax between.
 return {
-  size = { k = 3, v = 2, m = 4 }, road = "chunks",
-  variant = function (flin)
-    local exp, cos, dot, outer = flin.exp, flin.cos, flin.dot, flin.outer
-    return flin.variant {
-      name = "cyfa",
-      input = { q = "t k", k = "t k", v = "t v", turn = "t", phase = "m" },
-      state = { angle = ": angle", A = "m k", C = "m v" },
-      step = function (x, s)
-        local angle = s.angle + x.turn
-        local near = exp(cos(angle - x.phase))
-        local w = near / flin.sum(near)         -- 1 - w is of no known sign
-        local A = (1 - w) * s.A + outer(w, x.k)
-        local C = (1 - w) * s.C + outer(w, x.v)
-        local p = exp(dot(A, x.q))
-        return { angle = angle, A = A, C = C }, dot(p, C) / flin.sum(p)
-      end,
-    }
-  end,
+  size = { k = 3, v = 2, m = 4, p = 2, r = 3 }, road = "chunks",
   oracle = function (x, s)
-    local y, near, all, total = {}, {}, 0, 0
-    s.angle = (s.angle + x.turn + math.pi) % (2 * math.pi) - math.pi
-    for j = 1, #x.v do y[j] = 0 end
-    for m, p in ipairs(x.phase) do
-      near[m] = math.exp(math.cos(s.angle - p))
-      all = all + near[m]
+    local f, M, z, c, y = math.exp(x.g), #x.atom, {}, {}, {}
+    local function turned(a, sign)                -- pairs, by each one's angle
+      local b = {}
+      for i = 1, M, 2 do
+        local p = sign * s.phi[(i + 1) // 2]
+        local cos, sin = math.cos(p), math.sin(p)
+        b[i] = cos * a[i] - sin * a[i + 1]
+        b[i + 1] = sin * a[i] + cos * a[i + 1]
+      end
+      return b
     end
-    for m = 1, #near do
-      local w, z = near[m] / all, 0
+    for p, rate in ipairs(x.rate) do
+      s.phi[p] = (s.phi[p] + rate * x.turn + math.pi) % (2 * math.pi) - math.pi
+    end
+    for m, w in ipairs(turned(x.atom, -1)) do
+      z[m], c[m] = 0, 0
       for i = 1, #x.k do
-        s.A[m][i] = (1 - w) * s.A[m][i] + w * x.k[i]
-        z = z + s.A[m][i] * x.q[i]
+        s.A[i][m] = f * s.A[i][m] + x.beta * w * x.k[i]
+        z[m] = z[m] + s.A[i][m] * x.q[i] * (#x.k) ^ -0.5
       end
-      total = total + math.exp(z)
       for j = 1, #x.v do
-        s.C[m][j] = (1 - w) * s.C[m][j] + w * x.v[j]
-        y[j] = y[j] + math.exp(z) * s.C[m][j]
+        s.C[m][j] = f * s.C[m][j] + x.beta * w * x.v[j]
       end
     end
-    for j = 1, #x.v do y[j] = y[j] / total end
+    z = turned(z, 1)
+    local total, e = 0, {}
+    for r, row in ipairs(x.readout) do
+      e[r] = 0
+      for m = 1, M do e[r] = e[r] + row[m] * z[m] end
+      e[r] = math.exp(e[r])
+      total = total + e[r]
+    end
+    for r, row in ipairs(x.readout) do
+      for m = 1, M do c[m] = c[m] + e[r] / total * row[m] end
+    end
+    c = turned(c, -1)
+    for j = 1, #x.v do
+      y[j] = 0
+      for m = 1, M do y[j] = y[j] + c[m] * s.C[m][j] end
+    end
     return y
   end,
 }

@@ -1,4 +1,5 @@
--- Hawk's RG-LRU (De et al., 2024): a recurrence and an input gate a channel.
+-- Hawk's RG-LRU (De et al., 2024): a recurrence and an input gate a channel. A
+-- softplus, two sigmoids, two exponentials and a root are its work forward.
 return {
   size = { v = 3 }, road = "chunks",
   variant = function (flin)

@@ -1,5 +1,7 @@
 -- LinOSS (Rusch and Rus, 2025): a forced oscillator a channel, implicit and
--- explicit by turns.
+-- explicit by turns. A channel's two states are multiplied by 2 x 2 numbers a
+-- token, d z and -a d p among them, one token after another, and no keys are
+-- summed over: there is nothing that tensor cores do.
 return {
   size = { v = 3 }, road = "chunks",
   variant = function (flin)

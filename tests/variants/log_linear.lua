@@ -1,5 +1,8 @@
 -- Log-linear attention (Guo et al., 2025): sums over the Fenwick intervals of
--- what came before, each level with a weight; here up to 31 tokens.
+-- what came before, each level with a weight; here up to 31 tokens. Where a
+-- token's number ends an interval, levels hand down what they hold (whole(m)):
+-- six states in each other, of which 6 x 6 numbers a token are multiplied up
+-- along the chunk by CUDA cores.
 local LEVELS <const> = 5
 return {
   size = { k = 3, v = 2, l = LEVELS + 1 }, road = "chunks",

@@ -1,5 +1,7 @@
 -- RWKV-4 (Peng et al., 2023): an exponential average: numerator, denominator
--- and the largest exponent, which keeps both in range.
+-- and the largest exponent, which keeps both in range: max(p - w, k) of each
+-- channel, and decays that are made of it. Scans and exponentials are all of
+-- its work, and no product of matrices.
 return {
   size = { v = 3 }, road = "chunks",
   variant = function (flin)

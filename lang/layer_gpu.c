@@ -366,7 +366,7 @@ static void run_passes(Lay *k, Sub *s, bool backward)
 
 static bool cheap(const Lay *k, int part)
 {
-    return k->p->rows && k->p->rows[part];
+    return k->p->rows && k->p->rows[part] && !rows_carry(k->p->rows[part]);
 }
 
 /* Not of what heads share, which is summed over them first. */

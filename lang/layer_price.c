@@ -109,15 +109,17 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 /* ---- steps ---- */
 
 /* Each input is read and each result written once a pass. */
-static Price price_rows(const Pricing *s, const LayerPart *p)
+static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
 {
     Price price = { 0 };
     double kernels = s->backward ? 2 : 1;
+    double launches = rows_kernels(rows, false)
+                    + (s->backward ? rows_kernels(rows, true) : 0);
 
     for (int j = 0; j < p->nin; j++)
         price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
     price.bytes += bytes_of(s, p->y) * kernels;
-    price.seconds = price.bytes / s->m->bandwidth + kernels * s->m->launch;
+    price.seconds = price.bytes / s->m->bandwidth + launches * s->m->launch;
     return price;
 }
 
@@ -274,8 +276,9 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     if (row)
         return price_passes(s, p, row, by);
     *by = "rows";
-    if (s->gpu && rows_new(s->c, p->step, size))
-        return price_rows(s, p);
+    Rows *rows = s->gpu ? rows_new(s->c, p->step, size) : NULL;
+    if (rows)
+        return price_rows(s, p, rows);
     PricedPlan k = plan_of(s, p, size);
     *by = plan_text(s, k.plan, k.plain);
     return price_plan_of(s, p, k.plan, k.plain);

@@ -3,7 +3,10 @@
  *
  * Each row is loaded once, forward and backward alike; sums over tokens for
  * what all tokens share are made in two passes more. States that are tokens
- * before (of a convolution, of flin.prev) are read where these lie.
+ * before (of a convolution, of flin.prev) are read where these lie. Or states
+ * are carried, each entry by itself (a gated sum of vectors): then there are
+ * two kernels, and three on the way back, of pieces of a sequence that are
+ * walked side by side.
  */
 #ifndef FLIN_CUDA_ROWS_H
 #define FLIN_CUDA_ROWS_H
@@ -32,6 +35,10 @@ struct RowsCall {
     void *stream;
     DevicePtr room;                     /* rows_room bytes */
 };
+
+/* Kernels of a pass; are there states that are carried? */
+int rows_kernels(const Rows *p, bool backward);
+bool rows_carry(const Rows *p);
 
 /* Can input i's gradient be added to what is there: has each of its entries one
  * lane? */

@@ -10,11 +10,23 @@ enum { ROW_ARGS = 60, ROW_THREADS = 256, ROW_DIMS = 4, ROW_NUMBERS = 64 };
 
 typedef struct RowsKernel RowsKernel;
 
+/* What becomes of a carried number x: gain * x + rest. 0: 1; 0. */
+typedef struct Carried {
+    bool cut;                           /* nothing of x is left: gain is none */
+    Ref gain, rest;
+} Carried;
+
 /* States are delays: state j is what input source[j] was depth[j] tokens
- * before. In the graphs it is input nin + j, of its own. */
+ * before. In the graphs it is input nin + j, of its own. Or all of them are
+ * carried (then nst is 0, and they are states in the graphs): each entry by
+ * itself, by numbers that know of no state; and on the way back their adjoints,
+ * by numbers that know of no adjoint. */
 struct Rows {
     const Graph *step, *forward, *joint;
-    int nin, nst;
+    int nin, nst, carried;
+    Carried *walk, *back;               /* of each state, in `forward`; of its
+                                           adjoint, in `joint` */
+    int *adjoint;                       /* the joint graph's state */
     int source[MAX_STATES], depth[MAX_STATES];
     Ref *gradient;                      /* of each input, by itself or as it is
                                            read in tokens before, in the joint
@@ -35,6 +47,8 @@ typedef enum RowsRole { ROW_IN, ROW_DX, ROW_Y, ROW_DY, ROW_S0, ROW_S1,
                         ROW_DSTATE, ROW_DS, ROW_ROLES } RowsRole;
 int rows_arg(const Rows *p, RowsRole role, int i);
 int rows_args(const Rows *p);
+/* States of the step, of either kind. */
+int rows_states(const Rows *p);
 const View *rows_view(const RowsCall *call, RowsRole role, int i);
 
 /* How a row lies in lanes: `each` entries of `group` lanes. */
@@ -59,5 +73,25 @@ bool rows_leaves(const Rows *p, const RowsCall *call);
 int64_t rows_entries(const Rows *p, int i);
 
 char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call);
+
+/* ---- carried states (rows_scan.c) ---- */
+
+/* Kernels of a call: pieces of a sequence are walked side by side, each from
+ * what those before it leave, which another kernel has found. */
+enum { ROW_KERNELS = 3 };
+typedef struct RowsScan {
+    int n;
+    const char *name[ROW_KERNELS];
+    bool serial;                        /* a sequence is one piece */
+    int groups;                         /* pieces of a block */
+    int64_t numbers, kept;              /* in device memory: of a block; and of
+                                           each token of its pieces, at 4 bytes
+                                           */
+    int shared;                         /* bytes of a block */
+} RowsScan;
+RowsScan rows_scan(const Rows *p, const RowsCall *call);
+
+/* Their text. */
+char *rows_scan_emit(Ctx *c, const Rows *p, const RowsCall *call);
 
 #endif

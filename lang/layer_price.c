@@ -108,6 +108,21 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 
 /* ---- steps ---- */
 
+/* Their product's result and its gradient lie in memory; it is made again on
+ * the way back, before the factors' gradients. */
+static void price_product_of_rows(const Pricing *s, const Rows *rows,
+                                  Price *price)
+{
+    int32_t k, n;
+    double ways = s->backward ? 4 : 1;
+
+    if (!rows_multiply(rows, &k, &n))
+        return;
+    price->flops += ways * tokens(s) * 2 * k * n;
+    price->bytes += tokens(s) * 2 * (s->backward ? 7 * n + k : 2 * n);
+    price->seconds += (s->backward ? 2 : 0) * s->m->launch;
+}
+
 /* Each input is read and each result written once a pass. */
 static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
 {
@@ -119,8 +134,22 @@ static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
     for (int j = 0; j < p->nin; j++)
         price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
     price.bytes += bytes_of(s, p->y) * kernels;
-    price.seconds = price.bytes / s->m->bandwidth + launches * s->m->launch;
+    price_product_of_rows(s, rows, &price);
+    price.seconds += fmax(price.flops / s->m->matrix,
+                          price.bytes / s->m->bandwidth)
+                   + launches * s->m->launch;
     return price;
+}
+
+/* "2 kernels over rows, one product" */
+static const char *rows_kernels_text(const Pricing *s, const Rows *rows)
+{
+    int32_t k, n;
+
+    return !rows_carry(rows) ? "rows"
+         : ctx_format(s->c, "%d kernels over rows%s", rows_kernels(rows, false)
+                      + (s->backward ? rows_kernels(rows, true) : 0),
+                      rows_multiply(rows, &k, &n) ? ", a product in them" : "");
 }
 
 /* Seconds of a chunk of a head, by what its kernel computes, on a full machine.
@@ -275,10 +304,11 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     const RowStep *row = wanted ? row_step(s->c, sized, &why) : NULL;
     if (row)
         return price_passes(s, p, row, by);
-    *by = "rows";
     Rows *rows = s->gpu ? rows_new(s->c, p->step, size) : NULL;
-    if (rows)
+    if (rows) {
+        *by = rows_kernels_text(s, rows);
         return price_rows(s, p, rows);
+    }
     PricedPlan k = plan_of(s, p, size);
     *by = plan_text(s, k.plan, k.plain);
     return price_plan_of(s, p, k.plan, k.plain);

@@ -416,15 +416,17 @@ static bool is_heavy(const Rows *p)
 static bool read_step(Ctx *c, Rows *p, const int32_t size[NAXES])
 {
     Graph *step = graph_sized(p->step, size);
+    RowsProduct *product = ctx_alloc(c, sizeof *product);
 
     join_axes(step);
     p->step = step;
-    p->nin = p->step->nin;
     p->nst = p->step->nst;
-    if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS)
-        return false;
     bool delays = find_delays(p);
-    if (!delays && !walks(c, p, step))
+    if (!delays && product_find(step, product))
+        p->product = product;
+    p->nin = p->step->nin;
+    if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS
+        || (!delays && !walks(c, p, step)))
         return false;
     p->forward = delays ? without_states(c, p->step) : step;
     if (!has_gradient(p->forward))
@@ -471,6 +473,15 @@ int rows_kernels(const Rows *p, bool backward)
     return !p->carried ? 1 : backward ? 3 : 2;
 }
 
+bool rows_multiply(const Rows *p, int32_t *k, int32_t *n)
+{
+    if (!p->product)
+        return false;
+    *k = p->product->k;
+    *n = p->product->n;
+    return true;
+}
+
 bool rows_adds(const Rows *p, int i)
 {
     const Input *in = &p->step->in[i];
@@ -497,7 +508,7 @@ typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
  * fewer than so many tokens. */
 static Deal deal_carried(const Gpu *g, const Rows *p, const RowsCall *call)
 {
-    enum { LEAST = 4 };
+    enum { LEAST = 2 };
     RowsScan s = rows_scan(p, call);
     int64_t all = call->B * call->heads;
     int64_t want = gpu_driver(g)->processors;
@@ -581,18 +592,41 @@ static Scratch scratch_of(const Rows *p, const RowsCall *call, const Deal *d)
     return r;
 }
 
-int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+static int64_t own_room(const Gpu *g, const Rows *p, const RowsCall *call)
 {
-    gpu_enter(c, g);
     Deal d = deal_of(g, p, call);
     Scratch r = scratch_of(p, call, &d);
 
     return r.bytes;
 }
 
+/* The call as rows see it; *own: bytes before those of the product. */
+static RowsCall seen_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                          int64_t *own)
+{
+    enum { SOME = 256 };                /* no address is 0 */
+
+    *own = 0;
+    if (!p->product)
+        return *call;
+    RowsCall to = product_call(c, g, p, call, SOME);
+    *own = own_room(g, p, &to) + SOME;
+    return product_call(c, g, p, call, *own);
+}
+
+int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    return !p->product ? own_room(g, p, &to)
+                       : own + product_room(c, g, p, call);
+}
+
 /* ---- kernels ---- */
 
-const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call)
+static const char *kernels_text(Ctx *c, const Rows *p, const RowsCall *call)
 {
     return p->carried ? rows_scan_emit(c, p, call) : rows_emit(c, p, call);
 }
@@ -671,7 +705,7 @@ static void find_locked(Ctx *c, void *ud)
     for (w->k = w->p->kernel; w->k; w->k = w->k->next)
         if (w->k->hash == hash)
             return;
-    Module *m = build_module(c, w->g, rows_text(c, w->p, w->call));
+    Module *m = build_module(c, w->g, kernels_text(c, w->p, w->call));
     RowsKernel *k = calloc(1, sizeof *k);
     if (!k) {
         module_unload(gpu_driver(w->g), m);
@@ -694,7 +728,13 @@ static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
-    find_kernel(c, g, p, call);
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    find_kernel(c, g, p, &to);
+    if (p->product)
+        product_room(c, g, p, call);    /* finds its kernels, too */
 }
 
 /* ---- launching ---- */
@@ -843,7 +883,7 @@ static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     }
 }
 
-void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
     RowsKernel *k = find_kernel(c, g, p, call);
     const Driver *d = gpu_enter(c, g);
@@ -860,4 +900,17 @@ void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
                      (unsigned)s.shared, call->stream, params,
                      i > 0 && d->arch >= 90);
     sum_all(c, g, p, call, &deal, &scratch);
+}
+
+void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    if (p->product)
+        product_before(c, g, p, call, own);
+    run_kernels(c, g, p, &to);
+    if (p->product)
+        product_behind(c, g, p, call, own);
 }

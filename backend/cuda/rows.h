@@ -40,6 +40,9 @@ struct RowsCall {
 int rows_kernels(const Rows *p, bool backward);
 bool rows_carry(const Rows *p);
 
+/* Do they make a product with a weight as well: of k entries of a token, n? */
+bool rows_multiply(const Rows *p, int32_t *k, int32_t *n);
+
 /* Can input i's gradient be added to what is there: has each of its entries one
  * lane? */
 bool rows_adds(const Rows *p, int i);
@@ -48,7 +51,5 @@ int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 /* Its kernel, compiled where it is new; and run. */
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-/* The kernel's text. */
-const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call);
 
 #endif

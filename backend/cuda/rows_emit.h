@@ -10,6 +10,12 @@ enum { ROW_ARGS = 60, ROW_THREADS = 256, ROW_DIMS = 4, ROW_NUMBERS = 64 };
 
 typedef struct RowsKernel RowsKernel;
 
+/* A product of input x, k entries of a token, and w, a weight without tokens,
+ * whose axes come in the other order where it is turned. Its n columns are
+ * input `as` of the rows. */
+typedef struct RowsProduct { int x, w, as; int32_t k, n; bool turned; }
+    RowsProduct;
+
 /* What becomes of a carried number x: gain * x + rest. 0: 1; 0. */
 typedef struct Carried {
     bool cut;                           /* nothing of x is left: gain is none */
@@ -23,6 +29,8 @@ typedef struct Carried {
  * by numbers that know of no adjoint. */
 struct Rows {
     const Graph *step, *forward, *joint;
+    const RowsProduct *product;         /* that they read, where states are
+                                           carried; or NULL */
     int nin, nst, carried;
     Carried *walk, *back;               /* of each state, in `forward`; of its
                                            adjoint, in `joint` */
@@ -90,6 +98,24 @@ typedef struct RowsScan {
     int shared;                         /* bytes of a block */
 } RowsScan;
 RowsScan rows_scan(const Rows *p, const RowsCall *call);
+
+/* ---- a product that they read (rows_product.c) ---- */
+
+/* The step's first such one becomes an input; false: there is none. */
+bool product_find(Graph *step, RowsProduct *to);
+/* The call as its rows see it, whose room has the product's behind `own` bytes;
+ * bytes of that. */
+RowsCall product_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                      int64_t own);
+int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
+/* Does the rows' first kernel make it; shared memory that it takes then. */
+bool product_is_own(const Rows *p, const RowsCall *call);
+int product_shared(const Rows *p);
+/* What goes before the call's kernels, and behind them. */
+void product_before(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                    int64_t own);
+void product_behind(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                    int64_t own);
 
 /* Their text. */
 char *rows_scan_emit(Ctx *c, const Rows *p, const RowsCall *call);

@@ -54,6 +54,8 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call)
 
     r.serial = call->T < r.groups;
     r.shared = (ROW_THREADS * s.each + ROW_THREADS) * 8;
+    if (product_is_own(p, call) && product_shared(p) > r.shared)
+        r.shared = product_shared(p);
     if (!r.serial)
         r.name[r.n++] = "flin_ends";
     r.name[r.n++] = call->backward ? "flin_states" : "flin_walk";
@@ -258,6 +260,15 @@ static void open_tokens(const Text *t)
     ahead_move(t);
 }
 
+/* What the first kernel makes for all of them. */
+static void emit_product(const Text *t, const char *name)
+{
+    RowsScan s = rows_scan(t->p, t->call);
+
+    if (product_is_own(t->p, t->call) && !strcmp(name, s.name[0]))
+        product_emit(t, s.serial);
+}
+
 /* ---- what becomes of numbers ---- */
 
 static const Carried *form_of(const Text *t, const Held *h)
@@ -400,6 +411,7 @@ static void emit_ends(Text *t)
     open_kernel(t, "flin_ends");
     if (t->leaves)
         PUT(t, "if (blockIdx.x >= a.blocks)\nreturn;\n");
+    emit_product(t, "flin_ends");
     emit_follow(t, "flin_ends");
     text_nodes(t, live, false, "true");
     declare_stretches(t, false);
@@ -428,6 +440,7 @@ static void emit_walk(Text *t)
     open_kernel(t, "flin_walk");
     if (t->leaves)
         emit_left(t, ROW_S0, ROW_S1);
+    emit_product(t, "flin_walk");
     text_nodes(t, live, false, "true");
     open_walk(t);
     if (t->call->y.data)
@@ -466,6 +479,7 @@ static void emit_states(Text *t)
     open_kernel(t, "flin_states");
     if (t->leaves)
         PUT(t, "if (blockIdx.x >= a.blocks)\nreturn;\n");
+    emit_product(t, "flin_states");
     text_nodes(t, live, false, "true");
     open_walk(t);
     emit_follow(t, "flin_states");
@@ -584,5 +598,8 @@ char *rows_scan_emit(Ctx *c, const Rows *p, const RowsCall *call)
         emit_states(&t);
         emit_back(&t);
     }
-    return text_end(&t, "#include \"rows_scan.cuh\"\n");
+    return text_end(&t, product_is_own(p, call)
+                    ? "#include \"rows_scan.cuh\"\n"
+                      "#include \"rows_product.cuh\"\n"
+                    : "#include \"rows_scan.cuh\"\n");
 }

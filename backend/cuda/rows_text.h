@@ -103,6 +103,10 @@ void text_sums(Text *t, bool begin);
 Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call);
 char *text_end(const Text *t, const char *header);
 
+/* In the first kernel of rows whose states are carried: the product of what the
+ * block reads (rows_product.c). */
+void product_emit(const Text *t, bool serial);
+
 /* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
 
 /* In the loop, where the row of the token in sequence begins: a number of its

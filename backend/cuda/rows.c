@@ -402,8 +402,9 @@ static bool is_heavy(const Rows *p)
     int64_t all = 0;
 
     for (int i = 0; i < p->joint->nin; i++)
-        all += registers_of(p, p->joint, p->joint->in[i].node)
-             * (p->joint->in[i].timed ? 1 : 2);
+        if (!p->carried || live[p->joint->in[i].node])
+            all += registers_of(p, p->joint, p->joint->in[i].node)
+                 * (p->joint->in[i].timed ? 1 : 2);
     if (all > ALL)
         return true;
     for (Ref r = 1; r < p->joint->len; r++)
@@ -563,7 +564,9 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 }
 
 /* device memory behind the kernel: pieces of sums, results for each head. */
-typedef struct Scratch { int64_t sum[MAX_INPUTS], carried, bytes; } Scratch;
+typedef struct Scratch {
+    int64_t sum[MAX_INPUTS], carried, adjoints, bytes;
+} Scratch;
 
 static int64_t rounded(int64_t bytes)
 {
@@ -584,10 +587,12 @@ static Scratch scratch_of(const Rows *p, const RowsCall *call, const Deal *d)
         r.sum[i] = r.bytes + 1;         /* 0: none */
         r.bytes += rounded(n * rows * 4);
     }
-    r.carried = r.bytes;
+    r.carried = r.adjoints = r.bytes;
     if (p->carried) {
         RowsScan s = rows_scan(p, call);
-        r.bytes += rounded(d->blocks * (s.numbers + d->length * s.kept));
+        r.adjoints += call->kept ? 0 : rounded(d->blocks * s.states);
+        r.bytes = r.adjoints + rounded(d->blocks * (s.adjoints + d->length
+                                                    * s.kept));
     }
     return r;
 }
@@ -600,6 +605,11 @@ static int64_t own_room(const Gpu *g, const Rows *p, const RowsCall *call)
     return r.bytes;
 }
 
+static int64_t kept_states(const Gpu *g, const Rows *p, const RowsCall *call)
+{
+    return rounded(deal_of(g, p, call).blocks * rows_scan(p, call).states);
+}
+
 /* The call as rows see it; *own: bytes before those of the product. */
 static RowsCall seen_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                           int64_t *own)
@@ -609,9 +619,16 @@ static RowsCall seen_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     *own = 0;
     if (!p->product)
         return *call;
-    RowsCall to = product_call(c, g, p, call, SOME);
+    RowsCall to = product_call(c, g, p, call, SOME, 0);
     *own = own_room(g, p, &to) + SOME;
-    return product_call(c, g, p, call, *own);
+    return product_call(c, g, p, call, *own, kept_states(g, p, call));
+}
+
+int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    gpu_enter(c, g);
+    return !p->carried ? 0 : kept_states(g, p, call)
+         + (p->product ? product_bytes(p, call) : 0);
 }
 
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
@@ -673,7 +690,7 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
         h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
     if (p->carried)
-        h = h * 2 + rows_scan(p, call).serial;
+        h = h * 4 + rows_scan(p, call).serial + (call->kept ? 2 : 0);
     for (int role = ROW_S0; role < ROW_ROLES; role++)
         for (int j = 0; j < rows_states(p); j++)
             h = hash_view(h, rows_view(call, (RowsRole)role, j),
@@ -748,7 +765,7 @@ typedef struct HostArgs {
     uint64_t ends;
     int64_t nseq, tokens, pieces, length, rows, blocks;
     int32_t heads, pad;
-    uint64_t carried;                   /* where what is carried lies */
+    uint64_t carried, adjoints;         /* what pieces make of these */
     HostArg arg[ROW_ARGS];
 } HostArgs;
 _Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
@@ -803,7 +820,8 @@ static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
     a->rows = d->rows;
     a->blocks = d->blocks;
     a->heads = call->heads;
-    a->carried = call->room + (DevicePtr)r->carried;
+    a->carried = call->kept ? call->kept : call->room + (DevicePtr)r->carried;
+    a->adjoints = call->room + (DevicePtr)r->adjoints;
 }
 
 static void add_dim(DenseMove *m, int64_t n, int64_t ts, int64_t fs)
@@ -909,7 +927,7 @@ void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     gpu_enter(c, g);
     RowsCall to = seen_call(c, g, p, call, &own);
     if (p->product)
-        product_before(c, g, p, call, own);
+        product_before(c, g, p, call, own, kept_states(g, p, call));
     run_kernels(c, g, p, &to);
     if (p->product)
         product_behind(c, g, p, call, own);

@@ -34,6 +34,8 @@ struct RowsCall {
     DevicePtr ends;                     /* N + 1 of int64, or 0 */
     void *stream;
     DevicePtr room;                     /* rows_room bytes */
+    DevicePtr kept;                     /* rows_kept bytes, or 0: what the way
+                                           forward leaves for the way back */
 };
 
 /* Kernels of a pass; are there states that are carried? */
@@ -47,6 +49,8 @@ bool rows_multiply(const Rows *p, int32_t *k, int32_t *n);
  * lane? */
 bool rows_adds(const Rows *p, int i);
 
+/* The same for both ways; 0: there is nothing to keep. */
+int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 /* Its kernel, compiled where it is new; and run. */
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);

@@ -104,7 +104,7 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
 
     for (int i = 0; i < p->nin; i++)
         if (p->step->in[i].timed && call->in[i].dtype != F32
-            && !(p->heavy && call->backward))
+            && !(p->heavy && (call->backward || p->carried)))
             s.each = 8;
     if (p->carried && p->length > 32 * s.each)
         s.each = 8;                     /* a row is a warp's at most */

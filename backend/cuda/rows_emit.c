@@ -65,6 +65,14 @@ static char *once(const Text *t, Ref r, const char *at)
     return b.s ? b.s : "";
 }
 
+/* One lane stores what all of them have. */
+static char *stored_left(const Text *t, Ref r, const char *on)
+{
+    bool one = !text_has_lanes(t, r) && t->shape.group > 1;
+
+    return text_left(t, r, one ? ctx_format(t->c, "%s && lane == 0", on) : on);
+}
+
 char *text_state(const Text *t, int arg)
 {
     return ctx_format(t->c, "s.n * a.arg[%d].sb + h * a.arg[%d].sh", arg, arg);
@@ -459,7 +467,7 @@ static void store_input(Text *t, int i)
 
     if (v->data)
         text_move(t, &(Moving){ "store", rotation_place(t, arg),
-             text_left(t, r, own_text(t)), name, arg,
+             stored_left(t, r, own_text(t)), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
     for (int j = 0; j < t->p->nst; j++) {
@@ -502,7 +510,7 @@ void text_result(const Text *t, const char *on)
     if (t->g->n[r].op == OP_num || !t->call->y.data)
         return;
     text_move(t, &(Moving){ "store", rotation_place(t, arg),
-              text_left(t, r, on), text_node(t, r), arg, &t->call->y, y->order,
+              stored_left(t, r, on), text_node(t, r), arg, &t->call->y, y->order,
               y->rank, r });
     turn_next(t, arg);
 }
@@ -735,7 +743,7 @@ char *text_end(const Text *t, const char *header)
                " %d;\n", t->p->length, t->shape.each, t->shape.group);
     buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
                " pieces, length, rows, blocks;\n    int heads, pad;\n"
-               "    char *carried;\n    Arg arg[%d];\n};\n",
+               "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
                rows_args(t->p));
     source_indent(&b, t->b->s);
     return b.s;

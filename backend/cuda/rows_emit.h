@@ -92,9 +92,8 @@ typedef struct RowsScan {
     const char *name[ROW_KERNELS];
     bool serial;                        /* a sequence is one piece */
     int groups;                         /* pieces of a block */
-    int64_t numbers, kept;              /* in device memory: of a block; and of
-                                           each token of its pieces, at 4 bytes
-                                           */
+    int64_t states, adjoints, kept;     /* bytes in device memory: of a block,
+                                           and of each token of its pieces */
     int shared;                         /* bytes of a block */
 } RowsScan;
 RowsScan rows_scan(const Rows *p, const RowsCall *call);
@@ -103,17 +102,20 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call);
 
 /* The step's first such one becomes an input; false: there is none. */
 bool product_find(Graph *step, RowsProduct *to);
-/* The call as its rows see it, whose room has the product's behind `own` bytes;
- * bytes of that. */
+/* The call as its rows see it, whose room has the product's behind `own` bytes,
+ * and the product behind `kept` bytes of what is kept, if it is; bytes of that
+ * room. */
 RowsCall product_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                      int64_t own);
+                      int64_t own, int64_t kept);
+/* Bytes of the product itself. */
+int64_t product_bytes(const Rows *p, const RowsCall *call);
 int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
 /* Does the rows' first kernel make it; shared memory that it takes then. */
 bool product_is_own(const Rows *p, const RowsCall *call);
 int product_shared(const Rows *p);
 /* What goes before the call's kernels, and behind them. */
 void product_before(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                    int64_t own);
+                    int64_t own, int64_t kept);
 void product_behind(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                     int64_t own);
 

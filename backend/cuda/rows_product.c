@@ -146,7 +146,8 @@ typedef struct Work {
     DType type;
     DevicePtr at;
     Places place;
-    int64_t dense;                      /* bytes */
+    int64_t dense, kept;                /* bytes; before the product in what is
+                                           kept */
     bool dry;
 } Work;
 
@@ -207,7 +208,7 @@ static void find_places(Work *k)
     Places *r = &k->place;
 
     *r = (Places){ .bytes = 0 };
-    r->y = take(r, rows * o->n * size);
+    r->y = take(r, c->kept ? 0 : rows * o->n * size);
     r->dy = take(r, c->backward ? rows * o->n * size : 0);
     r->x = take(r, is_factor(k, &c->in[o->x], false) ? 0
                    : rows * o->k * size);
@@ -217,6 +218,14 @@ static void find_places(Work *k)
     r->dw = take(r, !c->dx[o->w].data || is_result(k, &c->dx[o->w], true) ? 0
                     : w * 4);
     r->dense = r->bytes;
+}
+
+int64_t product_bytes(const Rows *p, const RowsCall *call)
+{
+    DType type = call->in[p->product->x].dtype;
+
+    return call->B * call->T * call->heads * p->product->n
+         * dtype_size(type == F64 ? F32 : type);
 }
 
 static Work work_of(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
@@ -329,7 +338,11 @@ static void back_to_weight(Work *k, const View *x, const View *dy,
 
 static View result_at(const Work *k)
 {
-    return rows_at(k, k->place.y, k->type, k->p->product->n);
+    View v = rows_at(k, k->place.y, k->type, k->p->product->n);
+
+    if (k->call->kept)
+        v.data = (void *)(uintptr_t)(k->call->kept + (DevicePtr)k->kept);
+    return v;
 }
 
 static View gradient_at(const Work *k)
@@ -341,7 +354,8 @@ static void run_before(Work *k)
 {
     const RowsProduct *o = k->p->product;
 
-    if (product_is_own(k->p, k->call) || !k->call->T)
+    if (product_is_own(k->p, k->call) || !k->call->T
+        || (k->call->backward && k->call->kept))
         return;
     View x = factor(k, &k->call->in[o->x], false);
     View w = factor(k, &k->call->in[o->w], true);
@@ -382,12 +396,13 @@ static void run_behind(Work *k)
 }
 
 RowsCall product_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                      int64_t own)
+                      int64_t own, int64_t kept)
 {
     const RowsProduct *o = p->product;
     Work k = work_of(c, g, p, call, own);
     RowsCall to = *call;
 
+    k.kept = kept;
     to.in[o->as] = result_at(&k);
     if (call->dx[o->x].data || call->dx[o->w].data)
         to.dx[o->as] = gradient_at(&k);
@@ -406,10 +421,11 @@ int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call)
 }
 
 void product_before(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
-                    int64_t own)
+                    int64_t own, int64_t kept)
 {
     Work k = work_of(c, g, p, call, own);
 
+    k.kept = kept;
     run_before(&k);
 }
 

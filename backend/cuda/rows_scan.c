@@ -25,15 +25,13 @@ static int numbers_of(const Rows *p, const RowsShape *s, int j)
     return lanes_of(p, s, p->step->st[j].axes);
 }
 
-/* Before state j's, in device memory, of a block: stretches; of all: count. */
+/* Before state j's, in device memory, of a block: stretches; numbers. */
 static int64_t before(const Rows *p, const RowsShape *s, int count)
 {
     int64_t n = 0;
 
-    for (int j = 0; j < count; j++) {
-        int own = numbers_of(p, s, j % p->carried);
-        n += own * (s->group + ROW_THREADS);
-    }
+    for (int j = 0; j < count; j++)
+        n += numbers_of(p, s, j) * (s->group + ROW_THREADS);
     return n;
 }
 
@@ -50,18 +48,18 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call)
 {
     RowsShape s = rows_shape(p, call);
     RowsScan r = { .groups = ROW_THREADS / s.group };
-    int ways = call->backward ? 2 : 1;
 
     r.serial = call->T < r.groups;
     r.shared = (ROW_THREADS * s.each + ROW_THREADS) * 8;
     if (product_is_own(p, call) && product_shared(p) > r.shared)
         r.shared = product_shared(p);
-    if (!r.serial)
+    if (!r.serial && !(call->backward && call->kept))
         r.name[r.n++] = "flin_ends";
     r.name[r.n++] = call->backward ? "flin_states" : "flin_walk";
     if (call->backward)
         r.name[r.n++] = "flin_back";
-    r.numbers = r.serial ? 0 : 8 * before(p, &s, ways * p->carried);
+    r.states = r.serial ? 0 : 8 * before(p, &s, p->carried);
+    r.adjoints = call->backward ? r.states : 0;
     r.kept = call->backward ? 4 * kept_before(p, &s, p->carried) : 0;
     return r;
 }
@@ -108,10 +106,9 @@ static char *kind_of(const Text *t, const Held *h)
 /* Stretches of all blocks, and each thread's own. */
 static char *all_of(const Text *t, const Held *h)
 {
-    int64_t n = before(t->p, &t->shape, h->j + (h->back ? t->p->carried : 0));
-
-    return ctx_format(t->c, "((Stretch *)a.carried + a.blocks * %lld)",
-                      (long long)n);
+    return ctx_format(t->c, "((Stretch *)a.%s + a.blocks * %lld)",
+                      h->back ? "adjoints" : "carried",
+                      (long long)before(t->p, &t->shape, h->j));
 }
 
 static char *own_of(const Text *t, const Held *h)
@@ -124,12 +121,10 @@ static char *own_of(const Text *t, const Held *h)
 static char *kept_of(const Text *t, const Held *h)
 {
     const Rows *p = t->p;
-    int64_t stretches = before(p, &t->shape, 2 * p->carried);
-    bool serial = rows_scan(p, t->call).serial;
 
-    return ctx_format(t->c, "(float *)((Stretch *)a.carried + a.blocks * %lld)"
+    return ctx_format(t->c, "(float *)(a.adjoints + a.blocks * %lld)"
         " + a.blocks * (a.length * %lld + k * %d) + thread",
-        (long long)(serial ? 0 : stretches),
+        (long long)rows_scan(p, t->call).adjoints,
         (long long)kept_before(p, &t->shape, h->j), h->n * ROW_THREADS);
 }
 
@@ -143,7 +138,9 @@ static void move_state(const Text *t, const Held *h, const char *act,
 {
     int arg = rows_arg(t->p, role, h->j);
 
-    PUT(t, "if (%s) {\n", on);
+    bool stores = role == ROW_S1 || role == ROW_DS;
+    PUT(t, "if (%s%s) {\n", on, stores && !text_has_lanes(t, h->node)
+        ? " && lane == 0" : "");
     text_move(t, &(Moving){ act, text_state(t, arg), text_entries(t, h->node),
               (char *)name_of(t, h), arg, rows_view(t->call, role, h->j),
               h->st->order, h->st->rank, h->node });
@@ -265,7 +262,8 @@ static void emit_product(const Text *t, const char *name)
 {
     RowsScan s = rows_scan(t->p, t->call);
 
-    if (product_is_own(t->p, t->call) && !strcmp(name, s.name[0]))
+    if (product_is_own(t->p, t->call) && !strcmp(name, s.name[0])
+        && !(t->call->backward && t->call->kept))
         product_emit(t, s.serial);
 }
 
@@ -590,7 +588,7 @@ char *rows_scan_emit(Ctx *c, const Rows *p, const RowsCall *call)
 
     ends.g = p->forward;
     ends.computed = ctx_alloc(c, ends.g->len);
-    if (!rows_scan(p, call).serial)
+    if (!rows_scan(p, call).serial && !(call->backward && call->kept))
         emit_ends(&ends);
     if (!call->backward)
         emit_walk(&t);

@@ -77,7 +77,8 @@ int64_t rows_entries(const Rows *p, int i)
 
 bool rows_wants(const Rows *p, const RowsCall *call, int i)
 {
-    bool any = call->dx[i].data != NULL;
+    bool any = call->dx[i].data != NULL
+            && !(p->product && (i == p->product->x || i == p->product->w));
 
     for (int j = 0; j < p->nst; j++)
         any = any || (p->source[j] == i && call->ds[j].data);

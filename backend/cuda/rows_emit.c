@@ -510,8 +510,8 @@ void text_result(const Text *t, const char *on)
     if (t->g->n[r].op == OP_num || !t->call->y.data)
         return;
     text_move(t, &(Moving){ "store", rotation_place(t, arg),
-              stored_left(t, r, on), text_node(t, r), arg, &t->call->y, y->order,
-              y->rank, r });
+              stored_left(t, r, on), text_node(t, r), arg, &t->call->y,
+              y->order, y->rank, r });
     turn_next(t, arg);
 }
 

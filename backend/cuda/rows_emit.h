@@ -110,6 +110,8 @@ RowsCall product_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
 /* Bytes of the product itself. */
 int64_t product_bytes(const Rows *p, const RowsCall *call);
 int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
+/* Does their last kernel make the gradient of x? */
+bool product_goes_back(const Rows *p, const RowsCall *call);
 /* Does the rows' first kernel make it; shared memory that it takes then. */
 bool product_is_own(const Rows *p, const RowsCall *call);
 int product_shared(const Rows *p);

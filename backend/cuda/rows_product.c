@@ -104,6 +104,18 @@ bool product_is_own(const Rows *p, const RowsCall *call)
         && begins_whole(w);
 }
 
+/* What the last kernel leaves of it is read there: in sums of 32. */
+bool product_goes_back(const Rows *p, const RowsCall *call)
+{
+    const RowsProduct *o = p->product;
+
+    if (!call->backward || !product_is_own(p, call) || o->n % 32)
+        return false;
+    const View *dx = &call->dx[o->x];
+    return dx->data && !call->add[o->x] && dx->dtype == BF16 && dx->sd[0] == 1
+        && begins_whole(dx);
+}
+
 int product_shared(const Rows *p)
 {
     int k = p->product->k < 256 ? p->product->k : 256;
@@ -111,16 +123,17 @@ int product_shared(const Rows *p)
     return k * p->product->n * 2;
 }
 
-void product_emit(const Text *t, bool serial)
+void product_emit(const Text *t, bool serial, bool back)
 {
     const Rows *p = t->p;
     const RowsProduct *o = p->product;
-    int x = rows_arg(p, ROW_IN, o->x), w = rows_arg(p, ROW_IN, o->w);
-    int y = rows_arg(p, ROW_IN, o->as);
+    int w = rows_arg(p, ROW_IN, o->w);
+    int x = back ? rows_arg(p, ROW_DX, o->as) : rows_arg(p, ROW_IN, o->x);
+    int y = back ? rows_arg(p, ROW_DX, o->x) : rows_arg(p, ROW_IN, o->as);
 
-    PUT(t, "multiply<%d, %d, %s>({ a.arg[%d].p, a.arg[%d].p, a.arg[%d].p,"
+    PUT(t, "multiply%s<%d, %d, %s>({ a.arg[%d].p, a.arg[%d].p, a.arg[%d].p,"
         " a.arg[%d].sb, a.arg[%d].st, a.arg[%d].sd[%d], a.arg[%d].sb,"
-        " a.arg[%d].st },\n", o->k, o->n,
+        " a.arg[%d].st },\n", back ? "_back" : "", o->k, o->n,
         t->call->in[o->w].dtype == F32 ? "true" : "false", x, w, y, x, x, w,
         o->turned, y, y);
     PUT(t, serial
@@ -380,7 +393,7 @@ static void run_behind(Work *k)
     if (!c->backward)
         return;
     View dy = gradient_at(k);
-    if (dx->data && c->T) {
+    if (dx->data && c->T && !product_goes_back(k->p, c)) {
         View w = factor(k, &c->in[o->w], true), to = result_of(k, dx, false);
         to.heads = dx->heads;
         times_weight(k, &dy, &w, &to, true);
@@ -406,7 +419,9 @@ RowsCall product_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     to.in[o->as] = result_at(&k);
     if (call->dx[o->x].data || call->dx[o->w].data)
         to.dx[o->as] = gradient_at(&k);
-    to.dx[o->x] = to.dx[o->w] = (View){ 0 };
+    to.dx[o->w] = (View){ 0 };
+    if (!product_goes_back(p, call))
+        to.dx[o->x] = (View){ 0 };
     return to;
 }
 

@@ -264,7 +264,7 @@ static void emit_product(const Text *t, const char *name)
 
     if (product_is_own(t->p, t->call) && !strcmp(name, s.name[0])
         && !(t->call->backward && t->call->kept))
-        product_emit(t, s.serial);
+        product_emit(t, s.serial, false);
 }
 
 /* ---- what becomes of numbers ---- */
@@ -515,7 +515,8 @@ static void open_back(Text *t)
     ahead_find(t);
     ahead_begin(t);
     for (int i = 0; i < p->nin; i++)
-        if (p->step->in[i].timed && t->call->dx[i].data)
+        if (p->step->in[i].timed && t->call->dx[i].data
+            && rows_wants(p, t->call, i))
             rotation_begin(t, rows_arg(p, ROW_DX, i), "begin");
     if (t->call->y.data)
         rotation_begin(t, rows_arg(p, ROW_Y, 0), "begin");
@@ -578,6 +579,8 @@ static void emit_back(Text *t)
     }
     PUT(t, "}\n");
     text_sums(t, false);
+    if (product_goes_back(p, t->call))
+        product_emit(t, rows_scan(p, t->call).serial, true);
     PUT(t, "}\n");
 }
 

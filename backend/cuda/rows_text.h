@@ -104,8 +104,8 @@ Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call);
 char *text_end(const Text *t, const char *header);
 
 /* In the first kernel of rows whose states are carried: the product of what the
- * block reads (rows_product.c). */
-void product_emit(const Text *t, bool serial);
+ * block reads; back, in the last one: its factor's gradient (rows_product.c). */
+void product_emit(const Text *t, bool serial, bool back);
 
 /* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
 

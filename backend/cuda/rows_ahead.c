@@ -125,6 +125,12 @@ void ahead_find(Text *t)
         t->ahead++;
 }
 
+/* What others carry on from is theirs, too: a piece reads its own tokens. */
+static const char *within_piece(const Text *t, int d)
+{
+    return t->p->carried ? ctx_format(t->c, " && %d < a.length", d) : "";
+}
+
 void ahead_begin(const Text *t)
 {
     const char *sign = t->back ? "-" : "-1 -";
@@ -147,7 +153,8 @@ void ahead_begin(const Text *t)
             read_ahead(t, i, r, raw_name(t, i, most + 1 + d),
                        t->back
                        ? ctx_format(t->c, "begin - %d", most + d)
-                       : ctx_format(t->c, "begin + %d", d), place, "");
+                       : ctx_format(t->c, "begin + %d", d), place,
+                       within_piece(t, d));
         rotation_begin(t, raw_arg(t, i), t->back
                    ? ctx_format(t->c, "begin - %d", most + t->ahead)
                    : ctx_format(t->c, "begin + %d", t->ahead));

@@ -194,7 +194,15 @@ static void open_kernel(Text *t, const char *name)
 }
 
 /* What the kernel before it has left is there from here on; what was there
- * before that one began may have been read. */
+ * before that one began may have been read: not the product that it makes. */
+static bool reads_product(const Text *t, const char *name)
+{
+    RowsScan s = rows_scan(t->p, t->call);
+
+    return s.n > 1 && !strcmp(name, s.name[1]) && !strcmp(s.name[0],
+           "flin_ends") && product_is_own(t->p, t->call);
+}
+
 static void emit_follow(const Text *t, const char *name)
 {
     RowsScan s = rows_scan(t->p, t->call);
@@ -440,10 +448,13 @@ static void emit_walk(Text *t)
         emit_left(t, ROW_S0, ROW_S1);
     emit_product(t, "flin_walk");
     text_nodes(t, live, false, "true");
+    if (reads_product(t, "flin_walk"))
+        emit_follow(t, "flin_walk");
     open_walk(t);
     if (t->call->y.data)
         rotation_begin(t, rows_arg(p, ROW_Y, 0), "begin");
-    emit_follow(t, "flin_walk");
+    if (!reads_product(t, "flin_walk"))
+        emit_follow(t, "flin_walk");
     emit_carry(t, false);
     open_tokens(t);
     for (int j = 0; j < p->carried; j++) {
@@ -479,8 +490,11 @@ static void emit_states(Text *t)
         PUT(t, "if (blockIdx.x >= a.blocks)\nreturn;\n");
     emit_product(t, "flin_states");
     text_nodes(t, live, false, "true");
+    if (reads_product(t, "flin_states"))
+        emit_follow(t, "flin_states");
     open_walk(t);
-    emit_follow(t, "flin_states");
+    if (!reads_product(t, "flin_states"))
+        emit_follow(t, "flin_states");
     emit_carry(t, false);
     if (!serial)
         declare_stretches(t, true);

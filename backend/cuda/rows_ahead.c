@@ -125,20 +125,33 @@ void ahead_find(Text *t)
         t->ahead++;
 }
 
-/* What others carry on from is theirs, too: a piece reads its own tokens. */
-static const char *within_piece(const Text *t, int d)
+/* A piece of carried states reads its own tokens alone: of others the product
+ * may not be there yet. */
+static void begin_piece(const Text *t, int i, Ref r)
 {
-    return t->p->carried ? ctx_format(t->c, " && %d < a.length", d) : "";
+    rotation_begin(t, raw_arg(t, i), "begin");
+    for (int d = 0; d < t->ahead; d++) {
+        read_ahead(t, i, r, raw_name(t, i, 1 + d),
+                   ctx_format(t->c, "begin %s %d", t->back ? "-" : "+", d),
+                   rotation_place(t, raw_arg(t, i)),
+                   ctx_format(t->c, " && %d < a.length", d));
+        turn_next(t, raw_arg(t, i));
+    }
 }
 
 void ahead_begin(const Text *t)
+{
+    ahead_begin_of(t, -1, true);
+}
+
+void ahead_begin_of(const Text *t, int one, bool others)
 {
     const char *sign = t->back ? "-" : "-1 -";
 
     for (int i = 0; i <= t->p->nin; i++) {
         int most;
         Ref r = ahead_node(t, i, &most);
-        if (!r)
+        if (!r || (i == one) == others)
             continue;
         Moving m = raw_move(t, i, r, "");
         char *place = text_token(t, raw_arg(t, i), "ahead");
@@ -149,12 +162,15 @@ void ahead_begin(const Text *t)
         for (int d = 0; d < most; d++)
             read_ahead(t, i, r, raw_name(t, i, t->back ? d + 1 : d),
                        ctx_format(t->c, "begin %s %d", sign, d), place, "");
+        if (t->p->carried) {
+            begin_piece(t, i, r);
+            continue;
+        }
         for (int d = 0; d < t->ahead; d++)
             read_ahead(t, i, r, raw_name(t, i, most + 1 + d),
                        t->back
                        ? ctx_format(t->c, "begin - %d", most + d)
-                       : ctx_format(t->c, "begin + %d", d), place,
-                       within_piece(t, d));
+                       : ctx_format(t->c, "begin + %d", d), place, "");
         rotation_begin(t, raw_arg(t, i), t->back
                    ? ctx_format(t->c, "begin - %d", most + t->ahead)
                    : ctx_format(t->c, "begin + %d", t->ahead));

@@ -97,7 +97,7 @@ bool product_is_own(const Rows *p, const RowsCall *call)
     if (!o)
         return false;
     const View *x = &call->in[o->x], *w = &call->in[o->w];
-    return call->heads == 1 && x->dtype == BF16
+    return call->heads == 1 && call->T < 1 << 30 && x->dtype == BF16
         && (w->dtype == BF16 || w->dtype == F32)
         && x->sd[0] == 1 && weight_step(o, w, true) == 1
         && weight_step(o, w, false) % 8 == 0 && begins_whole(x)
@@ -118,9 +118,10 @@ bool product_goes_back(const Rows *p, const RowsCall *call)
 
 int product_shared(const Rows *p)
 {
-    int k = p->product->k < 256 ? p->product->k : 256;
+    int n = p->product->n, k = p->product->k < 256 ? p->product->k : 256;
+    int rows = n % 32 || n > 128 ? 128 : 128 / (n / 32);
 
-    return k * p->product->n * 2;
+    return k * (n + rows) * 2;
 }
 
 void product_emit(const Text *t, bool serial, bool back)
@@ -137,10 +138,9 @@ void product_emit(const Text *t, bool serial, bool back)
         t->call->in[o->w].dtype == F32 ? "true" : "false", x, w, y, x, x, w,
         o->turned, y, y);
     PUT(t, serial
-        ? "blockIdx.x * groups * a.length, groups * a.length, a.tokens,\n"
-          "a.rows * a.tokens);\n"
-        : "b * a.tokens + part * groups * a.length, groups * a.length,"
-          " a.tokens,\n(b + 1) * a.tokens);\n");
+        ? "{ blockIdx.x * groups, 0, groups * a.length, a.tokens, a.rows });\n"
+        : "{ b, part * groups * a.length, groups * a.length, a.tokens, b + 1"
+          " });\n");
 }
 
 /* ---- by itself, and its way back ---- */

@@ -1,8 +1,8 @@
 /* rows_product.cuh -- a product with a weight for the tokens of a block, whose
- * rows read it: y = x w in bfloat16, K summed, N columns; and x's gradient. A
- * lane reads eight numbers of x at a time, the sum goes over these in the order
- * in which lanes have them, and w's rows lie in shared memory so that those of
- * one step do not meet. After rows.cuh.
+ * rows read it: y = x w in bfloat16, K summed, N columns; and x's gradient. In
+ * shared memory pieces of eight numbers are so dealt that those of eight rows
+ * next to each other do not meet. Loops are not written out: the text is read
+ * from memory once a call. After rows.cuh.
  */
 struct Product {
     const char *x, *w;
@@ -10,23 +10,21 @@ struct Product {
     i64 xb, xt, wk, yb, yt;             /* strides, in numbers */
 };
 
-/* How warps share N columns, and rows of K that are there at a time. */
+/* Where a piece of a row of PIECES lies. */
+template<int PIECES> INLINE int piece_at(int row, int piece)
+{
+    enum { APART = PIECES % 8 == 0 ? 7 : PIECES % 4 == 0 ? 3
+                 : PIECES % 2 == 0 ? 1 : 0 };
+    return (row * PIECES + (piece ^ (row & APART))) * 16;
+}
+
+/* How warps share N columns, and columns of x that are there at a time. */
 template<int K, int N> struct Tiling {
     enum { ACROSS = N % 32 || N > 128 || N == 96 ? 1 : N / 32,
            COLUMNS = N / ACROSS, ROWS = 16 * 8 / ACROSS,
-           SLAB = K < 256 ? K : 256, PIECES = N / 8,
-           APART = PIECES % 8 == 0 ? 7 : PIECES % 4 == 0 ? 3
-                 : PIECES % 2 == 0 ? 1 : 0,
-           BYTES = SLAB * N * 2 };
+           SLAB = K < 256 ? K : 256, PIECES = N / 8, LEFT = SLAB / 8,
+           WEIGHT = SLAB * N * 2 };
 };
-
-/* Where a piece of eight columns of row k lies. */
-template<int K, int N> INLINE int piece_at(int k, int piece)
-{
-    typedef Tiling<K, N> D;
-    const int by = (k >> 3 & 3) * 2 + (k & 1);
-    return (k * D::PIECES + (piece ^ (by & D::APART))) * 16;
-}
 
 /* Eight numbers of w from `from` on; WIDE: of float32. */
 template<bool WIDE> INLINE void load_piece(char *to, const char *w, i64 from)
@@ -41,59 +39,88 @@ template<bool WIDE> INLINE void load_piece(char *to, const char *w, i64 from)
     }
 }
 
+/* Rows: tokens of batch entries, from token t of entry b on, `n` of them; those
+ * from entry `end` on are none. */
+struct Tokens { i64 b, t, n, tokens, end; };
+/* Where row i of them is: whether there is one. */
+INLINE bool find_row(const Tokens &s, i64 i, i64 *b, i64 *t)
+{
+    const u32 at = (u32)(s.t + i), n = (u32)s.tokens, over = at / n;
+    *b = s.b + over;
+    *t = at - over * n;
+    return i < s.n && *b < s.end;
+}
+
+/* Rows r0 on of x, columns k0 on, behind w in shared memory; zeros where there
+ * is none. */
+template<int K, int N>
+INLINE void load_rows(const Product &p, const Tokens &s, i64 r0, int k0)
+{
+    typedef Tiling<K, N> D;
+    NO_UNROLL
+    for (int i = threadIdx.x; i < D::ROWS * D::LEFT; i += 256) {
+        const int row = i / D::LEFT, piece = i % D::LEFT;
+        char *to = arena + D::WEIGHT + piece_at<D::LEFT>(row, piece);
+        i64 b, t;
+        if (find_row(s, r0 + row, &b, &t))
+            copy_ahead((Piece *)to, (const Piece *)(p.x + (b * p.xb + t * p.xt
+                                                    + k0 + piece * 8) * 2));
+        else
+            *(Piece *)to = {};
+    }
+}
+
 /* Rows k0 on of w, for the block. */
 template<int K, int N, bool WIDE> INLINE void load_weight(const Product &p,
                                                           int k0)
 {
     typedef Tiling<K, N> D;
-    UNROLL_EIGHT
+    NO_UNROLL
     for (int i = threadIdx.x; i < D::SLAB * D::PIECES; i += 256) {
         const int k = i / D::PIECES, piece = i % D::PIECES;
-        load_piece<WIDE>(arena + piece_at<K, N>(k, piece), p.w,
+        load_piece<WIDE>(arena + piece_at<D::PIECES>(k, piece), p.w,
                          (k0 + k) * p.wk + piece * 8);
     }
-    copy_commit();
 }
 
-/* Where the lane's row of x and y is, eight numbers and `column` on: whether
- * there is one. */
-INLINE bool find_row(const Product &p, i64 at, i64 tokens, i64 end,
-                     const char *&x, char *&y)
-{
-    const i64 b = at / tokens, t = at % tokens;
-    x = p.x + (b * p.xb + t * p.xt + threadIdx.x % 4 * 8) * 2;
-    y = p.y + (b * p.yb + t * p.yt) * 2;
-    return at < end;
-}
-
-/* What a step of the instruction takes of the row and of that eight on. */
-struct Left { u32 x[4]; };
-INLINE Left left_of(const Piece &a, const Piece &b, int s)
-{
-    return { { a.x[2 * s], b.x[2 * s], a.x[2 * s + 1], b.x[2 * s + 1] } };
-}
-
-/* Of `rows` rows, the first of which is `first`: `tokens` are a batch entry's,
- * and those from `end` on are none. */
-template<int K, int N, bool WIDE>
-INLINE void multiply(const Product &p, i64 first, i64 rows, i64 tokens, i64 end)
+/* c += 16 rows of x, from `row` on, times w's columns from `column` on, all of
+ * the slab. */
+template<int K, int N> INLINE void add_slab(float (*c)[4], int row, int column)
 {
     typedef Tiling<K, N> D;
-    enum { STEPS = D::SLAB / 32, TILES = D::COLUMNS / 8 };
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int column = warp % D::ACROSS * D::COLUMNS;
-    for (i64 r0 = 0; r0 < rows; r0 += D::ROWS) {
-        const i64 row = r0 + warp / D::ACROSS * 16 + lane / 4;
-        const char *x[2];
-        char *y[2];
-        bool on[2];
-        float c[TILES][4];
+    enum { TILES = D::COLUMNS / 8 };
+    const int lane = threadIdx.x % 32, r = lane % 16, half = lane / 16;
+    UNROLL_TWICE
+    for (int k = 0; k < D::SLAB; k += 16) {
+        u32 left[4];
+        load_tiles<false>(left, shared_at(arena + D::WEIGHT
+            + piece_at<D::LEFT>(row + r, k / 8 + half)));
         UNROLL
-        for (int i = 0; i < 2; i++) {
-            on[i] = find_row(p, first + row + 8 * i, tokens, end, x[i], y[i])
-                 && row + 8 * i < rows;
-            y[i] += (column + lane % 4 * 2) * 2;
+        for (int i = 0; i < TILES; i += 2) {
+            /* an odd last one is read twice */
+            const int also = i + 1 < TILES ? half : 0;
+            u32 right[4];
+            load_tiles<true>(right, shared_at(arena
+                + piece_at<D::PIECES>(k + r, column / 8 + i + also)));
+            mma_bf16(c[i], left, right[0], right[1]);
+            if (i + 1 < TILES)
+                mma_bf16(c[i + 1 < TILES ? i + 1 : 0], left, right[2],
+                         right[3]);
         }
+    }
+}
+
+template<int K, int N, bool WIDE>
+INLINE void multiply(const Product &p, const Tokens &s)
+{
+    typedef Tiling<K, N> D;
+    enum { TILES = D::COLUMNS / 8 };
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row = warp / D::ACROSS * 16, column = warp % D::ACROSS
+                                                  * D::COLUMNS;
+    NO_UNROLL
+    for (i64 r0 = 0; r0 < s.n; r0 += D::ROWS) {
+        float c[TILES][4];
         UNROLL
         for (int i = 0; i < TILES; i++)
             UNROLL
@@ -101,53 +128,41 @@ INLINE void multiply(const Product &p, i64 first, i64 rows, i64 tokens, i64 end)
                 c[i][j] = 0;
         NO_UNROLL
         for (int k0 = 0; k0 < K; k0 += D::SLAB) {
-            Piece a[2][STEPS];
             __syncthreads();            /* the slab before has been read */
-            load_weight<K, N, WIDE>(p, k0);
-            UNROLL
-            for (int j = 0; j < STEPS; j++)
-                UNROLL
-                for (int i = 0; i < 2; i++) {
-                    a[i][j] = {};
-                    if (on[i])
-                        a[i][j] = *(const Piece *)(x[i] + (k0 + 32 * j) * 2);
-                }
+            load_rows<K, N>(p, s, r0, k0);
+            if (!r0 || K > D::SLAB)
+                load_weight<K, N, WIDE>(p, k0);
+            copy_commit();
             copy_wait<0>();
             __syncthreads();
-            UNROLL
-            for (int j = 0; j < STEPS; j++)
-                UNROLL
-                for (int s = 0; s < 2; s++) {
-                    const Left left = left_of(a[0][j], a[1][j], s);
-                    const int k = 32 * j + lane % 8 / 2 * 8 + 4 * s
-                                + lane / 8 % 2 * 2 + lane % 2;
-                    UNROLL
-                    for (int i = 0; i < TILES; i += 2) {
-                        /* an odd last one is read twice */
-                        const int also = i + 1 < TILES ? lane / 16 : 0;
-                        u32 right[4];
-                        load_tiles<true>(right, shared_at(arena
-                            + piece_at<K, N>(k, column / 8 + i + also)));
-                        mma_bf16(c[i], left.x, right[0], right[1]);
-                        if (i + 1 < TILES)
-                            mma_bf16(c[i + 1 < TILES ? i + 1 : 0], left.x,
-                                     right[2], right[3]);
-                    }
-                }
+            add_slab<K, N>(c, row, column);
         }
         UNROLL
-        for (int i = 0; i < TILES; i++)
+        for (int j = 0; j < 2; j++) {
+            i64 b, t;
+            const bool on = find_row(s, r0 + row + lane / 4 + 8 * j, &b, &t);
+            char *y = p.y + (b * p.yb + t * p.yt + column + lane % 4 * 2) * 2;
             UNROLL
-            for (int j = 0; j < 2; j++)
-                if (on[j])
-                    *(u32 *)(y[j] + i * 16) = pack({ c[i][2 * j],
-                                                     c[i][2 * j + 1] });
+            for (int i = 0; i < TILES; i++)
+                if (on)
+                    *(u32 *)(y + i * 16) = pack({ c[i][2 * j],
+                                                  c[i][2 * j + 1] });
+        }
     }
     __syncthreads();                    /* y is there for the block */
 }
 
+/* What a step of the instruction takes of a row and of that eight on. */
+struct Left { u32 x[4]; };
+INLINE Left left_of(const Piece &a, const Piece &b, int s)
+{
+    return { { a.x[2 * s], b.x[2 * s], a.x[2 * s + 1], b.x[2 * s + 1] } };
+}
+
 /* The gradient of x: y = x w^T for such rows, of K columns, of each of which w
- * has a row of N. A lane's columns of four tiles lie next to each other. */
+ * has a row of N. A lane reads eight numbers of x and w at a time, and the sum
+ * goes over these in the order in which lanes have them; its columns of four
+ * tiles lie next to each other. */
 template<int K, int N> struct Back {
     enum { SLAB = K < 256 ? K : 256, ACROSS = SLAB % 64 ? 1 : 2,
            COLUMNS = SLAB / ACROSS, ROWS = 16 * 8 / ACROSS, PIECES = N / 8 };
@@ -159,8 +174,7 @@ template<int K, int N> INLINE int column_at(int column, int piece)
     return (column * D::PIECES + (piece ^ by)) * 16;
 }
 template<int K, int N, bool WIDE>
-INLINE void multiply_back(const Product &p, i64 first, i64 rows, i64 tokens,
-                          i64 end)
+INLINE void multiply_back(const Product &p, const Tokens &s)
 {
     typedef Back<K, N> D;
     enum { STEPS = N / 32 };
@@ -168,7 +182,7 @@ INLINE void multiply_back(const Product &p, i64 first, i64 rows, i64 tokens,
     NO_UNROLL
     for (int k0 = 0; k0 < K; k0 += D::SLAB) {
         __syncthreads();                /* arena, x are the block's */
-        UNROLL_EIGHT
+        NO_UNROLL
         for (int i = threadIdx.x; i < D::SLAB * D::PIECES; i += 256) {
             const int column = i / D::PIECES, piece = i % D::PIECES;
             load_piece<WIDE>(arena + column_at<K, N>(column, piece), p.w,
@@ -177,23 +191,26 @@ INLINE void multiply_back(const Product &p, i64 first, i64 rows, i64 tokens,
         copy_commit();
         copy_wait<0>();
         __syncthreads();
-        for (i64 r0 = 0; r0 < rows; r0 += D::ROWS) {
+        NO_UNROLL
+        for (i64 r0 = 0; r0 < s.n; r0 += D::ROWS) {
             const i64 row = r0 + warp / D::ACROSS * 16 + lane / 4;
-            const char *x[2];
             char *y[2];
             bool on[2];
             Piece a[2][STEPS];
             UNROLL
             for (int i = 0; i < 2; i++) {
-                on[i] = find_row(p, first + row + 8 * i, tokens, end, x[i],
-                                 y[i]) && row + 8 * i < rows;
+                i64 b, t;
+                on[i] = find_row(s, row + 8 * i, &b, &t);
+                const char *x = p.x + (b * p.xb + t * p.xt + lane % 4 * 8) * 2;
+                y[i] = p.y + (b * p.yb + t * p.yt + lane % 4 * 8) * 2;
                 UNROLL
                 for (int j = 0; j < STEPS; j++) {
                     a[i][j] = {};
                     if (on[i])
-                        a[i][j] = *(const Piece *)(x[i] + 64 * j);
+                        a[i][j] = *(const Piece *)(x + 64 * j);
                 }
             }
+            NO_UNROLL
             for (int n0 = 0; n0 < D::COLUMNS; n0 += 32) {
                 const int column = warp % D::ACROSS * D::COLUMNS + n0;
                 float c[4][4];
@@ -220,8 +237,7 @@ INLINE void multiply_back(const Product &p, i64 first, i64 rows, i64 tokens,
                     for (int j = 0; j < 4; j++)
                         to.x[j] = pack({ c[j][2 * i], c[j][2 * i + 1] });
                     if (on[i])
-                        *(Piece *)(y[i] + (k0 + column + lane % 4 * 8) * 2)
-                            = to;
+                        *(Piece *)(y[i] + (k0 + column) * 2) = to;
                 }
             }
         }

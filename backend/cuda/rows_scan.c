@@ -185,9 +185,9 @@ static void open_kernel(Text *t, const char *name)
     PUT(t, serial
         ? "const i64 h = row %% a.heads, b = row / a.heads, first = 0;\n"
           "const bool inside = row < a.rows;\n"
-        : "const i64 part = blockIdx.x %% a.pieces, whole = blockIdx.x"
-          " / a.pieces;\n"
-          "const i64 h = whole %% a.heads, b = whole / a.heads;\n"
+        : "const u32 pieces = (u32)a.pieces, whole = blockIdx.x / pieces;\n"
+          "const i64 part = blockIdx.x - whole * pieces;\n"
+          "const i64 b = whole / (u32)a.heads, h = whole - b * a.heads;\n"
           "const i64 first = (part * groups + group) * a.length;\n"
           "const bool inside = true;\n");
     memset(t->computed, 0, t->g->len);
@@ -246,11 +246,34 @@ static void emit_token(const Text *t)
     PUT(t, "const bool on_0 = live && t >= s.start && t < s.end;\n");
 }
 
-static void open_walk(Text *t)
+static bool is_first(const Text *t, const char *name)
 {
+    return !strcmp(name, rows_scan(t->p, t->call).name[0]);
+}
+
+/* What the first kernel makes for all of them; the next one may begin. */
+static void emit_first(const Text *t, const char *name)
+{
+    RowsScan s = rows_scan(t->p, t->call);
+
+    if (!is_first(t, name))
+        return;
+    emit_follow(t, name);
+    if (product_is_own(t->p, t->call) && !(t->call->backward && t->call->kept))
+        product_emit(t, s.serial, false);
+}
+
+static void open_walk(Text *t, const char *name)
+{
+    int late = reads_product(t, name) ? t->p->product->as : -1;
+
     PUT(t, "const i64 begin = first, steps = a.length;\n");
     ahead_find(t);
-    ahead_begin(t);
+    ahead_begin_of(t, late, true);
+    if (!is_first(t, name))
+        emit_follow(t, name);
+    if (late >= 0)
+        ahead_begin_of(t, late, false);
     if (t->packed)
         PUT(t, "Span s = { 0, 0, 0 };\n");
     else
@@ -259,20 +282,12 @@ static void open_walk(Text *t)
 
 static void open_tokens(const Text *t)
 {
-    PUT(t, t->back ? "UNROLL_FOUR\nfor (i64 k = last; k >= 0; k--) {\n"
-                   : "UNROLL_FOUR\nfor (i64 k = 0; k < steps; k++) {\n");
+    /* the text is read from memory once a call: written out, a loop of few
+     * iterations takes longer to read than to run */
+    PUT(t, t->back ? "NO_UNROLL\nfor (i64 k = last; k >= 0; k--) {\n"
+                   : "NO_UNROLL\nfor (i64 k = 0; k < steps; k++) {\n");
     emit_token(t);
     ahead_move(t);
-}
-
-/* What the first kernel makes for all of them. */
-static void emit_product(const Text *t, const char *name)
-{
-    RowsScan s = rows_scan(t->p, t->call);
-
-    if (product_is_own(t->p, t->call) && !strcmp(name, s.name[0])
-        && !(t->call->backward && t->call->kept))
-        product_emit(t, s.serial, false);
 }
 
 /* ---- what becomes of numbers ---- */
@@ -397,7 +412,8 @@ static void emit_carry(const Text *t, bool back)
             continue;
         }
         PUT(t, "{\nStretch made[%d];\nfind_left<%d>(%s, a.blocks * %d, made);\n"
-            "carry_on%s(%s + whole * a.pieces * %d, part, a.pieces, made, %s);"
+            "carry_on%s(%s + (i64)whole * a.pieces * %d, part, a.pieces, made,"
+            " %s);"
             "\n}\n", h.n, h.n, own_of(t, &h), ROW_THREADS, kind_of(t, &h),
             all_of(t, &h), h.n * t->shape.group, name_of(t, &h));
     }
@@ -417,11 +433,10 @@ static void emit_ends(Text *t)
     open_kernel(t, "flin_ends");
     if (t->leaves)
         PUT(t, "if (blockIdx.x >= a.blocks)\nreturn;\n");
-    emit_product(t, "flin_ends");
-    emit_follow(t, "flin_ends");
+    emit_first(t, "flin_ends");
     text_nodes(t, live, false, "true");
     declare_stretches(t, false);
-    open_walk(t);
+    open_walk(t, "flin_ends");
     open_tokens(t);
     text_nodes(t, live, true, "live");
     for (int j = 0; j < t->p->carried; j++) {
@@ -446,15 +461,11 @@ static void emit_walk(Text *t)
     open_kernel(t, "flin_walk");
     if (t->leaves)
         emit_left(t, ROW_S0, ROW_S1);
-    emit_product(t, "flin_walk");
+    emit_first(t, "flin_walk");
     text_nodes(t, live, false, "true");
-    if (reads_product(t, "flin_walk"))
-        emit_follow(t, "flin_walk");
-    open_walk(t);
+    open_walk(t, "flin_walk");
     if (t->call->y.data)
         rotation_begin(t, rows_arg(p, ROW_Y, 0), "begin");
-    if (!reads_product(t, "flin_walk"))
-        emit_follow(t, "flin_walk");
     emit_carry(t, false);
     open_tokens(t);
     for (int j = 0; j < p->carried; j++) {
@@ -488,13 +499,9 @@ static void emit_states(Text *t)
     open_kernel(t, "flin_states");
     if (t->leaves)
         PUT(t, "if (blockIdx.x >= a.blocks)\nreturn;\n");
-    emit_product(t, "flin_states");
+    emit_first(t, "flin_states");
     text_nodes(t, live, false, "true");
-    if (reads_product(t, "flin_states"))
-        emit_follow(t, "flin_states");
-    open_walk(t);
-    if (!reads_product(t, "flin_states"))
-        emit_follow(t, "flin_states");
+    open_walk(t, "flin_states");
     emit_carry(t, false);
     if (!serial)
         declare_stretches(t, true);

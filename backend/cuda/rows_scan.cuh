@@ -36,34 +36,35 @@ INLINE void gather(Stretch *own, Stretch *all)
     const int piece = BACK ? D::PIECES - 1 - place : place;
     const int entry = threadIdx.x % D::ENTRIES;
     const int slice = threadIdx.x / D::ENTRIES;
+    Stretch *mine = at + piece * D::ENTRIES + lane;
+    Stretch *first = at + slice * D::EACH * D::ENTRIES + entry;
     Stretch so_far = { 1, 0 };
     __syncthreads();
     UNROLL
     for (int z = 0; z < N; z++)
-        at[piece * D::ENTRIES + z * GROUP + lane] = own[z];
+        mine[z * GROUP] = own[z];
     __syncthreads();
-    UNROLL
-    for (int i = 0; i < D::EACH; i++) {
-        Stretch *p = at + (slice * D::EACH + i) * D::ENTRIES + entry;
-        const Stretch x = *p;
-        *p = so_far;
-        so_far = joined(so_far, x);
-    }
+    NO_UNROLL
+    for (int i = 0; i < D::EACH; i++)
+        so_far = joined(so_far, first[i * D::ENTRIES]);
     sum[threadIdx.x] = so_far;
     __syncthreads();
-    UNROLL
-    for (int z = 0; z < N; z++) {
-        Stretch x = { 1, 0 };
-        for (int i = 0; i < piece / D::EACH; i++)
-            x = joined(x, sum[i * D::ENTRIES + z * GROUP + lane]);
-        own[z] = joined(x, at[piece * D::ENTRIES + z * GROUP + lane]);
+    so_far = { 1, 0 };
+    NO_UNROLL
+    for (int i = 0; i < slice; i++)
+        so_far = joined(so_far, sum[i * D::ENTRIES + entry]);
+    NO_UNROLL
+    for (int i = 0; i < D::EACH; i++) {
+        const Stretch x = first[i * D::ENTRIES];
+        first[i * D::ENTRIES] = so_far;
+        so_far = joined(so_far, x);
     }
-    if (slice == 0) {
-        so_far = { 1, 0 };
-        for (int i = 0; i < D::SLICES; i++)
-            so_far = joined(so_far, sum[i * D::ENTRIES + entry]);
+    if (slice == D::SLICES - 1)
         all[entry] = so_far;
-    }
+    __syncthreads();
+    UNROLL
+    for (int z = 0; z < N; z++)
+        own[z] = mine[z * GROUP];
 }
 
 /* x as it is where the piece begins, whose block is number `part` of those of
@@ -80,20 +81,24 @@ INLINE void carry_on(const Stretch *all, i64 part, i64 parts,
     const int slice = threadIdx.x / D::ENTRIES;
     const int n = (int)(BACK ? parts - 1 - part : part);
     const int end = (slice + 1) * n / D::SLICES;
-    UNROLL_EIGHT
+    UNROLL_FOUR
     for (int i = slice * n / D::SLICES; i < end; i++)
         so_far = joined(so_far, all[(BACK ? (int)parts - 1 - i : i)
                                     * D::ENTRIES + entry]);
     __syncthreads();
     sum[threadIdx.x] = so_far;
     __syncthreads();
-    UNROLL
-    for (int z = 0; z < N; z++) {
-        float y = 0;
+    float y = 0, *start = (float *)(sum + ROW_THREADS);
+    if (slice == 0) {
+        NO_UNROLL
         for (int i = 0; i < D::SLICES; i++)
-            y = behind(sum[i * D::ENTRIES + z * GROUP + lane], y);
-        x[z] = behind(own[z], y);
+            y = behind(sum[i * D::ENTRIES + entry], y);
+        start[entry] = y;
     }
+    __syncthreads();
+    UNROLL
+    for (int z = 0; z < N; z++)
+        x[z] = behind(own[z], start[z * GROUP + lane]);
 }
 
 /* A lane's numbers in memory: `step` threads have their own. */

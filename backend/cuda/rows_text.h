@@ -104,7 +104,7 @@ Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call);
 char *text_end(const Text *t, const char *header);
 
 /* In the first kernel of rows whose states are carried: the product of what the
- * block reads; back, in the last one: its factor's gradient (rows_product.c). */
+ * block reads; back, in the last one: x's gradient (rows_product.c). */
 void product_emit(const Text *t, bool serial, bool back);
 
 /* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
@@ -121,6 +121,8 @@ void ahead_find(Text *t);
 /* Before the loop, whose first token is `begin`: what its first iteration moves
  * on to. Then, the loop at token t, that. */
 void ahead_begin(const Text *t);
+/* The same of input i alone, or of all but that one. */
+void ahead_begin_of(const Text *t, int i, bool others);
 void ahead_move(const Text *t);
 /* Input i, or (nin) the result's gradient, `depth` tokens before, as numbers;
  * where it is not `on`, zeros. What lies in no batch entry has been read as

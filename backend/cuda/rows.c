@@ -616,12 +616,16 @@ static RowsCall seen_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
 {
     enum { SOME = 256 };                /* no address is 0 */
 
+    RowsCall to = *call;
+
     *own = 0;
-    if (!p->product)
-        return *call;
-    RowsCall to = product_call(c, g, p, call, SOME, 0);
-    *own = own_room(g, p, &to) + SOME;
-    return product_call(c, g, p, call, *own, kept_states(g, p, call));
+    if (p->product) {
+        to = product_call(c, g, p, call, SOME, 0);
+        *own = own_room(g, p, &to) + SOME;
+        to = product_call(c, g, p, call, *own, kept_states(g, p, call));
+    }
+    to.piece = p->carried ? deal_of(g, p, call).length : 0;
+    return to;
 }
 
 int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
@@ -689,8 +693,12 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
         h = hash_gradient(h, &g->in[i], &call->dx[i]);
         h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
-    if (p->carried)
-        h = h * 4 + rows_scan(p, call).serial + (call->kept ? 2 : 0);
+    if (p->carried) {
+        enum { LONG = 8 };              /* longer ones have one text */
+        int64_t x[] = { rows_scan(p, call).serial, call->kept != 0,
+                        call->piece < LONG ? call->piece : LONG };
+        h = hash_bytes(h, x, sizeof x);
+    }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
         for (int j = 0; j < rows_states(p); j++)
             h = hash_view(h, rows_view(call, (RowsRole)role, j),

@@ -36,6 +36,8 @@ struct RowsCall {
     DevicePtr room;                     /* rows_room bytes */
     DevicePtr kept;                     /* rows_kept bytes, or 0: what the way
                                            forward leaves for the way back */
+    int64_t piece;                      /* tokens of a piece of carried states:
+                                           rows.c finds it */
 };
 
 /* Kernels of a pass; are there states that are carried? */

@@ -120,9 +120,12 @@ void ahead_find(Text *t)
     }
     t->ahead = 1;
     bool carries = t->p->carried;
-    while ((carries || rows_few(t->p, t->call)) && t->ahead < AHEAD_MOST
+    most = carries && t->call->piece < AHEAD_MOST ? (int)t->call->piece
+                                                  : AHEAD_MOST;
+    while ((carries || rows_few(t->p, t->call)) && t->ahead < most
            && (t->ahead + 1) * bytes <= (carries ? CARRIED_BYTES : AHEAD_BYTES))
         t->ahead++;
+    t->all = carries && t->ahead >= t->call->piece;
 }
 
 /* A piece of carried states reads its own tokens alone: of others the product
@@ -193,6 +196,8 @@ void ahead_move(const Text *t)
             PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
                 d + 1));
         PUT(t, "}\n");
+        if (t->all)
+            continue;
         read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->back
                    ? ctx_format(t->c, "t - %d", most + t->ahead)
                    : ctx_format(t->c, "t + %d", t->ahead),

@@ -25,6 +25,7 @@ typedef struct Text {
     const uint8_t *live;                /* of the loop */
     int ahead;                          /* tokens that are read before their
                                            iteration */
+    bool all;                           /* these are all of a piece */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)

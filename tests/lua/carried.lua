@@ -1,8 +1,8 @@
 -- Layers whose states are carried entry by entry (gated sums of vectors, of
--- numbers), on the CPU or ("cuda") a GPU, where kernels over rows have them, and
--- the product that they read is made within: against the float64 step, in pieces and not, packed or not; the
--- same bits each time, and from what was saved; what is no number stays in its
--- sequence. Of these every fourth: cuda few.
+-- numbers), on the CPU or ("cuda") a GPU, where kernels over rows have them and
+-- the product that they read is made within: against the float64 step, in pieces
+-- and not, packed or not; the same bits each time, and from what was saved; what
+-- is no number stays in its sequence. Of these every fourth: cuda few.
 local flin = require "flin"
 local exp <const>, dot <const>, silu <const> = flin.exp, flin.dot, flin.silu
 local where <const>, few <const> = ...
@@ -79,8 +79,8 @@ local function holds(name, case, dtype, plan)
         ok and found.worst or found)
 end
 
--- Serial, in pieces, with pieces left over; rows of one lane to a warp; products
--- in one slab and in two, and those that rows do not make.
+-- Serial, in pieces, with pieces left over; rows of one lane to a warp;
+-- products in one slab and in two, and those that rows do not make.
 for _, size in ipairs { { 64, 64, 31 }, { 64, 64, 300 }, { 96, 40, 100 },
                         { 512, 8, 300 }, { 32, 128, 50 }, { 24, 200, 40 } } do
   holds("one", { B = 2, d = size[1], v = size[2], T = size[3] }, "bfloat16")

@@ -108,19 +108,22 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 
 /* ---- steps ---- */
 
-/* Their product's result and its gradient lie in memory; it is made again on
- * the way back, before the factors' gradients. */
+/* Their product's result and its gradient lie in memory; it is kept for the way
+ * back, whose last kernel makes x's gradient: a block reads, then multiplies, at
+ * mma.sync's rate. The weight's gradient is a product of its own. */
 static void price_product_of_rows(const Pricing *s, const Rows *rows,
                                   Price *price)
 {
+    enum { PLAIN_RATE = 2 };            /* wgmma's to that of mma.sync */
     int32_t k, n;
-    double ways = s->backward ? 4 : 1;
+    double ways = s->backward ? 3 : 1;
 
     if (!rows_multiply(rows, &k, &n))
         return;
     price->flops += ways * tokens(s) * 2 * k * n;
-    price->bytes += tokens(s) * 2 * (s->backward ? 7 * n + k : 2 * n);
-    price->seconds += (s->backward ? 2 : 0) * s->m->launch;
+    price->seconds += price->flops / (s->m->matrix / PLAIN_RATE);
+    price->bytes += tokens(s) * 2 * (s->backward ? 7 * n : 2 * n);
+    price->seconds += (s->backward ? 1 : 0) * s->m->launch;
 }
 
 /* Each input is read and each result written once a pass. */
@@ -128,16 +131,13 @@ static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
 {
     Price price = { 0 };
     double kernels = s->backward ? 2 : 1;
-    double launches = rows_kernels(rows, false)
-                    + (s->backward ? rows_kernels(rows, true) : 0);
+    double launches = kernels * rows_kernels(rows);
 
     for (int j = 0; j < p->nin; j++)
         price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
     price.bytes += bytes_of(s, p->y) * kernels;
     price_product_of_rows(s, rows, &price);
-    price.seconds += fmax(price.flops / s->m->matrix,
-                          price.bytes / s->m->bandwidth)
-                   + launches * s->m->launch;
+    price.seconds += price.bytes / s->m->bandwidth + launches * s->m->launch;
     return price;
 }
 
@@ -147,8 +147,8 @@ static const char *rows_kernels_text(const Pricing *s, const Rows *rows)
     int32_t k, n;
 
     return !rows_carry(rows) ? "rows"
-         : ctx_format(s->c, "%d kernels over rows%s", rows_kernels(rows, false)
-                      + (s->backward ? rows_kernels(rows, true) : 0),
+         : ctx_format(s->c, "%d kernels over rows%s",
+                      (s->backward ? 2 : 1) * rows_kernels(rows),
                       rows_multiply(rows, &k, &n) ? ", a product in them" : "");
 }
 

@@ -5,8 +5,8 @@
  * what all tokens share are made in two passes more. States that are tokens
  * before (of a convolution, of flin.prev) are read where these lie. Or states
  * are carried, each entry by itself (a gated sum of vectors): then there are
- * two kernels, and three on the way back, of pieces of a sequence that are
- * walked side by side.
+ * two kernels each way, of pieces of a sequence that are walked side by side,
+ * and one more on a way back for which nothing was kept.
  */
 #ifndef FLIN_CUDA_ROWS_H
 #define FLIN_CUDA_ROWS_H
@@ -40,8 +40,8 @@ struct RowsCall {
                                            rows.c finds it */
 };
 
-/* Kernels of a pass; are there states that are carried? */
-int rows_kernels(const Rows *p, bool backward);
+/* Kernels of a pass, the way back of what was kept; are there states that are carried? */
+int rows_kernels(const Rows *p);
 bool rows_carry(const Rows *p);
 
 /* Do they make a product with a weight as well: of k entries of a token, n? */

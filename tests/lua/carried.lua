@@ -1,8 +1,8 @@
 -- Layers whose states are carried entry by entry (gated sums of vectors, of
 -- numbers), on the CPU or ("cuda") a GPU, where kernels over rows have them and
--- the product that they read is made within: against the float64 step, in pieces
--- and not, packed or not; the same bits each time, and from what was saved; what
--- is no number stays in its sequence. Of these every fourth: cuda few.
+-- the product that they read is made within: against the float64 step, in
+-- pieces and not, packed or not; the same bits each time, and from what was
+-- saved; what is no number stays in its sequence. Every fourth case: cuda few.
 local flin = require "flin"
 local exp <const>, dot <const>, silu <const> = flin.exp, flin.dot, flin.silu
 local where <const>, few <const> = ...

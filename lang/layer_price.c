@@ -109,8 +109,8 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 /* ---- steps ---- */
 
 /* Their product's result and its gradient lie in memory; it is kept for the way
- * back, whose last kernel makes x's gradient: a block reads, then multiplies, at
- * mma.sync's rate. The weight's gradient is a product of its own. */
+ * back, whose last kernel makes x's gradient: a block reads, then multiplies,
+ * at mma.sync's rate. The weight's gradient is a product of its own. */
 static void price_product_of_rows(const Pricing *s, const Rows *rows,
                                   Price *price)
 {

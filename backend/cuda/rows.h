@@ -40,7 +40,8 @@ struct RowsCall {
                                            rows.c finds it */
 };
 
-/* Kernels of a pass, the way back of what was kept; are there states that are carried? */
+/* Kernels of a pass, of the way back where something was kept; are there states
+ * that are carried? */
 int rows_kernels(const Rows *p);
 bool rows_carry(const Rows *p);
 

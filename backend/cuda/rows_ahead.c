@@ -132,7 +132,11 @@ void ahead_find(Text *t)
  * may not be there yet. */
 static void begin_piece(const Text *t, int i, Ref r)
 {
-    rotation_begin(t, raw_arg(t, i), "begin");
+    if (raw_arg(t, i) == t->near)
+        PUT(t, "i64 %s = group * a.length * a.arg[%d].st;\n",
+            rotation_place(t, t->near), t->near);
+    else
+        rotation_begin(t, raw_arg(t, i), "begin");
     for (int d = 0; d < t->ahead; d++) {
         read_ahead(t, i, r, raw_name(t, i, 1 + d),
                    ctx_format(t->c, "begin %s %d", t->back ? "-" : "+", d),

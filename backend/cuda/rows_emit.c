@@ -722,7 +722,8 @@ Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call)
     Text t = { .c = c, .b = body, .p = p, .call = call,
                .g = call->backward ? p->joint : p->forward,
                .shape = rows_shape(p, call), .packed = call->ends != 0,
-               .leaves = rows_leaves(p, call), .back = call->backward };
+               .leaves = rows_leaves(p, call), .back = call->backward,
+               .near = -1 };
 
     t.computed = ctx_alloc(c, t.g->len);
     t.entry = "i";

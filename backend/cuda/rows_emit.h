@@ -114,7 +114,9 @@ int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
 bool product_goes_back(const Rows *p, const RowsCall *call);
 /* Does the rows' first kernel make it; shared memory that it takes then. */
 bool product_is_own(const Rows *p, const RowsCall *call);
-int product_shared(const Rows *p);
+int product_shared(const Rows *p, const RowsCall *call);
+/* Where it lies in the block's memory, too; -1: it has too many rows. */
+int product_near(const Rows *p, const RowsCall *call);
 /* What goes before the call's kernels, and behind them. */
 void product_before(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                     int64_t own, int64_t kept);

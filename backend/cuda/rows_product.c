@@ -116,12 +116,33 @@ bool product_goes_back(const Rows *p, const RowsCall *call)
         && begins_whole(dx);
 }
 
-int product_shared(const Rows *p)
+/* Bytes of the factors' slabs, as rows_product.cuh has them. */
+static int slab_bytes(const RowsProduct *o)
 {
-    int n = p->product->n, k = p->product->k < 256 ? p->product->k : 256;
-    int rows = n % 32 || n > 128 ? 128 : 128 / (n / 32);
+    int k = o->k < 256 ? o->k : 256;
+    int rows = o->n % 32 || o->n > 128 ? 128 : 128 / (o->n / 32);
 
-    return k * (n + rows) * 2;
+    return k * (o->n + rows) * 2;
+}
+
+static int64_t near_bytes(const Rows *p, const RowsCall *call)
+{
+    int groups = ROW_THREADS / rows_shape(p, call).group;
+
+    return (int64_t)groups * call->piece * p->product->n * 2;
+}
+
+int product_near(const Rows *p, const RowsCall *call)
+{
+    enum { MOST = 16 << 10 };
+
+    return near_bytes(p, call) <= MOST ? slab_bytes(p->product) : -1;
+}
+
+int product_shared(const Rows *p, const RowsCall *call)
+{
+    return slab_bytes(p->product) + (product_near(p, call) < 0 ? 0
+                                     : (int)near_bytes(p, call));
 }
 
 void product_emit(const Text *t, bool serial, bool back)
@@ -137,6 +158,11 @@ void product_emit(const Text *t, bool serial, bool back)
         " a.arg[%d].st },\n", back ? "_back" : "", o->k, o->n,
         t->call->in[o->w].dtype == F32 ? "true" : "false", x, w, y, x, x, w,
         o->turned, y, y);
+    int near = back ? -1 : product_near(p, t->call);
+    if (near >= 0)
+        PUT(t, "(char *)near_rows, ");
+    else if (!back)
+        PUT(t, "NULL, ");
     PUT(t, serial
         ? "{ blockIdx.x * groups, 0, groups * a.length, a.tokens, a.rows });\n"
         : "{ b, part * groups * a.length, groups * a.length, a.tokens, b + 1"

@@ -110,8 +110,9 @@ template<int K, int N> INLINE void add_slab(float (*c)[4], int row, int column)
     }
 }
 
+/* near: where the block has y, too; or NULL. */
 template<int K, int N, bool WIDE>
-INLINE void multiply(const Product &p, const Tokens &s)
+INLINE void multiply(const Product &p, char *near, const Tokens &s)
 {
     typedef Tiling<K, N> D;
     enum { TILES = D::COLUMNS / 8 };
@@ -140,13 +141,18 @@ INLINE void multiply(const Product &p, const Tokens &s)
         UNROLL
         for (int j = 0; j < 2; j++) {
             i64 b, t;
-            const bool on = find_row(s, r0 + row + lane / 4 + 8 * j, &b, &t);
+            const i64 own = r0 + row + lane / 4 + 8 * j;
+            const bool on = find_row(s, own, &b, &t);
+            char *also = near + (own * N + column + lane % 4 * 2) * 2;
             char *y = p.y + (b * p.yb + t * p.yt + column + lane % 4 * 2) * 2;
             UNROLL
             for (int i = 0; i < TILES; i++)
-                if (on)
-                    *(u32 *)(y + i * 16) = pack({ c[i][2 * j],
-                                                  c[i][2 * j + 1] });
+                if (on) {
+                    const u32 two = pack({ c[i][2 * j], c[i][2 * j + 1] });
+                    *(u32 *)(y + i * 16) = two;
+                    if (near)
+                        *(u32 *)(also + i * 16) = two;
+                }
         }
     }
     __syncthreads();                    /* y is there for the block */

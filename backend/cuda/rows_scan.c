@@ -51,8 +51,8 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call)
 
     r.serial = call->T < r.groups;
     r.shared = (ROW_THREADS * s.each + ROW_THREADS) * 8;
-    if (product_is_own(p, call) && product_shared(p) > r.shared)
-        r.shared = product_shared(p);
+    if (product_is_own(p, call) && product_shared(p, call) > r.shared)
+        r.shared = product_shared(p, call);
     if (!r.serial && !(call->backward && call->kept))
         r.name[r.n++] = "flin_ends";
     r.name[r.n++] = call->backward ? "flin_states" : "flin_walk";
@@ -191,6 +191,7 @@ static void open_kernel(Text *t, const char *name)
           "const i64 first = (part * groups + group) * a.length;\n"
           "const bool inside = true;\n");
     memset(t->computed, 0, t->g->len);
+    t->near = -1;
 }
 
 /* What the kernel before it has left is there from here on; what was there
@@ -252,15 +253,21 @@ static bool is_first(const Text *t, const char *name)
 }
 
 /* What the first kernel makes for all of them; the next one may begin. */
-static void emit_first(const Text *t, const char *name)
+static void emit_first(Text *t, const char *name)
 {
     RowsScan s = rows_scan(t->p, t->call);
 
     if (!is_first(t, name))
         return;
     emit_follow(t, name);
-    if (product_is_own(t->p, t->call) && !(t->call->backward && t->call->kept))
-        product_emit(t, s.serial, false);
+    if (!product_is_own(t->p, t->call)
+        || (t->call->backward && t->call->kept))
+        return;
+    int near = product_near(t->p, t->call);
+    t->near = near < 0 ? -1 : rows_arg(t->p, ROW_IN, t->p->product->as);
+    if (near >= 0)
+        PUT(t, "const char *near_rows = arena + %d;\n", near);
+    product_emit(t, s.serial, false);
 }
 
 static void open_walk(Text *t, const char *name)

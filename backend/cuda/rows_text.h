@@ -26,6 +26,8 @@ typedef struct Text {
     int ahead;                          /* tokens that are read before their
                                            iteration */
     bool all;                           /* these are all of a piece */
+    int near;                           /* an argument whose rows lie in the
+                                           block's memory, too; -1: none */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)

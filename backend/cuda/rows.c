@@ -718,8 +718,8 @@ typedef struct Wish {
 static RowsScan kernels_of(const Rows *p, const RowsCall *call)
 {
     return p->carried ? rows_scan(p, call)
-         : (RowsScan){ .n = 1, .name = { "flin_rows" }, .shared =
-                       rows_shape(p, call).group > 32 ? 128 : 0 };
+         : (RowsScan){ .n = 1, .name = { "flin_rows" }, .shared = {
+                       rows_shape(p, call).group > 32 ? 128 : 0 } };
 }
 
 static void find_locked(Ctx *c, void *ud)
@@ -740,7 +740,8 @@ static void find_locked(Ctx *c, void *ud)
     *k = (RowsKernel){ w->p->kernel, hash, m, { NULL } };
     w->p->kernel = w->k = k;
     for (int i = 0; i < s.n; i++)
-        k->f[i] = module_function(c, gpu_driver(w->g), m, s.name[i], s.shared);
+        k->f[i] = module_function(c, gpu_driver(w->g), m, s.name[i],
+                                  s.shared[i]);
 }
 
 static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
@@ -924,7 +925,7 @@ static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     fill_args(&a, p, call, &deal, &scratch);
     for (int i = 0; deal.grid && i < s.n; i++)
         kernel_queue(c, d, k->f[i], (unsigned)deal.grid, (unsigned)threads,
-                     (unsigned)s.shared, call->stream, params,
+                     (unsigned)s.shared[i], call->stream, params,
                      i > 0 && d->arch >= 90);
     sum_all(c, g, p, call, &deal, &scratch);
 }

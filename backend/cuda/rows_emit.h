@@ -94,7 +94,7 @@ typedef struct RowsScan {
     int groups;                         /* pieces of a block */
     int64_t states, adjoints, kept;     /* bytes in device memory: of a block,
                                            and of each token of its pieces */
-    int shared;                         /* bytes of a block */
+    int shared[ROW_KERNELS];            /* bytes of a block */
 } RowsScan;
 RowsScan rows_scan(const Rows *p, const RowsCall *call);
 
@@ -112,9 +112,10 @@ int64_t product_bytes(const Rows *p, const RowsCall *call);
 int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
 /* Does their last kernel make the gradient of x? */
 bool product_goes_back(const Rows *p, const RowsCall *call);
-/* Does the rows' first kernel make it; shared memory that it takes then. */
+/* Does the rows' first kernel make it; shared memory that it takes then, or that
+ * of the last one, which makes x's gradient. */
 bool product_is_own(const Rows *p, const RowsCall *call);
-int product_shared(const Rows *p, const RowsCall *call);
+int product_shared(const Rows *p, const RowsCall *call, bool back);
 /* Where it lies in the block's memory, too; -1: it has too many rows. */
 int product_near(const Rows *p, const RowsCall *call);
 /* What goes before the call's kernels, and behind them. */

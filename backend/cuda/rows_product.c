@@ -132,16 +132,21 @@ static int64_t near_bytes(const Rows *p, const RowsCall *call)
     return (int64_t)groups * call->piece * p->product->n * 2;
 }
 
+/* What every GPU since Ampere has for a block is not exceeded. */
 int product_near(const Rows *p, const RowsCall *call)
 {
-    enum { MOST = 16 << 10 };
+    enum { MOST = 96 << 10 };
+    int slab = slab_bytes(p->product);
 
-    return near_bytes(p, call) <= MOST ? slab_bytes(p->product) : -1;
+    return slab + near_bytes(p, call) <= MOST ? slab : -1;
 }
 
-int product_shared(const Rows *p, const RowsCall *call)
+int product_shared(const Rows *p, const RowsCall *call, bool back)
 {
-    return slab_bytes(p->product) + (product_near(p, call) < 0 ? 0
+    int k = p->product->k < 256 ? p->product->k : 256;
+
+    return back ? k * p->product->n * 2
+         : slab_bytes(p->product) + (product_near(p, call) < 0 ? 0
                                      : (int)near_bytes(p, call));
 }
 

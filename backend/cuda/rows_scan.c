@@ -50,14 +50,20 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call)
     RowsScan r = { .groups = ROW_THREADS / s.group };
 
     r.serial = call->T < r.groups;
-    r.shared = (ROW_THREADS * s.each + ROW_THREADS) * 8;
-    if (product_is_own(p, call) && product_shared(p, call) > r.shared)
-        r.shared = product_shared(p, call);
-    if (!r.serial && !(call->backward && call->kept))
+    bool own = product_is_own(p, call);
+    bool back = own && product_goes_back(p, call);
+    bool kept = call->backward && call->kept;
+    if (!r.serial && !kept)
         r.name[r.n++] = "flin_ends";
     r.name[r.n++] = call->backward ? "flin_states" : "flin_walk";
     if (call->backward)
         r.name[r.n++] = "flin_back";
+    for (int i = 0; i < r.n; i++) {
+        int also = own && !kept && !i ? product_shared(p, call, false)
+                 : back && i == r.n - 1 ? product_shared(p, call, true) : 0;
+        r.shared[i] = (ROW_THREADS * s.each + ROW_THREADS) * 8;
+        r.shared[i] = r.shared[i] > also ? r.shared[i] : also;
+    }
     r.states = r.serial ? 0 : 8 * before(p, &s, p->carried);
     r.adjoints = call->backward ? r.states : 0;
     r.kept = call->backward ? 4 * kept_before(p, &s, p->carried) : 0;

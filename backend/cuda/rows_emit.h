@@ -112,8 +112,8 @@ int64_t product_bytes(const Rows *p, const RowsCall *call);
 int64_t product_room(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call);
 /* Does their last kernel make the gradient of x? */
 bool product_goes_back(const Rows *p, const RowsCall *call);
-/* Does the rows' first kernel make it; shared memory that it takes then, or that
- * of the last one, which makes x's gradient. */
+/* Does the rows' first kernel make it; shared memory that it takes then, or
+ * that of the last one, which makes x's gradient. */
 bool product_is_own(const Rows *p, const RowsCall *call);
 int product_shared(const Rows *p, const RowsCall *call, bool back);
 /* Where it lies in the block's memory, too; -1: it has too many rows. */

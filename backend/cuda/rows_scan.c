@@ -124,14 +124,14 @@ static char *own_of(const Text *t, const Held *h)
 }
 
 /* The state before token k of the piece. */
-static char *kept_of(const Text *t, const Held *h)
+static char *kept_of(const Text *t, const Held *h, const char *k)
 {
     const Rows *p = t->p;
 
     return ctx_format(t->c, "(float *)(a.adjoints + a.blocks * %lld)"
-        " + a.blocks * (a.length * %lld + k * %d) + thread",
+        " + a.blocks * (a.length * %lld + %s * %d) + thread",
         (long long)rows_scan(p, t->call).adjoints,
-        (long long)kept_before(p, &t->shape, h->j), h->n * ROW_THREADS);
+        (long long)kept_before(p, &t->shape, h->j), k, h->n * ROW_THREADS);
 }
 
 static void each_number(const Text *t, const Held *h, const char *text)
@@ -522,7 +522,7 @@ static void emit_states(Text *t)
     for (int j = 0; j < t->p->carried; j++) {
         Held h = held(t, j, false);
         begin_state(t, &h);
-        PUT(t, "leave<%d>(%s, a.blocks * %d, %s);\n", h.n, kept_of(t, &h),
+        PUT(t, "leave<%d>(%s, a.blocks * %d, %s);\n", h.n, kept_of(t, &h, "k"),
             ROW_THREADS, name_of(t, &h));
     }
     text_nodes(t, live, true, "live");
@@ -590,14 +590,17 @@ static void emit_back(Text *t)
     text_pending(t);
     for (int j = 0; j < p->carried; j++) {
         Held h = held(t, j, false);
-        PUT(t, "float %s[%d];\n", name_of(t, &h), h.n);
-        text_clear(t, name_of(t, &h), h.node);
+        PUT(t, "float %s[%d], next%d[%d];\n", name_of(t, &h), h.n, j, h.n);
+        PUT(t, "if (last >= 0)\nfind_left<%d>(%s, a.blocks * %d, next%d);\n",
+            h.n, kept_of(t, &h, "last"), ROW_THREADS, j);
     }
     open_tokens(t);
     for (int j = 0; j < p->carried; j++) {
         Held h = held(t, j, false), b = held(t, j, true);
-        PUT(t, "if (live)\nfind_left<%d>(%s, a.blocks * %d, %s);\n", h.n,
-            kept_of(t, &h), ROW_THREADS, name_of(t, &h));
+        each_number(t, &h, ctx_format(t->c, "%s[z] = next%d[z];",
+                                      name_of(t, &h), j));
+        PUT(t, "if (k > 0)\nfind_left<%d>(%s, a.blocks * %d, next%d);\n", h.n,
+            kept_of(t, &h, "(k - 1)"), ROW_THREADS, j);
         PUT(t, "if (live && (!on_0 || t == s.end - 1)) {\n");
         begin_adjoint(t, &b);
         PUT(t, "}\n");

@@ -44,9 +44,9 @@ static bool is_weighted(const Graph *g, Ref r, RowsProduct *to)
     if (!op_is(n->op, ADDS_UP) || !op_is(n->op, MULTIPLIES)
         || g->n[n->a[0]].op != OP_input || g->n[n->a[1]].op != OP_input)
         return false;
-    bool second = g->in[g->n[n->a[0]].index].timed;
-    const Input *x = &g->in[g->n[n->a[second ? 0 : 1]].index];
-    const Input *w = &g->in[g->n[n->a[second ? 1 : 0]].index];
+    int rows = g->in[g->n[n->a[0]].index].timed ? 0 : 1;
+    const Input *x = &g->in[g->n[n->a[rows]].index];
+    const Input *w = &g->in[g->n[n->a[1 - rows]].index];
     *to = (RowsProduct){ .x = (int)(x - g->in), .w = (int)(w - g->in),
                          .as = g->nin };
     if (!x->timed || w->timed || x->rank != 1 || w->rank != 2
@@ -116,13 +116,13 @@ bool product_goes_back(const Rows *p, const RowsCall *call)
         && begins_whole(dx);
 }
 
-/* Bytes of the factors' slabs, as rows_product.cuh has them. */
+/* Bytes of w's slab and of two steps of x, as rows_product.cuh has them. */
 static int slab_bytes(const RowsProduct *o)
 {
     int k = o->k < 256 ? o->k : 256;
     int rows = o->n % 32 || o->n > 128 ? 128 : 128 / (o->n / 32);
 
-    return k * (o->n + rows) * 2;
+    return k * o->n * 2 + 2 * rows * (k % 64 ? 32 : k / 2) * 2;
 }
 
 static int64_t near_bytes(const Rows *p, const RowsCall *call)

@@ -18,12 +18,15 @@ template<int PIECES> INLINE int piece_at(int row, int piece)
     return (row * PIECES + (piece ^ (row & APART))) * 16;
 }
 
-/* How warps share N columns, and columns of x that are there at a time. */
+/* How warps share N columns of ROWS rows; rows of w that are there at a time,
+ * and columns of x, of which there are twice so many: while some are read the
+ * next ones come. */
 template<int K, int N> struct Tiling {
     enum { ACROSS = N % 32 || N > 128 || N == 96 ? 1 : N / 32,
            COLUMNS = N / ACROSS, ROWS = 16 * 8 / ACROSS,
-           SLAB = K < 256 ? K : 256, PIECES = N / 8, LEFT = SLAB / 8,
-           WEIGHT = SLAB * N * 2 };
+           SLAB = K < 256 ? K : 256, PIECES = N / 8, WEIGHT = SLAB * N * 2,
+           STEP = SLAB % 64 ? 32 : SLAB / 2, LEFT = STEP / 8,
+           STEPS = K / STEP, BUFFER = ROWS * STEP * 2 };
 };
 
 /* Eight numbers of w from `from` on; WIDE: of float32. */
@@ -51,22 +54,25 @@ INLINE bool find_row(const Tokens &s, i64 i, i64 *b, i64 *t)
     return i < s.n && *b < s.end;
 }
 
-/* Rows r0 on of x, columns k0 on, behind w in shared memory; zeros where there
- * is none. */
+/* Step i of all: columns of x of ROWS rows, into one of two buffers behind w;
+ * zeros where there is no row. */
 template<int K, int N>
-INLINE void load_rows(const Product &p, const Tokens &s, i64 r0, int k0)
+INLINE void load_rows(const Product &p, const Tokens &s, int i)
 {
     typedef Tiling<K, N> D;
+    const int k0 = i % D::STEPS * D::STEP;
+    const i64 r0 = (i64)(i / D::STEPS) * D::ROWS;
+    char *to = arena + D::WEIGHT + i % 2 * D::BUFFER;
     NO_UNROLL
-    for (int i = threadIdx.x; i < D::ROWS * D::LEFT; i += 256) {
-        const int row = i / D::LEFT, piece = i % D::LEFT;
-        char *to = arena + D::WEIGHT + piece_at<D::LEFT>(row, piece);
+    for (int j = threadIdx.x; j < D::ROWS * D::LEFT; j += 256) {
+        const int row = j / D::LEFT, piece = j % D::LEFT;
+        Piece *at = (Piece *)(to + piece_at<D::LEFT>(row, piece));
         i64 b, t;
         if (find_row(s, r0 + row, &b, &t))
-            copy_ahead((Piece *)to, (const Piece *)(p.x + (b * p.xb + t * p.xt
-                                                    + k0 + piece * 8) * 2));
+            copy_ahead(at, (const Piece *)(p.x + (b * p.xb + t * p.xt + k0
+                                                  + piece * 8) * 2));
         else
-            *(Piece *)to = {};
+            *at = {};
     }
 }
 
@@ -83,28 +89,31 @@ template<int K, int N, bool WIDE> INLINE void load_weight(const Product &p,
     }
 }
 
-/* c += 16 rows of x, from `row` on, times w's columns from `column` on, all of
- * the slab. */
-template<int K, int N> INLINE void add_slab(float (*c)[4], int row, int column)
+/* c += 16 rows of the step's columns, from `row` on, times w's columns from
+ * `column` on. */
+template<int K, int N>
+INLINE void add_step(float (*c)[4], int i, int row, int column)
 {
     typedef Tiling<K, N> D;
     enum { TILES = D::COLUMNS / 8 };
     const int lane = threadIdx.x % 32, r = lane % 16, half = lane / 16;
+    const int k0 = i % D::STEPS * D::STEP % D::SLAB;
+    const char *x = arena + D::WEIGHT + i % 2 * D::BUFFER;
     UNROLL_TWICE
-    for (int k = 0; k < D::SLAB; k += 16) {
+    for (int k = 0; k < D::STEP; k += 16) {
         u32 left[4];
-        load_tiles<false>(left, shared_at(arena + D::WEIGHT
+        load_tiles<false>(left, shared_at(x
             + piece_at<D::LEFT>(row + r, k / 8 + half)));
         UNROLL
-        for (int i = 0; i < TILES; i += 2) {
+        for (int j = 0; j < TILES; j += 2) {
             /* an odd last one is read twice */
-            const int also = i + 1 < TILES ? half : 0;
+            const int also = j + 1 < TILES ? half : 0;
             u32 right[4];
             load_tiles<true>(right, shared_at(arena
-                + piece_at<D::PIECES>(k + r, column / 8 + i + also)));
-            mma_bf16(c[i], left, right[0], right[1]);
-            if (i + 1 < TILES)
-                mma_bf16(c[i + 1 < TILES ? i + 1 : 0], left, right[2],
+                + piece_at<D::PIECES>(k0 + k + r, column / 8 + j + also)));
+            mma_bf16(c[j], left, right[0], right[1]);
+            if (j + 1 < TILES)
+                mma_bf16(c[j + 1 < TILES ? j + 1 : 0], left, right[2],
                          right[3]);
         }
     }
@@ -119,42 +128,55 @@ INLINE void multiply(const Product &p, char *near, const Tokens &s)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = warp / D::ACROSS * 16, column = warp % D::ACROSS
                                                   * D::COLUMNS;
+    const int steps = (int)((s.n + D::ROWS - 1) / D::ROWS) * D::STEPS;
+    float c[TILES][4];
+    load_weight<K, N, WIDE>(p, 0);
     NO_UNROLL
-    for (i64 r0 = 0; r0 < s.n; r0 += D::ROWS) {
-        float c[TILES][4];
-        UNROLL
-        for (int i = 0; i < TILES; i++)
-            UNROLL
-            for (int j = 0; j < 4; j++)
-                c[i][j] = 0;
-        NO_UNROLL
-        for (int k0 = 0; k0 < K; k0 += D::SLAB) {
-            __syncthreads();            /* the slab before has been read */
-            load_rows<K, N>(p, s, r0, k0);
-            if (!r0 || K > D::SLAB)
-                load_weight<K, N, WIDE>(p, k0);
+    for (int i = 0; i < 2; i++) {
+        if (i < steps)
+            load_rows<K, N>(p, s, i);
+        copy_commit();
+    }
+    NO_UNROLL
+    for (int i = 0; i < steps; i++) {
+        const int k0 = i % D::STEPS * D::STEP;
+        if (K > D::SLAB && i && k0 % D::SLAB == 0) {
+            load_weight<K, N, WIDE>(p, k0);
             copy_commit();
             copy_wait<0>();
-            __syncthreads();
-            add_slab<K, N>(c, row, column);
         }
+        copy_wait<1>();
+        __syncthreads();
+        if (k0 == 0)
+            UNROLL
+            for (int j = 0; j < 4 * TILES; j++)
+                c[j / 4][j % 4] = 0;
+        add_step<K, N>(c, i, row, column);
+        __syncthreads();                /* the buffer has been read */
+        if (i + 2 < steps)
+            load_rows<K, N>(p, s, i + 2);
+        copy_commit();
+        if (k0 + D::STEP < K)
+            continue;
         UNROLL
         for (int j = 0; j < 2; j++) {
+            const i64 own = (i64)(i / D::STEPS) * D::ROWS + row + lane / 4
+                          + 8 * j;
             i64 b, t;
-            const i64 own = r0 + row + lane / 4 + 8 * j;
             const bool on = find_row(s, own, &b, &t);
             char *also = near + (own * N + column + lane % 4 * 2) * 2;
             char *y = p.y + (b * p.yb + t * p.yt + column + lane % 4 * 2) * 2;
             UNROLL
-            for (int i = 0; i < TILES; i++)
+            for (int z = 0; z < TILES; z++)
                 if (on) {
-                    const u32 two = pack({ c[i][2 * j], c[i][2 * j + 1] });
-                    *(u32 *)(y + i * 16) = two;
+                    const u32 two = pack({ c[z][2 * j], c[z][2 * j + 1] });
+                    *(u32 *)(y + z * 16) = two;
                     if (near)
-                        *(u32 *)(also + i * 16) = two;
+                        *(u32 *)(also + z * 16) = two;
                 }
         }
     }
+    copy_wait<0>();
     __syncthreads();                    /* y is there for the block */
 }
 

@@ -1,7 +1,8 @@
 """A projection, a gated scan and a SiLU gate as flin plans them: apart, the
 scan with all that is a token's own, all in one kernel; beside PyTorch's three
 steps, eager and by torch.compile. Milliseconds of the way forward, and of both
-ways, as CUDA graphs of ten calls; bytes as planned; how far each is from float64.
+ways, in CUDA graphs of ten calls; bytes as planned; how far each is from
+float64.
 
     python3 tests/bench/fused.py [B=1,4,16 T=512,2048,4096 d=256 v=64
                                   both=1 state=scan warm=0 only=NAMES]

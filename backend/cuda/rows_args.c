@@ -85,6 +85,13 @@ bool rows_wants(const Rows *p, const RowsCall *call, int i)
     return any;
 }
 
+int carried_shared(const Rows *p, const RowsCall *call)
+{
+    RowsShape s = rows_shape(p, call);
+
+    return (ROW_THREADS * s.each + ROW_THREADS) * 8;
+}
+
 int32_t rows_span(const Rows *p, int ax)
 {
     int32_t n = 1;

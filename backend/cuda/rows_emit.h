@@ -97,6 +97,8 @@ typedef struct RowsScan {
     int shared[ROW_KERNELS];            /* bytes of a block */
 } RowsScan;
 RowsScan rows_scan(const Rows *p, const RowsCall *call);
+/* Shared memory in which a block's pieces meet: bytes. */
+int carried_shared(const Rows *p, const RowsCall *call);
 
 /* ---- a product that they read (rows_product.c) ---- */
 

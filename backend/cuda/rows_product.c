@@ -145,9 +145,23 @@ int product_shared(const Rows *p, const RowsCall *call, bool back)
 {
     int k = p->product->k < 256 ? p->product->k : 256;
 
-    return back ? k * p->product->n * 2
+    return back ? carried_shared(p, call) + k * p->product->n * 2
          : slab_bytes(p->product) + (product_near(p, call) < 0 ? 0
                                      : (int)near_bytes(p, call));
+}
+
+static const char *wide(const Text *t)
+{
+    return t->call->in[t->p->product->w].dtype == F32 ? "true" : "false";
+}
+
+void product_begin_back(const Text *t)
+{
+    const RowsProduct *o = t->p->product;
+    int w = rows_arg(t->p, ROW_IN, o->w);
+
+    PUT(t, "load_back<%d, %d, %s, %d>(a.arg[%d].p, a.arg[%d].sd[%d], 0);\n",
+        o->k, o->n, wide(t), carried_shared(t->p, t->call), w, w, o->turned);
 }
 
 void product_emit(const Text *t, bool serial, bool back)
@@ -158,11 +172,11 @@ void product_emit(const Text *t, bool serial, bool back)
     int x = back ? rows_arg(p, ROW_DX, o->as) : rows_arg(p, ROW_IN, o->x);
     int y = back ? rows_arg(p, ROW_DX, o->x) : rows_arg(p, ROW_IN, o->as);
 
-    PUT(t, "multiply%s<%d, %d, %s>({ a.arg[%d].p, a.arg[%d].p, a.arg[%d].p,"
+    PUT(t, "multiply%s<%d, %d, %s%s>({ a.arg[%d].p, a.arg[%d].p, a.arg[%d].p,"
         " a.arg[%d].sb, a.arg[%d].st, a.arg[%d].sd[%d], a.arg[%d].sb,"
-        " a.arg[%d].st },\n", back ? "_back" : "", o->k, o->n,
-        t->call->in[o->w].dtype == F32 ? "true" : "false", x, w, y, x, x, w,
-        o->turned, y, y);
+        " a.arg[%d].st },\n", back ? "_back" : "", o->k, o->n, wide(t), back
+        ? ctx_format(t->c, ", %d", carried_shared(p, t->call)) : "", x, w, y,
+        x, x, w, o->turned, y, y);
     int near = back ? -1 : product_near(p, t->call);
     if (near >= 0)
         PUT(t, "(char *)near_rows, ");

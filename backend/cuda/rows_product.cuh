@@ -201,7 +201,21 @@ template<int K, int N> INLINE int column_at(int column, int piece)
     const int by = D::PIECES % 8 ? 0 : column % 2 * 4;
     return (column * D::PIECES + (piece ^ by)) * 16;
 }
-template<int K, int N, bool WIDE>
+/* Columns k0 on of w, into shared memory from AT on, for the block. */
+template<int K, int N, bool WIDE, int AT>
+INLINE void load_back(const char *w, i64 wk, int k0)
+{
+    typedef Back<K, N> D;
+    NO_UNROLL
+    for (int i = threadIdx.x; i < D::SLAB * D::PIECES; i += 256) {
+        const int column = i / D::PIECES, piece = i % D::PIECES;
+        load_piece<WIDE>(arena + AT + column_at<K, N>(column, piece), w,
+                         (k0 + column) * wk + piece * 8);
+    }
+    copy_commit();
+}
+/* The first columns are there, or on their way. */
+template<int K, int N, bool WIDE, int AT>
 INLINE void multiply_back(const Product &p, const Tokens &s)
 {
     typedef Back<K, N> D;
@@ -209,16 +223,11 @@ INLINE void multiply_back(const Product &p, const Tokens &s)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     NO_UNROLL
     for (int k0 = 0; k0 < K; k0 += D::SLAB) {
-        __syncthreads();                /* arena, x are the block's */
-        NO_UNROLL
-        for (int i = threadIdx.x; i < D::SLAB * D::PIECES; i += 256) {
-            const int column = i / D::PIECES, piece = i % D::PIECES;
-            load_piece<WIDE>(arena + column_at<K, N>(column, piece), p.w,
-                             (k0 + column) * p.wk + piece * 8);
-        }
-        copy_commit();
+        __syncthreads();                /* what was there has been read */
+        if (k0)
+            load_back<K, N, WIDE, AT>(p.w, p.wk, k0);
         copy_wait<0>();
-        __syncthreads();
+        __syncthreads();                /* w, and x, are the block's */
         NO_UNROLL
         for (i64 r0 = 0; r0 < s.n; r0 += D::ROWS) {
             const i64 row = r0 + warp / D::ACROSS * 16 + lane / 4;
@@ -249,7 +258,7 @@ INLINE void multiply_back(const Product &p, const Tokens &s)
                 for (int i = 0; i < 4; i++)
                     UNROLL
                     for (int j = 0; j < STEPS; j++) {
-                        const Piece b = *(const Piece *)(arena
+                        const Piece b = *(const Piece *)(arena + AT
                             + column_at<K, N>(column + lane / 8 * 8 + 2 * i
                                               + lane / 4 % 2,
                                               4 * j + lane % 4));

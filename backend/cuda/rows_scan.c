@@ -61,8 +61,8 @@ RowsScan rows_scan(const Rows *p, const RowsCall *call)
     for (int i = 0; i < r.n; i++) {
         int also = own && !kept && !i ? product_shared(p, call, false)
                  : back && i == r.n - 1 ? product_shared(p, call, true) : 0;
-        r.shared[i] = (ROW_THREADS * s.each + ROW_THREADS) * 8;
-        r.shared[i] = r.shared[i] > also ? r.shared[i] : also;
+        int least = carried_shared(p, call);
+        r.shared[i] = least > also ? least : also;
     }
     r.states = r.serial ? 0 : 8 * before(p, &s, p->carried);
     r.adjoints = call->backward ? r.states : 0;
@@ -583,6 +583,8 @@ static void emit_back(Text *t)
     if (t->leaves)
         emit_left(t, ROW_DSTATE, ROW_DS);
     text_nodes(t, t->live, false, "true");
+    if (product_goes_back(p, t->call))
+        product_begin_back(t);
     text_sums(t, true);
     open_back(t);
     emit_follow(t, "flin_back");

@@ -109,6 +109,8 @@ char *text_end(const Text *t, const char *header);
 /* In the first kernel of rows whose states are carried: the product of what the
  * block reads; back, in the last one: x's gradient (rows_product.c). */
 void product_emit(const Text *t, bool serial, bool back);
+/* The weight is asked for, which the latter reads. */
+void product_begin_back(const Text *t);
 
 /* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
 

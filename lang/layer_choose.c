@@ -132,6 +132,14 @@ static void weigh(Choosing *k, Option *o, bool roads)
                                   - weigh_moves(k->w, &call->p, &o->p));
 }
 
+static bool has_product(const Choosing *k, const uint8_t *before)
+{
+    for (int i = 0; i < k->parts->n; i++)
+        if (before[i] && !k->parts->part[i].step)
+            return true;
+    return false;
+}
+
 /* Its place among the options; -1: it is none. */
 static int offer(Choosing *k, int part, int behind, const uint8_t *before)
 {
@@ -144,6 +152,8 @@ static int offer(Choosing *k, int part, int behind, const uint8_t *before)
         return at;
     *o = (Option){ .g = g, .p = layer_fused(k->c, k->w->l, k->parts, &g,
                                             k->w->size) };
+    if (has_product(k, g.before) && !part_multiplies(k->w, &o->p))
+        return -1;
     if (o->p.step != k->parts->part[part].step && k->chunks[part]
         && !part_has_chunks(k->c, &o->p, k->w->size))
         return -1;
@@ -319,9 +329,10 @@ static void find_pairs(Choosing *k)
         k->behind[i] = row && !p->constant
                      ? layer_call_before(k->c, l, k->parts, i) : -1;
         k->chunks[i] = call && part_has_chunks(k->c, p, k->w->size);
+        bool carries = call && part_carries(k->w, p);
         for (int r = 0; call && r < i; r++)
-            k->takes[i * n + r] = k->parts->part[r].step
-                               && !layer_is_call(l, &k->parts->part[r])
+            k->takes[i * n + r] = (k->parts->part[r].step ? !layer_is_call(l,
+                                   &k->parts->part[r]) : carries)
                                && layer_takes(k->c, l, k->parts, i, r);
     }
 }

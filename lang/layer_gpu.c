@@ -239,11 +239,28 @@ static void *zero_dy(Lay *k, Sub *s)
     return v.data;
 }
 
+/* Room for what is kept of carried states. */
+static void place_carried(Lay *k, Sub *s, struct Rows *p, RowsCall *call)
+{
+    int64_t bytes = rows_kept(k->c, gpu_of(k), p, call);
+
+    if (!call->backward && k->keep && bytes)
+        *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+                              .device = true };
+    call->kept = bytes && (call->backward || k->keep)
+              && s->saved->bytes == bytes
+               ? (DevicePtr)(uintptr_t)s->saved->at : 0;
+}
+
 static void run_rows(Lay *k, Sub *s, bool backward)
 {
     void *dy = backward && !s->d.dy[0].given ? zero_dy(k, s) : NULL;
     RowsCall *call = rows_call(k, s, backward);
     struct Rows *p = rows_of(k, s);
+
+    place_carried(k, s, p, call);
+    if (k->left && !backward)
+        return;
     void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
 
     call->room = (DevicePtr)(uintptr_t)at;
@@ -366,7 +383,7 @@ static void run_passes(Lay *k, Sub *s, bool backward)
 
 static bool cheap(const Lay *k, int part)
 {
-    return k->p->rows && k->p->rows[part];
+    return k->p->rows && k->p->rows[part] && !rows_carry(k->p->rows[part]);
 }
 
 /* Not of what heads share, which is summed over them first. */
@@ -483,10 +500,10 @@ static void forward(Lay *k, Sub *s)
         return;
     }
     if (rows_of(k, s)) {
-        if (!k->left && s->p->step->nst
-            && (s->bound.call.pages.at || s->bound.call.each))
-            run_rows_apart(k, s);
-        else if (!k->left)
+        if (s->p->step->nst && (s->bound.call.pages.at || s->bound.call.each)) {
+            if (!k->left)
+                run_rows_apart(k, s);
+        } else
             run_rows(k, s, false);
         return;
     }

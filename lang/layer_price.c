@@ -108,17 +108,48 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 
 /* ---- steps ---- */
 
+/* Their product's result and its gradient lie in memory; it is kept for the way
+ * back, whose last kernel makes x's gradient: a block reads, then multiplies,
+ * at mma.sync's rate. The weight's gradient is a product of its own. */
+static void price_product_of_rows(const Pricing *s, const Rows *rows,
+                                  Price *price)
+{
+    enum { PLAIN_RATE = 2 };            /* wgmma's to that of mma.sync */
+    int32_t k, n;
+    double ways = s->backward ? 3 : 1;
+
+    if (!rows_multiply(rows, &k, &n))
+        return;
+    price->flops += ways * tokens(s) * 2 * k * n;
+    price->seconds += price->flops / (s->m->matrix / PLAIN_RATE);
+    price->bytes += tokens(s) * 2 * (s->backward ? 7 * n : 2 * n);
+    price->seconds += (s->backward ? 1 : 0) * s->m->launch;
+}
+
 /* Each input is read and each result written once a pass. */
-static Price price_rows(const Pricing *s, const LayerPart *p)
+static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
 {
     Price price = { 0 };
     double kernels = s->backward ? 2 : 1;
+    double launches = kernels * rows_kernels(rows);
 
     for (int j = 0; j < p->nin; j++)
         price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
     price.bytes += bytes_of(s, p->y) * kernels;
-    price.seconds = price.bytes / s->m->bandwidth + kernels * s->m->launch;
+    price_product_of_rows(s, rows, &price);
+    price.seconds += price.bytes / s->m->bandwidth + launches * s->m->launch;
     return price;
+}
+
+/* "2 kernels over rows, one product" */
+static const char *rows_kernels_text(const Pricing *s, const Rows *rows)
+{
+    int32_t k, n;
+
+    return !rows_carry(rows) ? "rows"
+         : ctx_format(s->c, "%d kernels over rows%s",
+                      (s->backward ? 2 : 1) * rows_kernels(rows),
+                      rows_multiply(rows, &k, &n) ? ", a product in them" : "");
 }
 
 /* Seconds of a chunk of a head, by what its kernel computes, on a full machine.
@@ -273,9 +304,11 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     const RowStep *row = wanted ? row_step(s->c, sized, &why) : NULL;
     if (row)
         return price_passes(s, p, row, by);
-    *by = "rows";
-    if (s->gpu && rows_new(s->c, p->step, size))
-        return price_rows(s, p);
+    Rows *rows = s->gpu ? rows_new(s->c, p->step, size) : NULL;
+    if (rows) {
+        *by = rows_kernels_text(s, rows);
+        return price_rows(s, p, rows);
+    }
     PricedPlan k = plan_of(s, p, size);
     *by = plan_text(s, k.plan, k.plain);
     return price_plan_of(s, p, k.plan, k.plain);

@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "../backend/cuda/rows.h"
 #include "layer_weigh.h"
 
 bool part_has_chunks(Ctx *c, const LayerPart *p, const int32_t *sizes)
@@ -11,6 +12,30 @@ bool part_has_chunks(Ctx *c, const LayerPart *p, const int32_t *sizes)
     for (int ax = AX_DIM; ax < p->step->naxes; ax++)
         size[ax] = sizes[p->axis[ax]];
     return derive(graph_copy(c, p->step), size, CHUNK_DEFAULT);
+}
+
+static Rows *rows_of(Weights *w, const LayerPart *p)
+{
+    int32_t size[NAXES] = { 0 };
+
+    for (int ax = AX_DIM; ax < p->step->naxes; ax++)
+        size[ax] = w->size[p->axis[ax]];
+    return w->m->arch ? rows_new(w->c, p->step, size) : NULL;
+}
+
+bool part_carries(Weights *w, const LayerPart *p)
+{
+    Rows *rows = rows_of(w, p);
+
+    return rows && rows_carry(rows);
+}
+
+bool part_multiplies(Weights *w, const LayerPart *p)
+{
+    Rows *rows = rows_of(w, p);
+    int32_t k, n;
+
+    return rows && rows_multiply(rows, &k, &n);
 }
 
 static uint64_t step_hash(Ctx *c, const LayerPart *p, bool roads)

@@ -28,6 +28,11 @@ double weigh_part(Weights *w, const LayerPart *p, bool roads);
 double weigh_moves(const Weights *w, const LayerPart *was,
                    const LayerPart *now);
 
+/* Are the part's states carried by kernels over rows; do these make a product
+ * with a weight as well? */
+bool part_carries(Weights *w, const LayerPart *p);
+bool part_multiplies(Weights *w, const LayerPart *p);
+
 /* Has the step a chunk form? */
 bool part_has_chunks(Ctx *c, const LayerPart *p, const int32_t *sizes);
 

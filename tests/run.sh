@@ -211,6 +211,8 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/laws.lua programs=23-25" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
         "flin tests/lua/layer_users.lua cuda mixture two_rules" \
+        "flin tests/lua/carried.lua cuda" \
+        "flin tests/lua/carried.lua cuda few" \
         "flin tests/lua/rows.lua cuda" "flin tests/lua/checkpoint.lua cuda" \
         "flin tests/lua/pools.lua cuda gla mlstm retnet" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
@@ -273,6 +275,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
+        *carried*few) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
+        *carried*) more=FAKE_ARCH=8 ;;
         *first_use*|*checked*) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;

@@ -325,6 +325,23 @@ Function *module_function(Ctx *c, const Driver *d, Module *m,
     return f;
 }
 
+void kernel_queue(Ctx *c, const Driver *d, Function *f, unsigned grid,
+                  unsigned threads, unsigned shared, void *stream,
+                  void **params, bool follows)
+{
+    enum { FOLLOWS = 6 };               /* "programmatic serialization" */
+    CALL(d, LAUNCH, launch_kernel);
+    CALL(d, LAUNCH_AS, launch_as);
+    const LaunchAttribute attribute = { .id = FOLLOWS, .value.on = 1 };
+    const LaunchAs how = { { grid, 1, 1 }, { threads, 1, 1 }, shared, stream,
+                           &attribute, 1 };
+
+    driver_check(c, d, follows
+                 ? launch_as(&how, f, params, NULL)
+                 : launch_kernel(f, grid, 1, 1, threads, 1, 1, shared, stream,
+                                 params, NULL), "launching a kernel");
+}
+
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k)
 {

@@ -87,6 +87,12 @@ Function *module_function_if(Ctx *c, const Driver *d, Module *m,
 /* Loads the cubin for one kernel. */
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k);
+/* Queues it: so many blocks of so many threads, each with `shared` bytes.
+ * follows: it waits by itself for those before it (warp.cuh's follow), and may
+ * begin before they end. */
+void kernel_queue(Ctx *c, const Driver *d, Function *f, unsigned grid,
+                  unsigned threads, unsigned shared, void *stream,
+                  void **params, bool follows);
 typedef struct Launch {
     Function *f;
     const CudaKernel *k;

@@ -346,23 +346,10 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
 void launch(Ctx *c, const Driver *d, const Launch *l, void *stream)
 {
     void *params[] = { l->args };
-    enum { FOLLOWS = 6 };               /* "programmatic serialization" */
-    CALL(d, LAUNCH, launch_kernel);
-    CALL(d, LAUNCH_AS, launch_as);
-    if (!l->grid)
-        return;
-    if (l->k->follows) {
-        const LaunchAttribute follows = { .id = FOLLOWS, .value.on = 1 };
-        const LaunchAs how = { { l->grid, 1, 1 },
-            { (unsigned)l->k->threads, 1, 1 }, (unsigned)l->k->shared, stream,
-            &follows, 1 };
-        driver_check(c, d, launch_as(&how, l->f, params, NULL),
-                     "launching a kernel");
-        return;
-    }
-    driver_check(c, d, launch_kernel(l->f, l->grid, 1, 1,
-                 (unsigned)l->k->threads, 1, 1, (unsigned)l->k->shared,
-                 stream, params, NULL), "launching a kernel");
+
+    if (l->grid)
+        kernel_queue(c, d, l->f, l->grid, (unsigned)l->k->threads,
+                     (unsigned)l->k->shared, stream, params, l->k->follows);
 }
 
 /* An event before each launch and one at the end. */

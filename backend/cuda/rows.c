@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../compiler/affine.h"
 #include "../../compiler/grad.h"
 #include "../../compiler/row.h"
 #include "build.h"
@@ -17,7 +18,7 @@ struct RowsKernel {
     RowsKernel *next;
     uint64_t hash;
     Module *module;
-    Function *f;
+    Function *f[ROW_KERNELS];
 };
 
 /* ---- the step ---- */
@@ -51,6 +52,78 @@ static bool find_delays(Rows *p)
             if (p->source[i] == p->source[j] && p->depth[i] == p->depth[j])
                 return false;
     }
+    return true;
+}
+
+/* ---- carried states ---- */
+
+/* What becomes of state s, where all that knows of it (`of`) is itself. */
+static bool find_carried(Graph *g, int s, StateSet of, Carried *to)
+{
+    Affine *a = ctx_alloc(g->ctx, sizeof *a);
+
+    *to = (Carried){ .cut = true };
+    if (!affine(g, g->st[s].next, STATE(s), false, a))
+        return false;
+    for (int i = 0; i < a->n; i++) {
+        const Term *t = &a->term[i];
+        Ref c = t->coef ? t->coef : num(g, 1);
+        if (t->over || t->rank || (g->n[c].states & of))
+            return false;
+        to->gain = to->cut ? c : op2(g, OP_add, to->gain, c);
+        to->cut = false;
+    }
+    to->rest = a->rest;
+    return !(g->n[to->gain].axes & ~g->st[s].axes)
+        && !(to->rest && (g->n[to->rest].states & of));
+}
+
+/* No entry of a state meets another one. */
+static bool stays_apart(const Graph *g)
+{
+    for (Ref r = 1; r < g->len; r++)
+        if (g->n[r].states && g->n[r].op != OP_state
+            && !op_is(g->n[r].op, ELEMENTWISE))
+            return false;
+    return true;
+}
+
+static bool walks(Ctx *c, Rows *p, Graph *g)
+{
+    StateSet all = 0;
+
+    p->walk = ctx_alloc(c, (size_t)g->nst * sizeof *p->walk + 1);
+    for (int j = 0; j < g->nst; j++) {
+        all |= STATE(j);
+        if (g->st[j].angle || g->st[j].rank > ROW_DIMS)
+            return false;
+    }
+    if (!stays_apart(g))
+        return false;
+    for (int j = 0; j < g->nst; j++)
+        if (!find_carried(g, j, all, &p->walk[j]))
+            return false;
+    p->carried = g->nst;
+    p->nst = 0;
+    return true;
+}
+
+/* And their adjoints. */
+static bool goes_back(Ctx *c, Rows *p, Graph *g)
+{
+    StateSet all = 0;
+
+    p->back = ctx_alloc(c, (size_t)p->carried * sizeof *p->back + 1);
+    p->adjoint = ctx_alloc(c, (size_t)p->carried * sizeof *p->adjoint + 1);
+    for (int j = 0; j < p->carried; j++) {
+        p->adjoint[j] = adjoint_of_state(g, j);
+        if (p->adjoint[j] < 0)
+            return false;
+        all |= STATE(p->adjoint[j]);
+    }
+    for (int j = 0; j < p->carried; j++)
+        if (!find_carried(g, p->adjoint[j], all, &p->back[j]))
+            return false;
     return true;
 }
 
@@ -240,7 +313,8 @@ static bool can_emit(const Rows *p, const Graph *g, Ref r)
     if (op_is(n->op, PAIRS))
         return !op_has(n->op, TO_AXIS) && n->over == AXIS(rows_inner(p))
             && p->forward->axis[rows_inner(p)].size % 2 == 0;
-    return n->op == OP_input || op_is(n->op, ELEMENTWISE | CONST);
+    return n->op == OP_input || n->op == OP_state
+        || op_is(n->op, ELEMENTWISE | CONST);
 }
 
 static bool can_emit_all(const Rows *p, const Graph *g, const uint8_t *live)
@@ -259,6 +333,10 @@ static uint8_t *needed(const Rows *p)
     for (int i = 0; i < p->nin + p->nst; i++)
         if (p->gradient[i])
             graph_needs(p->joint, live, p->gradient[i]);
+    for (int j = 0; j < p->carried; j++) {
+        graph_needs(p->joint, live, p->joint->st[j].next);
+        graph_needs(p->joint, live, p->joint->st[p->adjoint[j]].next);
+    }
     return live;
 }
 
@@ -267,6 +345,8 @@ static uint8_t *used_nodes(const Rows *p)
     uint8_t *used = ctx_alloc(p->forward->ctx, p->forward->len);
 
     graph_needs(p->forward, used, p->forward->out[0].node);
+    for (int j = 0; j < p->carried; j++)
+        graph_needs(p->forward, used, p->forward->st[j].next);
     return used;
 }
 
@@ -276,7 +356,10 @@ static bool find_gradients(Ctx *c, Rows *p, Graph *g)
 {
     const uint8_t *used = used_nodes(p);
     int n = p->nin + p->nst, o = 1;
+    StateSet known = 0;
 
+    for (int j = 0; j < p->carried; j++)
+        known |= STATE(j) | STATE(p->adjoint[j]);
     p->gradient = ctx_alloc(c, (size_t)n * sizeof *p->gradient + 1);
     for (int i = 0; i < n; i++) {
         const Input *in = &p->forward->in[i];
@@ -285,16 +368,28 @@ static bool find_gradients(Ctx *c, Rows *p, Graph *g)
         if (!used[in->node])
             continue;
         r = in->timed ? r : row_added(g, i);
-        if (in->rank > ROW_DIMS || !r || g->n[r].states)
+        if (in->rank > ROW_DIMS || !r || (g->n[r].states & ~known))
             return false;
         p->gradient[i] = r;
     }
     return true;
 }
 
+/* States have a lane each, and a row is one warp's. */
+static bool can_carry(const Rows *p)
+{
+    enum { WARP_ENTRIES = 256, MOST = 4 };
+
+    for (int j = 0; j < p->carried; j++)
+        if (p->step->st[j].axes & ~p->lanes)
+            return false;
+    return !p->carried || (p->length <= WARP_ENTRIES && p->carried <= MOST);
+}
+
 static bool can_run(const Rows *p)
 {
-    return p->length <= 4 * 1024 && can_emit_all(p, p->forward, used_nodes(p))
+    return p->length <= 4 * 1024 && can_carry(p)
+        && can_emit_all(p, p->forward, used_nodes(p))
         && can_emit_all(p, p->joint, needed(p));
 }
 
@@ -307,8 +402,9 @@ static bool is_heavy(const Rows *p)
     int64_t all = 0;
 
     for (int i = 0; i < p->joint->nin; i++)
-        all += registers_of(p, p->joint, p->joint->in[i].node)
-             * (p->joint->in[i].timed ? 1 : 2);
+        if (!p->carried || live[p->joint->in[i].node])
+            all += registers_of(p, p->joint, p->joint->in[i].node)
+                 * (p->joint->in[i].timed ? 1 : 2);
     if (all > ALL)
         return true;
     for (Ref r = 1; r < p->joint->len; r++)
@@ -321,20 +417,24 @@ static bool is_heavy(const Rows *p)
 static bool read_step(Ctx *c, Rows *p, const int32_t size[NAXES])
 {
     Graph *step = graph_sized(p->step, size);
+    RowsProduct *product = ctx_alloc(c, sizeof *product);
 
     join_axes(step);
     p->step = step;
-    p->nin = p->step->nin;
     p->nst = p->step->nst;
+    bool delays = find_delays(p);
+    if (!delays && product_find(step, product))
+        p->product = product;
+    p->nin = p->step->nin;
     if (rows_args(p) > ROW_ARGS || p->nin + p->nst + 1 > MAX_INPUTS
-        || !find_delays(p))
+        || (!delays && !walks(c, p, step)))
         return false;
-    p->forward = without_states(c, p->step);
+    p->forward = delays ? without_states(c, p->step) : step;
     if (!has_gradient(p->forward))
         return false;
     Graph *joint = grad(p->forward);
     p->joint = joint;
-    if (!find_gradients(c, p, joint))
+    if ((!delays && !goes_back(c, p, joint)) || !find_gradients(c, p, joint))
         return false;
     one_axis(p);
     bool can = can_run(p) || (all_axes(p) && can_run(p));
@@ -364,6 +464,26 @@ void rows_free(Gpu *g, Rows *p)
     ctx_free(c);
 }
 
+bool rows_carry(const Rows *p)
+{
+    return p->carried;
+}
+
+int rows_kernels(const Rows *p)
+{
+    return p->carried ? 2 : 1;          /* what the way back begins with has
+                                           been kept */
+}
+
+bool rows_multiply(const Rows *p, int32_t *k, int32_t *n)
+{
+    if (!p->product)
+        return false;
+    *k = p->product->k;
+    *n = p->product->n;
+    return true;
+}
+
 bool rows_adds(const Rows *p, int i)
 {
     const Input *in = &p->step->in[i];
@@ -373,17 +493,54 @@ bool rows_adds(const Rows *p, int i)
 
 /* ---- a call ---- */
 
+/* Of a block. */
+static int rows_threads(const Rows *p, const RowsCall *call)
+{
+    RowsShape s = rows_shape(p, call);
+
+    return s.group > 32 ? s.group : ROW_THREADS;
+}
+
 /* How tokens are dealt out: pieces of a batch entry, a power of two where
  * there are sums. */
 typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
 
+/* Of carried states: of a sequence `pieces` are blocks, in each of which there
+ * are several; where sequences are few as many as fill the device, but none has
+ * fewer than so many tokens. */
+static Deal deal_carried(const Gpu *g, const Rows *p, const RowsCall *call)
+{
+    enum { LEAST = 2 };
+    RowsScan s = rows_scan(p, call);
+    int64_t all = call->B * call->heads;
+    int64_t want = gpu_driver(g)->processors;
+    Deal d = { .pieces = 1, .length = call->T };
+
+    if (s.serial)
+        d.blocks = (all + s.groups - 1) / s.groups;
+    while (!s.serial && d.pieces * all < want
+           && d.pieces * 2 * s.groups * LEAST <= call->T)
+        d.pieces *= 2;
+    if (!s.serial) {
+        d.length = (call->T + d.pieces * s.groups - 1) / (d.pieces * s.groups);
+        d.blocks = d.pieces * all;
+    }
+    d.rows = s.serial ? all : d.blocks * s.groups;
+    d.grid = d.blocks;
+    if (rows_leaves(p, call))
+        d.grid += (call->N * call->heads + s.groups - 1) / s.groups;
+    return d;
+}
+
 static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 {
+    if (p->carried)
+        return deal_carried(g, p, call);
     /* threads a multiprocessor, fewer where a piece of tokens begins with what
      * others have read, or ends with sums; tokens that these are made of */
     enum { EACH = 1024, FEWER = 512, LEAST = 8 };
     RowsShape s = rows_shape(p, call);
-    int threads = s.group > 32 ? s.group : ROW_THREADS;
+    int threads = rows_threads(p, call);
     int64_t each = threads / s.group, most = 1;
     int64_t want = gpu_driver(g)->processors
                  * (rows_few(p, call) ? FEWER : EACH) / s.group;
@@ -408,7 +565,9 @@ static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 }
 
 /* device memory behind the kernel: pieces of sums, results for each head. */
-typedef struct Scratch { int64_t sum[MAX_INPUTS], bytes; } Scratch;
+typedef struct Scratch {
+    int64_t sum[MAX_INPUTS], carried, adjoints, bytes;
+} Scratch;
 
 static int64_t rounded(int64_t bytes)
 {
@@ -429,23 +588,69 @@ static Scratch scratch_of(const Rows *p, const RowsCall *call, const Deal *d)
         r.sum[i] = r.bytes + 1;         /* 0: none */
         r.bytes += rounded(n * rows * 4);
     }
+    r.carried = r.adjoints = r.bytes;
+    if (p->carried) {
+        RowsScan s = rows_scan(p, call);
+        r.adjoints += call->kept ? 0 : rounded(d->blocks * s.states);
+        r.bytes = r.adjoints + rounded(d->blocks * (s.adjoints + d->length
+                                                    * s.kept));
+    }
     return r;
 }
 
-int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+static int64_t own_room(const Gpu *g, const Rows *p, const RowsCall *call)
 {
-    gpu_enter(c, g);
     Deal d = deal_of(g, p, call);
     Scratch r = scratch_of(p, call, &d);
 
     return r.bytes;
 }
 
+static int64_t kept_states(const Gpu *g, const Rows *p, const RowsCall *call)
+{
+    return rounded(deal_of(g, p, call).blocks * rows_scan(p, call).states);
+}
+
+/* The call as rows see it; *own: bytes before those of the product. */
+static RowsCall seen_call(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
+                          int64_t *own)
+{
+    enum { SOME = 256 };                /* no address is 0 */
+
+    RowsCall to = *call;
+
+    *own = 0;
+    if (p->product) {
+        to = product_call(c, g, p, call, SOME, 0);
+        *own = own_room(g, p, &to) + SOME;
+        to = product_call(c, g, p, call, *own, kept_states(g, p, call));
+    }
+    to.piece = p->carried ? deal_of(g, p, call).length : 0;
+    return to;
+}
+
+int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    gpu_enter(c, g);
+    return !p->carried ? 0 : kept_states(g, p, call)
+         + (p->product ? product_bytes(p, call) : 0);
+}
+
+int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    return !p->product ? own_room(g, p, &to)
+                       : own + product_room(c, g, p, call);
+}
+
 /* ---- kernels ---- */
 
-const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call)
+static const char *kernels_text(Ctx *c, const Rows *p, const RowsCall *call)
 {
-    return rows_emit(c, p, call);
+    return p->carried ? rows_scan_emit(c, p, call) : rows_emit(c, p, call);
 }
 
 static uint64_t hash_view(uint64_t h, const View *v, int rank)
@@ -489,8 +694,14 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
         h = hash_gradient(h, &g->in[i], &call->dx[i]);
         h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
+    if (p->carried) {
+        enum { LONG = 8 };              /* longer ones have one text */
+        int64_t x[] = { rows_scan(p, call).serial, call->kept != 0,
+                        call->piece < LONG ? call->piece : LONG };
+        h = hash_bytes(h, x, sizeof x);
+    }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
-        for (int j = 0; j < p->nst; j++)
+        for (int j = 0; j < rows_states(p); j++)
             h = hash_view(h, rows_view(call, (RowsRole)role, j),
                           g->st[j].rank);
     return h;
@@ -503,25 +714,34 @@ typedef struct Wish {
     RowsKernel *k;
 } Wish;
 
+/* A call's kernels, in order. */
+static RowsScan kernels_of(const Rows *p, const RowsCall *call)
+{
+    return p->carried ? rows_scan(p, call)
+         : (RowsScan){ .n = 1, .name = { "flin_rows" }, .shared = {
+                       rows_shape(p, call).group > 32 ? 128 : 0 } };
+}
+
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
+    RowsScan s = kernels_of(w->p, w->call);
     uint64_t hash = hash_call(w->p, w->call);
 
     for (w->k = w->p->kernel; w->k; w->k = w->k->next)
         if (w->k->hash == hash)
             return;
-    Module *m = build_module(c, w->g, rows_emit(c, w->p, w->call));
-    RowsShape s = rows_shape(w->p, w->call);
+    Module *m = build_module(c, w->g, kernels_text(c, w->p, w->call));
     RowsKernel *k = calloc(1, sizeof *k);
     if (!k) {
         module_unload(gpu_driver(w->g), m);
         fail_code(c, ERR_MEMORY, "out of memory");
     }
-    *k = (RowsKernel){ w->p->kernel, hash, m, NULL };
+    *k = (RowsKernel){ w->p->kernel, hash, m, { NULL } };
     w->p->kernel = w->k = k;
-    k->f = module_function(c, gpu_driver(w->g), m, "flin_rows",
-                           s.group > 32 ? 128 : 0);
+    for (int i = 0; i < s.n; i++)
+        k->f[i] = module_function(c, gpu_driver(w->g), m, s.name[i],
+                                  s.shared[i]);
 }
 
 static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
@@ -535,7 +755,13 @@ static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
-    find_kernel(c, g, p, call);
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    find_kernel(c, g, p, &to);
+    if (p->product)
+        product_room(c, g, p, call);    /* finds its kernels, too */
 }
 
 /* ---- launching ---- */
@@ -549,6 +775,7 @@ typedef struct HostArgs {
     uint64_t ends;
     int64_t nseq, tokens, pieces, length, rows, blocks;
     int32_t heads, pad;
+    uint64_t carried, adjoints;         /* what pieces make of these */
     HostArg arg[ROW_ARGS];
 } HostArgs;
 _Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
@@ -592,7 +819,7 @@ static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
     a->arg[rows_arg(p, ROW_Y, 0)] = host_arg(call, &call->y);
     a->arg[rows_arg(p, ROW_DY, 0)] = host_arg(call, &call->dy);
     for (int role = ROW_S0; role < ROW_ROLES; role++)
-        for (int j = 0; j < p->nst; j++)
+        for (int j = 0; j < rows_states(p); j++)
             a->arg[rows_arg(p, (RowsRole)role, j)] =
                 host_arg(call, rows_view(call, (RowsRole)role, j));
     a->ends = call->ends;
@@ -603,6 +830,8 @@ static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
     a->rows = d->rows;
     a->blocks = d->blocks;
     a->heads = call->heads;
+    a->carried = call->kept ? call->kept : call->room + (DevicePtr)r->carried;
+    a->adjoints = call->room + (DevicePtr)r->adjoints;
 }
 
 static void add_dim(DenseMove *m, int64_t n, int64_t ts, int64_t fs)
@@ -654,9 +883,16 @@ static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     int64_t n = rows_entries(p, i);
     DenseMove m = { .to = (DevicePtr)(uintptr_t)v->data, .from = from,
                     .to_type = v->dtype, .from_type = F32 };
+    int64_t pieces = d->rows / (call->B * call->heads);
 
-    add_dim(&m, call->B * d->pieces, 0, n * call->heads);
-    add_dim(&m, call->heads, head_step(call, v), n);
+    if (p->carried) {
+        add_dim(&m, call->B, 0, n * pieces * call->heads);
+        add_dim(&m, call->heads, head_step(call, v), n * pieces);
+        add_dim(&m, pieces, 0, n);
+    } else {
+        add_dim(&m, call->B * d->pieces, 0, n * call->heads);
+        add_dim(&m, call->heads, head_step(call, v), n);
+    }
     add_entries(&m, p, i, v);
     dense_move(c, g, call->stream, &m);
 }
@@ -675,22 +911,34 @@ static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     }
 }
 
-void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
     RowsKernel *k = find_kernel(c, g, p, call);
     const Driver *d = gpu_enter(c, g);
-    RowsShape s = rows_shape(p, call);
+    RowsScan s = kernels_of(p, call);
+    int threads = rows_threads(p, call);
     Deal deal = deal_of(g, p, call);
     Scratch scratch = scratch_of(p, call, &deal);
     HostArgs a = { .ends = 0 };
     void *params[] = { &a };
-    CALL(d, LAUNCH, launch_kernel);
 
     fill_args(&a, p, call, &deal, &scratch);
-    if (deal.grid)
-        driver_check(c, d, launch_kernel(k->f, (unsigned)deal.grid, 1, 1,
-                     s.group > 32 ? (unsigned)s.group : ROW_THREADS, 1, 1,
-                     s.group > 32 ? 128 : 0, call->stream, params, NULL),
-                     "launching a kernel");
+    for (int i = 0; deal.grid && i < s.n; i++)
+        kernel_queue(c, d, k->f[i], (unsigned)deal.grid, (unsigned)threads,
+                     (unsigned)s.shared[i], call->stream, params,
+                     i > 0 && d->arch >= 90);
     sum_all(c, g, p, call, &deal, &scratch);
+}
+
+void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    if (p->product)
+        product_before(c, g, p, call, own, kept_states(g, p, call));
+    run_kernels(c, g, p, &to);
+    if (p->product)
+        product_behind(c, g, p, call, own);
 }

@@ -3,7 +3,10 @@
  *
  * Each row is loaded once, forward and backward alike; sums over tokens for
  * what all tokens share are made in two passes more. States that are tokens
- * before (of a convolution, of flin.prev) are read where these lie.
+ * before (of a convolution, of flin.prev) are read where these lie. Or states
+ * are carried, each entry by itself (a gated sum of vectors): then there are
+ * two kernels each way, of pieces of a sequence that are walked side by side,
+ * and one more on a way back for which nothing was kept.
  */
 #ifndef FLIN_CUDA_ROWS_H
 #define FLIN_CUDA_ROWS_H
@@ -31,17 +34,29 @@ struct RowsCall {
     DevicePtr ends;                     /* N + 1 of int64, or 0 */
     void *stream;
     DevicePtr room;                     /* rows_room bytes */
+    DevicePtr kept;                     /* rows_kept bytes, or 0: what the way
+                                           forward leaves for the way back */
+    int64_t piece;                      /* tokens of a piece of carried states:
+                                           rows.c finds it */
 };
+
+/* Kernels of a pass, of the way back where something was kept; are there states
+ * that are carried? */
+int rows_kernels(const Rows *p);
+bool rows_carry(const Rows *p);
+
+/* Do they make a product with a weight as well: of k entries of a token, n? */
+bool rows_multiply(const Rows *p, int32_t *k, int32_t *n);
 
 /* Can input i's gradient be added to what is there: has each of its entries one
  * lane? */
 bool rows_adds(const Rows *p, int i);
 
+/* The same for both ways; 0: there is nothing to keep. */
+int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 /* Its kernel, compiled where it is new; and run. */
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-/* The kernel's text. */
-const char *rows_text(Ctx *c, const Rows *p, const RowsCall *call);
 
 #endif

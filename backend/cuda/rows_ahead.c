@@ -5,9 +5,10 @@
 
 /* Where threads are few, as many tokens as have so many bytes for each, at
  * most: what is under way has to be as much as memory gives until the first of
- * it is there. Of more threads each has fewer registers to spare.
+ * it is there. Of more threads each has fewer registers to spare. What is
+ * carried from token to token has few threads that walk a long way.
  */
-enum { AHEAD_MOST = 4, AHEAD_BYTES = 64 };
+enum { AHEAD_MOST = 4, AHEAD_BYTES = 64, CARRIED_BYTES = 160 };
 
 /* The result's gradient is input nin of these. */
 static const View *ahead_view(const Text *t, int i)
@@ -66,7 +67,7 @@ void rotation_begin(const Text *t, int arg, const char *token)
 
 void turn_next(const Text *t, int arg)
 {
-    PUT(t, "%s %s a.arg[%d].st;\n", rotation_place(t, arg), t->call->backward
+    PUT(t, "%s %s a.arg[%d].st;\n", rotation_place(t, arg), t->back
         ? "-=" : "+=", arg);
 }
 
@@ -118,19 +119,46 @@ void ahead_find(Text *t)
             bytes += text_live(t, r) * dtype_size(ahead_view(t, i)->dtype);
     }
     t->ahead = 1;
-    while (rows_few(t->p, t->call) && t->ahead < AHEAD_MOST
-           && (t->ahead + 1) * bytes <= AHEAD_BYTES)
+    bool carries = t->p->carried;
+    most = carries && t->call->piece < AHEAD_MOST ? (int)t->call->piece
+                                                  : AHEAD_MOST;
+    while ((carries || rows_few(t->p, t->call)) && t->ahead < most
+           && (t->ahead + 1) * bytes <= (carries ? CARRIED_BYTES : AHEAD_BYTES))
         t->ahead++;
+    t->all = carries && t->ahead >= t->call->piece;
+}
+
+/* A piece of carried states reads its own tokens alone: of others the product
+ * may not be there yet. */
+static void begin_piece(const Text *t, int i, Ref r)
+{
+    if (raw_arg(t, i) == t->near)
+        PUT(t, "i64 %s = group * a.length * a.arg[%d].st;\n",
+            rotation_place(t, t->near), t->near);
+    else
+        rotation_begin(t, raw_arg(t, i), "begin");
+    for (int d = 0; d < t->ahead; d++) {
+        read_ahead(t, i, r, raw_name(t, i, 1 + d),
+                   ctx_format(t->c, "begin %s %d", t->back ? "-" : "+", d),
+                   rotation_place(t, raw_arg(t, i)),
+                   ctx_format(t->c, " && %d < a.length", d));
+        turn_next(t, raw_arg(t, i));
+    }
 }
 
 void ahead_begin(const Text *t)
 {
-    const char *sign = t->call->backward ? "-" : "-1 -";
+    ahead_begin_of(t, -1, true);
+}
+
+void ahead_begin_of(const Text *t, int one, bool others)
+{
+    const char *sign = t->back ? "-" : "-1 -";
 
     for (int i = 0; i <= t->p->nin; i++) {
         int most;
         Ref r = ahead_node(t, i, &most);
-        if (!r)
+        if (!r || (i == one) == others)
             continue;
         Moving m = raw_move(t, i, r, "");
         char *place = text_token(t, raw_arg(t, i), "ahead");
@@ -139,14 +167,18 @@ void ahead_begin(const Text *t)
             PUT(t, "Raw<%s> %s[%d];\n", text_kind(t, &m), raw_name(t, i,
                 d), n);
         for (int d = 0; d < most; d++)
-            read_ahead(t, i, r, raw_name(t, i, t->call->backward ? d + 1 : d),
+            read_ahead(t, i, r, raw_name(t, i, t->back ? d + 1 : d),
                        ctx_format(t->c, "begin %s %d", sign, d), place, "");
+        if (t->p->carried) {
+            begin_piece(t, i, r);
+            continue;
+        }
         for (int d = 0; d < t->ahead; d++)
             read_ahead(t, i, r, raw_name(t, i, most + 1 + d),
-                       t->call->backward
+                       t->back
                        ? ctx_format(t->c, "begin - %d", most + d)
                        : ctx_format(t->c, "begin + %d", d), place, "");
-        rotation_begin(t, raw_arg(t, i), t->call->backward
+        rotation_begin(t, raw_arg(t, i), t->back
                    ? ctx_format(t->c, "begin - %d", most + t->ahead)
                    : ctx_format(t->c, "begin + %d", t->ahead));
     }
@@ -161,17 +193,19 @@ void ahead_move(const Text *t)
             continue;
         int n = raws(t, r);
         PUT(t, "UNROLL\nfor (int z = 0; z < %d; z++) {\n", n);
-        for (int d = most; d >= 0 && !t->call->backward; d--)
+        for (int d = most; d >= 0 && !t->back; d--)
             PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i, d
                 ? d - 1 : most + 1));
-        for (int d = t->call->backward ? 0 : most + 1; d < most + t->ahead; d++)
+        for (int d = t->back ? 0 : most + 1; d < most + t->ahead; d++)
             PUT(t, "%s[z] = %s[z];\n", raw_name(t, i, d), raw_name(t, i,
                 d + 1));
         PUT(t, "}\n");
-        read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->call->backward
+        if (t->all)
+            continue;
+        read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->back
                    ? ctx_format(t->c, "t - %d", most + t->ahead)
                    : ctx_format(t->c, "t + %d", t->ahead),
-                   rotation_place(t, raw_arg(t, i)), t->call->backward
+                   rotation_place(t, raw_arg(t, i)), t->back
                    ? ctx_format(t->c, " && k >= %d", t->ahead)
                    : ctx_format(t->c, " && k + %d < steps", t->ahead));
         turn_next(t, raw_arg(t, i));

@@ -5,14 +5,19 @@ int rows_arg(const Rows *p, RowsRole role, int i)
 {
     int at[] = { [ROW_IN] = 0, [ROW_DX] = p->nin, [ROW_Y] = 2 * p->nin,
                  [ROW_DY] = 2 * p->nin + 1, [ROW_S0] = 2 * p->nin + 2 };
-    int states = at[ROW_S0] + ((int)role - ROW_S0) * p->nst;
+    int states = at[ROW_S0] + ((int)role - ROW_S0) * rows_states(p);
 
     return (role < ROW_S0 ? at[role] : states) + i;
 }
 
 int rows_args(const Rows *p)
 {
-    return 2 * p->nin + 2 + 4 * p->nst;
+    return 2 * p->nin + 2 + 4 * rows_states(p);
+}
+
+int rows_states(const Rows *p)
+{
+    return p->nst + p->carried;
 }
 
 const View *rows_view(const RowsCall *call, RowsRole role, int i)
@@ -55,7 +60,7 @@ bool rows_leaves(const Rows *p, const RowsCall *call)
 {
     bool any = false;
 
-    for (int j = 0; j < p->nst; j++)
+    for (int j = 0; j < rows_states(p); j++)
         any = any || (call->backward ? call->ds : call->s1)[j].data;
     return any;
 }
@@ -72,11 +77,19 @@ int64_t rows_entries(const Rows *p, int i)
 
 bool rows_wants(const Rows *p, const RowsCall *call, int i)
 {
-    bool any = call->dx[i].data != NULL;
+    bool any = call->dx[i].data != NULL
+            && !(p->product && (i == p->product->x || i == p->product->w));
 
     for (int j = 0; j < p->nst; j++)
         any = any || (p->source[j] == i && call->ds[j].data);
     return any;
+}
+
+int carried_shared(const Rows *p, const RowsCall *call)
+{
+    RowsShape s = rows_shape(p, call);
+
+    return (ROW_THREADS * s.each + ROW_THREADS) * 8;
 }
 
 int32_t rows_span(const Rows *p, int ax)
@@ -99,8 +112,10 @@ RowsShape rows_shape(const Rows *p, const RowsCall *call)
 
     for (int i = 0; i < p->nin; i++)
         if (p->step->in[i].timed && call->in[i].dtype != F32
-            && !(p->heavy && call->backward))
+            && !(p->heavy && (call->backward || p->carried)))
             s.each = 8;
+    if (p->carried && p->length > 32 * s.each)
+        s.each = 8;                     /* a row is a warp's at most */
     while (s.each > 1 && s.each / 2 >= p->length)
         s.each /= 2;                    /* an inner axis has 8 at least */
     while (s.group < 32 && s.group * s.each < p->length)

@@ -13,12 +13,17 @@
 
 /* ---- values ---- */
 
-static char *name_of(const Text *t, Ref r)
+char *text_node(const Text *t, Ref r)
 {
     return ctx_format(t->c, "v%u", (unsigned)r);
 }
 
-static char *operand(const Text *t, Ref r)
+char *text_carried(const Text *t, int j)
+{
+    return ctx_format(t->c, "x%d", j);
+}
+
+char *text_operand(const Text *t, Ref r)
 {
     Buf b = { .ctx = t->c };
 
@@ -26,17 +31,17 @@ static char *operand(const Text *t, Ref r)
         number_text(&b, t->g->n[r].num);
         return b.s;
     }
-    return ctx_format(t->c, "%s[%s]", name_of(t, r), text_place(t, r));
+    return ctx_format(t->c, "%s[%s]", text_node(t, r), text_place(t, r));
 }
 
-static void declare(const Text *t, Ref r)
+void text_declare(const Text *t, Ref r)
 {
-    PUT(t, "float %s[%lld];\n", name_of(t, r), (long long)text_live(t, r));
+    PUT(t, "float %s[%lld];\n", text_node(t, r), (long long)text_live(t, r));
 }
 
 /* ---- loads ---- */
 
-static void move(const Text *t, const Moving *m)
+void text_move(const Text *t, const Moving *m)
 {
     AxisSet s = text_registers(t, m->r);
     Text at = *t;
@@ -60,7 +65,15 @@ static char *once(const Text *t, Ref r, const char *at)
     return b.s ? b.s : "";
 }
 
-static char *state_place(const Text *t, int arg)
+/* One lane stores what all of them have. */
+static char *stored_left(const Text *t, Ref r, const char *on)
+{
+    bool one = !text_has_lanes(t, r) && t->shape.group > 1;
+
+    return text_left(t, r, one ? ctx_format(t->c, "%s && lane == 0", on) : on);
+}
+
+char *text_state(const Text *t, int arg)
 {
     return ctx_format(t->c, "s.n * a.arg[%d].sb + h * a.arg[%d].sh", arg, arg);
 }
@@ -80,13 +93,13 @@ static void load_states(const Text *t, RowsRole role, int source,
         if (p->source[j] != source || !v->data)
             continue;
         PUT(t, "if (%s && %s == %d) {\n", on, before, p->depth[j]);
-        move(t, &(Moving){ "load", state_place(t, arg), text_entries(t, r),
+        text_move(t, &(Moving){ "load", text_state(t, arg), text_entries(t, r),
              name, arg, v, st->order, st->rank, r });
         PUT(t, "}\n");
     }
 }
 
-static void clear(const Text *t, const char *name, Ref r)
+void text_clear(const Text *t, const char *name, Ref r)
 {
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\n%s[z] = 0;\n",
         (long long)text_live(t, r), name);
@@ -111,9 +124,9 @@ static void load_delayed(const Text *t, const char *name, Ref r, int source,
     int arg = rows_arg(t->p, ROW_IN, source);
 
     PUT(t, "{\nconst i64 at = t - %d;\n", depth);
-    clear(t, name, r);
+    text_clear(t, name, r);
     PUT(t, "if (at >= s.start) {\n");
-    move(t, &(Moving){ "load", text_token(t, arg, "at"),
+    text_move(t, &(Moving){ "load", text_token(t, arg, "at"),
          text_left(t, r, on), name, arg, &t->call->in[source], in->order,
          in->rank, r });
     PUT(t, "}\n");
@@ -128,9 +141,9 @@ static void load_input(const Text *t, Ref r, const char *on)
     const Input *in = &t->g->in[i];
     bool dy = i >= p->nin + p->nst;
     int arg = rows_arg(p, dy ? ROW_DY : ROW_IN, dy ? 0 : i);
-    char *name = name_of(t, r);
+    char *name = text_node(t, r);
 
-    declare(t, r);
+    text_declare(t, r);
     if (!dy && i >= p->nin) {
         take_delayed(t, name, r, p->source[i - p->nin], p->depth[i - p->nin],
                      on);
@@ -147,7 +160,7 @@ static void load_input(const Text *t, Ref r, const char *on)
             block, name);
         return;
     }
-    move(t, &(Moving){ "load", ctx_format(t->c, "h * a.arg[%d].sh", arg),
+    text_move(t, &(Moving){ "load", ctx_format(t->c, "h * a.arg[%d].sh", arg),
          text_left(t, r, "true"), name, arg, &t->call->in[i], in->order,
          in->rank, r });
 }
@@ -158,9 +171,9 @@ static void set_entry(const Text *t, Ref r, const char *value)
 {
     AxisSet s = t->g->n[r].axes;
 
-    declare(t, r);
+    text_declare(t, r);
     text_open(t, r, s);
-    PUT(t, "%s = %s;\n", operand(t, r), value);
+    PUT(t, "%s = %s;\n", text_operand(t, r), value);
     text_close(t, s);
 }
 
@@ -180,7 +193,7 @@ static char *element_there(const Text *t, const Node *n)
         if (is_one_hot(one->op))
             return ctx_format(t->c, "%s == %d ? %s : -0.f", place_on(t,
                               lowest(one->over)), one->index,
-                              operand(t, n->a[1 - i]));
+                              text_operand(t, n->a[1 - i]));
     }
     return NULL;
 }
@@ -193,7 +206,7 @@ static char *element(const Text *t, const Node *n)
     if (element_there(t, n))
         return element_there(t, n);
     for (int i = 0; i < op_info[n->op].arity; i++)
-        a[i] = operand(t, n->a[i]);
+        a[i] = text_operand(t, n->a[i]);
     value_text(&b, n->op, a);
     return b.s;
 }
@@ -204,7 +217,7 @@ static char *operand_at(const Text *t, Ref r, int ax, const char *index)
     Text at = *t;
 
     at.index[ax] = index;
-    return operand(&at, r);
+    return text_operand(&at, r);
 }
 
 /* Lanes that sum with one another: a row's, or, where an outer axis of it is
@@ -224,18 +237,18 @@ static void emit_sum(const Text *t, Ref r)
 {
     const Node *n = &t->g->n[r];
     bool across = n->over & t->p->lanes;
-    const char *x = operand(t, n->a[0]);
+    const char *x = text_operand(t, n->a[0]);
     Ref wide = n->a[0];
 
     if (op_is(n->op, MULTIPLIES))
-        x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
+        x = ctx_format(t->c, "%s * %s", x, text_operand(t, n->a[1]));
     for (int i = 0; i < 2 && op_is(n->op, MULTIPLIES); i++)
         if ((t->g->n[n->a[i]].axes & n->over) == n->over)
             wide = n->a[i];
     if (across && (!text_exact(t) || *once(t, wide, "e0 + i")))
         x = ctx_format(t->c, "e0 + i < row_length%s ? %s : 0.f",
                        once(t, wide, "e0 + i"), x);
-    declare(t, r);
+    text_declare(t, r);
     text_open(t, r, n->axes & ~(across ? t->p->lanes : 0));
     PUT(t, "{\nfloat sum = 0;\n");
     text_open(t, wide, n->over);
@@ -247,7 +260,7 @@ static void emit_sum(const Text *t, Ref r)
                                               summed_lanes(t, r)));
     if (across && text_has_lanes(t, r))
         text_open_one(t, t->entry, t->shape.each);
-    PUT(t, "%s = sum;\n", operand(t, r));
+    PUT(t, "%s = sum;\n", text_operand(t, r));
     if (across && text_has_lanes(t, r))
         PUT(t, "}\n");
     PUT(t, "}\n");
@@ -259,7 +272,13 @@ static const char *entry_at(const void *ud, Ref r, const char *place)
     Text at = *(const Text *)ud;
 
     at.entry = ctx_format(at.c, "(%s)", place);
-    return operand(&at, r);
+    return text_operand(&at, r);
+}
+
+static char *carried_entry(const Text *t, Ref r)
+{
+    return ctx_format(t->c, "%s[%s]", text_carried(t, t->g->n[r].index),
+                      text_place(t, r));
 }
 
 static void emit_node(const Text *t, Ref r, const char *on)
@@ -270,6 +289,8 @@ static void emit_node(const Text *t, Ref r, const char *on)
 
     if (n->op == OP_input)
         load_input(t, r, on);
+    else if (n->op == OP_state)
+        set_entry(t, r, carried_entry(t, r));
     else if (op_info[n->op].traits & ELEMENTWISE)
         set_entry(t, r, element(t, n));
     else if (op_is(n->op, ADDS_UP))
@@ -285,7 +306,7 @@ static void emit_node(const Text *t, Ref r, const char *on)
 
 /* ---- the body ---- */
 
-static void mark(const Graph *g, uint8_t *live, Ref r)
+void text_mark(const Graph *g, uint8_t *live, Ref r)
 {
     live[r] |= r != 0;
     for (; r > 0; r--)
@@ -295,7 +316,7 @@ static void mark(const Graph *g, uint8_t *live, Ref r)
 }
 
 /* The live nodes: those that no token changes, or the others. */
-static void emit_nodes(Text *t, const uint8_t *live, bool timed,
+void text_nodes(Text *t, const uint8_t *live, bool timed,
                        const char *on)
 {
     for (Ref r = 1; r < t->g->len; r++) {
@@ -315,10 +336,10 @@ static uint8_t *live_of(const Text *t)
     uint8_t *live = ctx_alloc(t->c, t->g->len);
 
     if (!t->call->backward || t->call->y.data)
-        mark(t->g, live, t->g->out[0].node);
+        text_mark(t->g, live, t->g->out[0].node);
     for (int i = 0; t->call->backward && i < p->nin + p->nst; i++)
         if (rows_wants(p, t->call, i < p->nin ? i : p->source[i - p->nin]))
-            mark(t->g, live, p->gradient[i]);
+            text_mark(t->g, live, p->gradient[i]);
     return live;
 }
 
@@ -332,7 +353,7 @@ static void add_up(const Text *t, const char *sums, Ref r, Ref like,
         return;
     PUT(t, "if (%s) {\n", on);
     text_open(t, like, s);
-    PUT(t, "%s[%s] += %s;\n", sums, text_place(t, like), operand(t, r));
+    PUT(t, "%s[%s] += %s;\n", sums, text_place(t, like), text_operand(t, r));
     text_close(t, s);
     PUT(t, "}\n");
 }
@@ -362,7 +383,7 @@ static char *pending(const Text *t, int i, int depth)
 }
 
 /* Gradients of timed inputs, before the loop: nothing is pending. */
-static void begin_pending(const Text *t)
+void text_pending(const Text *t)
 {
     for (int i = 0; t->call->backward && i < t->p->nin; i++) {
         Ref r = input_node(t, i);
@@ -371,7 +392,7 @@ static void begin_pending(const Text *t)
         for (int d = 0; d <= most_depth(t->p, i); d++) {
             PUT(t, "float %s[%lld];\n", pending(t, i, d),
                 (long long)text_live(t, r));
-            clear(t, pending(t, i, d), r);
+            text_clear(t, pending(t, i, d), r);
         }
     }
 }
@@ -383,7 +404,7 @@ static void move_on(const Text *t, int i)
     int most = most_depth(t->p, i);
 
     if (!most) {
-        clear(t, pending(t, i, 0), r);
+        text_clear(t, pending(t, i, 0), r);
         return;
     }
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++) {\n",
@@ -422,7 +443,7 @@ static void add_final(Text *t, int i)
     Ref r = input_node(t, i);
 
     PUT(t, "{\nfloat final_[%lld];\n", (long long)text_live(t, r));
-    clear(t, "final_", r);
+    text_clear(t, "final_", r);
     load_states(t, ROW_DSTATE, i, "s.end - t", "final_", r,
                 "live && t < s.end");
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += final_[z];\n}\n",
@@ -445,8 +466,8 @@ static void store_input(Text *t, int i)
     char *name = ctx_format(t->c, "d%d", i);
 
     if (v->data)
-        move(t, &(Moving){ "store", rotation_place(t, arg),
-             text_left(t, r, own_text(t)), name, arg,
+        text_move(t, &(Moving){ "store", rotation_place(t, arg),
+             stored_left(t, r, own_text(t)), name, arg,
              rows_shared(t->call, v) ? &(View){ .dtype = F32 } : v, in->order,
              in->rank, r });
     for (int j = 0; j < t->p->nst; j++) {
@@ -456,7 +477,7 @@ static void store_input(Text *t, int i)
         if (t->p->source[j] != i || !ds->data)
             continue;
         PUT(t, "if (own && s.start - t == %d) {\n", t->p->depth[j]);
-        move(t, &(Moving){ "store", state_place(t, arg),
+        text_move(t, &(Moving){ "store", text_state(t, arg),
              text_left(t, r, "live"), name, arg, ds, st->order, st->rank,
              r });
         PUT(t, "}\n");
@@ -471,8 +492,8 @@ static void add_there(Text *t, int i)
     Ref r = input_node(t, i);
 
     PUT(t, "{\nfloat there[%lld];\n", (long long)text_live(t, r));
-    clear(t, "there", r);
-    move(t, &(Moving){ "load", rotation_place(t, arg),
+    text_clear(t, "there", r);
+    text_move(t, &(Moving){ "load", rotation_place(t, arg),
          text_left(t, r, own_text(t)), "there", arg,
          &t->call->dx[i], in->order, in->rank, r });
     PUT(t, "UNROLL\nfor (int z = 0; z < %lld; z++)\nd%d[z] += there[z];\n}\n",
@@ -480,7 +501,7 @@ static void add_there(Text *t, int i)
 }
 
 /* y, where the row is `on`. */
-static void store_result(const Text *t, const char *on)
+void text_result(const Text *t, const char *on)
 {
     const Output *y = &t->p->step->out[0];
     Ref r = t->g->out[0].node;
@@ -488,20 +509,16 @@ static void store_result(const Text *t, const char *on)
 
     if (t->g->n[r].op == OP_num || !t->call->y.data)
         return;
-    move(t, &(Moving){ "store", rotation_place(t, arg), text_left(t, r, on),
-         name_of(t, r), arg, &t->call->y, y->order, y->rank, r });
+    text_move(t, &(Moving){ "store", rotation_place(t, arg),
+              stored_left(t, r, on), text_node(t, r), arg, &t->call->y,
+              y->order, y->rank, r });
     turn_next(t, arg);
 }
 
-static void emit_backward(Text *t)
+void text_gradients(Text *t)
 {
     const Rows *p = t->p;
 
-    PUT(t, "const bool on_0 = live%s;\n", t->packed || t->leaves
-        ? " && t >= s.start && t < s.end" : "");
-    ahead_move(t);
-    emit_nodes(t, t->live, true, "on_0");
-    store_result(t, own_text(t));
     for (int i = 0; i < p->nin; i++) {
         if (!rows_wants(p, t->call, i))
             continue;
@@ -520,6 +537,16 @@ static void emit_backward(Text *t)
     }
 }
 
+static void emit_backward(Text *t)
+{
+    PUT(t, "const bool on_0 = live%s;\n", t->packed || t->leaves
+        ? " && t >= s.start && t < s.end" : "");
+    ahead_move(t);
+    text_nodes(t, t->live, true, "on_0");
+    text_result(t, own_text(t));
+    text_gradients(t);
+}
+
 /* Final states: what the source was so many tokens before the end. */
 static void emit_left(Text *t)
 {
@@ -535,7 +562,7 @@ static void emit_left(Text *t)
             continue;
         PUT(t, "{\nfloat was[%lld];\n", (long long)text_live(t, r));
         load_delayed(t, "was", r, p->source[j], p->depth[j], "live");
-        move(t, &(Moving){ "store", state_place(t, arg),
+        text_move(t, &(Moving){ "store", text_state(t, arg),
              text_left(t, r, "live"), "was", arg, v, st->order, st->rank,
              r });
         PUT(t, "}\n");
@@ -549,8 +576,8 @@ static void emit_forward(Text *t)
         emit_left(t);
     PUT(t, "const bool on_0 = live;\n");
     ahead_move(t);
-    emit_nodes(t, t->live, true, "on_0");
-    store_result(t, "on_0");
+    text_nodes(t, t->live, true, "on_0");
+    text_result(t, "on_0");
 }
 
 /* ---- the kernel ---- */
@@ -565,7 +592,7 @@ static char *sum_left(const Text *t, Ref r)
 }
 
 /* Sums of what no token changes: as it is declared, a piece for each group. */
-static void emit_sums(Text *t, bool begin)
+void text_sums(Text *t, bool begin)
 {
     const Rows *p = t->p;
 
@@ -577,7 +604,7 @@ static void emit_sums(Text *t, bool begin)
             continue;
         if (begin) {
             PUT(t, "float d%d[%lld];\n", i, (long long)text_live(t, r));
-            clear(t, ctx_format(t->c, "d%d", i), r);
+            text_clear(t, ctx_format(t->c, "d%d", i), r);
             continue;
         }
         View sum = { .dtype = F32 };    /* where fill_args says */
@@ -592,7 +619,7 @@ static void emit_sums(Text *t, bool begin)
                 (long long)rows_entries(p, i), block, i);
             continue;
         }
-        move(t, &(Moving){ "store", ctx_format(t->c, "row * %lld",
+        text_move(t, &(Moving){ "store", ctx_format(t->c, "row * %lld",
              (long long)rows_entries(p, i)), sum_left(t, r),
              ctx_format(t->c, "d%d", i), arg, &(View){ .dtype = F32 },
              in->order, in->rank, r });
@@ -657,9 +684,9 @@ static void emit_kernel(Text *t)
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
     ahead_find(t);
-    emit_nodes(t, t->live, false, "true");
-    emit_sums(t, true);
-    begin_pending(t);
+    text_nodes(t, t->live, false, "true");
+    text_sums(t, true);
+    text_pending(t);
     if (t->call->backward)
         open_back(t);
     else
@@ -686,32 +713,48 @@ static void emit_kernel(Text *t)
     else
         emit_forward(t);
     PUT(t, "}\n");
-    emit_sums(t, false);
+    text_sums(t, false);
     PUT(t, "}\n");
 }
 
-char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
+Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call)
 {
-    Buf raw = { .ctx = c }, b = { .ctx = c };
-    Text t = { .c = c, .b = &raw, .p = p, .call = call,
+    Text t = { .c = c, .b = body, .p = p, .call = call,
                .g = call->backward ? p->joint : p->forward,
                .shape = rows_shape(p, call), .packed = call->ends != 0,
-               .leaves = rows_leaves(p, call) };
+               .leaves = rows_leaves(p, call), .back = call->backward,
+               .near = -1 };
 
     t.computed = ctx_alloc(c, t.g->len);
     t.entry = "i";
     for (int ax = 0; ax < NAXES; ax++)
         t.index[ax] = ctx_format(c, "r%d", ax);
-    emit_kernel(&t);
+    return t;
+}
+
+char *text_end(const Text *t, const char *header)
+{
+    Buf b = { .ctx = t->c };
+
     buf_printf(&b, "// %s, %s\n#include \"numbers.cuh\"\n"
                "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
-               "#include \"rows.cuh\"\n", "a step over rows", call->backward
-               ? "backward" : "forward");
+               "#include \"rows.cuh\"\n%s", "a step over rows",
+               t->call->backward ? "backward" : "forward", header);
     buf_printf(&b, "constexpr int row_length = %d, row_each = %d, row_group ="
-               " %d;\n", p->length, t.shape.each, t.shape.group);
+               " %d;\n", t->p->length, t->shape.each, t->shape.group);
     buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
                " pieces, length, rows, blocks;\n    int heads, pad;\n"
-               "    Arg arg[%d];\n};\n", rows_args(p));
-    source_indent(&b, raw.s);
+               "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
+               rows_args(t->p));
+    source_indent(&b, t->b->s);
     return b.s;
+}
+
+char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
+{
+    Buf raw = { .ctx = c };
+    Text t = text_begin(c, &raw, p, call);
+
+    emit_kernel(&t);
+    return text_end(&t, "");
 }

@@ -141,7 +141,10 @@ char *text_places(const Text *t, const Moving *m)
     int inner = dim_of(m->order, m->rank, rows_inner(t->p));
     Buf b = { .ctx = t->c };
 
-    buf_printf(&b, "a.arg[%d].p, %s", m->arg, m->where);
+    if (m->arg == t->near)
+        buf_printf(&b, "near_rows, %s", m->where);
+    else
+        buf_printf(&b, "a.arg[%d].p, %s", m->arg, m->where);
     for (int d = 0; d < m->rank; d++)
         buf_printf(&b, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d])
                    & t->p->lanes ? text_along(t, m->order[d], "e0")

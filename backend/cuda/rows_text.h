@@ -18,11 +18,16 @@ typedef struct Text {
     bool packed;                        /* sequences have ends; else one is a
                                            batch entry */
     bool leaves;                        /* blocks for what is left of each */
+    bool back;                          /* the loop goes from late tokens to
+                                           early ones */
     uint8_t *computed;                  /* declared already: of what no token
                                            changes */
     const uint8_t *live;                /* of the loop */
     int ahead;                          /* tokens that are read before their
                                            iteration */
+    bool all;                           /* these are all of a piece */
+    int near;                           /* an argument whose rows lie in the
+                                           block's memory, too; -1: none */
 } Text;
 
 #define PUT(t, ...) buf_printf((t)->b, __VA_ARGS__)
@@ -73,6 +78,40 @@ char *text_left(const Text *t, Ref r, const char *on);
 /* Where the token's row of an argument begins. */
 char *text_token(const Text *t, int arg, const char *token);
 
+/* ---- the body (rows_emit.c) ---- */
+
+/* A node's numbers; its entry; its declaration; zeros. */
+char *text_node(const Text *t, Ref r);
+char *text_operand(const Text *t, Ref r);
+void text_declare(const Text *t, Ref r);
+void text_clear(const Text *t, const char *name, Ref r);
+void text_move(const Text *t, const Moving *m);
+/* What a state of the graph is in the loop, where it is carried. */
+char *text_carried(const Text *t, int j);
+/* Where a state of the sequence `s` begins. */
+char *text_state(const Text *t, int arg);
+/* Marks what r needs. */
+void text_mark(const Graph *g, uint8_t *live, Ref r);
+/* The live nodes: those that no token changes, or the others. */
+void text_nodes(Text *t, const uint8_t *live, bool timed, const char *on);
+/* y, where the row is `on`. */
+void text_result(const Text *t, const char *on);
+/* Gradients: before the loop; in it, where `own`, `live` and on_0 say which
+ * token counts. Sums of what no token changes: before, and behind the loop. */
+void text_pending(const Text *t);
+void text_gradients(Text *t);
+void text_sums(Text *t, bool begin);
+/* Of a kernel's text, whose body goes to `body`; all of it, the includes of
+ * `header` before it. */
+Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call);
+char *text_end(const Text *t, const char *header);
+
+/* In the first kernel of rows whose states are carried: the product of what the
+ * block reads; back, in the last one: x's gradient (rows_product.c). */
+void product_emit(const Text *t, bool serial, bool back);
+/* The weight is asked for, which the latter reads. */
+void product_begin_back(const Text *t);
+
 /* ---- iterations of the loop over tokens (rows_ahead.c) ---- */
 
 /* In the loop, where the row of the token in sequence begins: a number of its
@@ -87,6 +126,8 @@ void ahead_find(Text *t);
 /* Before the loop, whose first token is `begin`: what its first iteration moves
  * on to. Then, the loop at token t, that. */
 void ahead_begin(const Text *t);
+/* The same of input i alone, or of all but that one. */
+void ahead_begin_of(const Text *t, int i, bool others);
 void ahead_move(const Text *t);
 /* Input i, or (nin) the result's gradient, `depth` tokens before, as numbers;
  * where it is not `on`, zeros. What lies in no batch entry has been read as

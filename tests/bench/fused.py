@@ -1,7 +1,8 @@
 """A projection, a gated scan and a SiLU gate as flin plans them: apart, the
 scan with all that is a token's own, all in one kernel; beside PyTorch's three
 steps, eager and by torch.compile. Milliseconds of the way forward, and of both
-ways, as CUDA graphs; bytes as planned; how far each is from float64.
+ways, in CUDA graphs of ten calls; bytes as planned; how far each is from
+float64.
 
     python3 tests/bench/fused.py [B=1,4,16 T=512,2048,4096 d=256 v=64
                                   both=1 state=scan warm=0 only=NAMES]
@@ -79,6 +80,7 @@ return flin.layer {
 }
 """
 CHUNK = 64
+CALLS = 10
 
 
 def decays(g, strict):
@@ -148,7 +150,7 @@ class Case:
         row = f"{self.what} {name:10}:"
         try:
             for way, f in self.ways(name, both):
-                row += f" {way} {recorded(f):.4f} ms,"
+                row += f" {way} {recorded(f, CALLS):.4f} ms,"
             if self.exact is not None:
                 with torch.no_grad():
                     y = self.calls[name]()

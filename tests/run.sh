@@ -229,7 +229,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" \
-        "flin tests/cuda/steps.lua" \
+        "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
@@ -277,6 +277,9 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *carried*few) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *carried*) more=FAKE_ARCH=8 ;;
+        *recorded*)             # whose kernels are nobody else's
+            more="FAKE_ARCH=9 FAKE_RECORDING=$tmp/recording"
+            more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
         *first_use*|*checked*) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;

@@ -67,12 +67,17 @@ local made = {
   end,
 }
 
--- Relative to what the float64 step makes of the same states.
+-- Relative to what the float64 step makes of the same states. gate: what the
+-- first head's gates are.
 local function check(name, v, sizes)
   local B, H, T = 2, 2, 3
   local x = { B = B, T = T, H = 1, HV = H }
-  for axis, n in pairs(sizes) do x[axis] = n end
+  for axis, n in pairs(sizes) do x[axis] = axis ~= "gate" and n or nil end
   x = v:random(x)
+  if sizes.gate then
+    local some = x.g:narrow(3, 1, 1)
+    some:copy(flin.zeros(some.shape) + sizes.gate)
+  end
   local _, shape = v:reference(x)
   local pool, states, index = {}, {}, { 3, 1 }
   for state, t in pairs(shape) do
@@ -127,7 +132,8 @@ end
 
 -- Those that fill warps, and others.
 local sizes = {
-  keys = { { K = 64, V = 128 }, { K = 20, V = 7 } },
+  keys = { { K = 64, V = 128 }, { K = 20, V = 7 },
+           { K = 32, V = 32, gate = -1e9 }, { K = 32, V = 32, gate = -1 / 0 } },
   both = { { K = 32, V = 48 } },
   values = { { K = 40, V = 32 } },
   ranks = { { K = 16, V = 64 } },
@@ -139,7 +145,8 @@ for name, make in pairs(made) do
     for _, at in ipairs((only or name) == name and sizes[name] or {}) do
       local v = make(order)
       v.name = name
-      check(("%s, [%s], K %d, V %d"):format(name, order, at.K, at.V),
+      check(("%s, [%s], K %d, V %d, %s"):format(name, order, at.K, at.V,
+                                                at.gate or "gates"),
             flin.variant(v), at)
     end
   end

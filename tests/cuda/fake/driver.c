@@ -9,6 +9,8 @@
  * FAKE_PROCESSORS=N  multiprocessors (108)
  * FAKE_EMPTY=FILE    no kernel runs: a launch writes its name, its threads and
  *                    its shared memory there, a line each
+ * FAKE_RECORDING=FILE  streams are said to record while there is that file;
+ *                    launches run
  * FAKE_LATER=N       a launch takes N microseconds, and the host goes on
  */
 #include <dlfcn.h>
@@ -311,7 +313,8 @@ ENTRY(int, cuStreamSynchronize, void *stream)
 ENTRY(int, cuStreamIsCapturing, void *stream, int *status)
 {
     (void)stream;
-    *status = 0;
+    const char *path = getenv("FAKE_RECORDING");
+    *status = path && access(path, F_OK) == 0;
     return OK;
 }
 ENTRY(int, cuThreadExchangeStreamCaptureMode, int *mode)

@@ -76,11 +76,11 @@ INLINE void carry_unit(const Carry &a)
 }
 
 /* A block has CARRY_COLS columns of a head's states, a warp four of them, a
- * thread those of rows LANES apart: what it reads of a transition goes into four
- * sums, what it reads of a state into as many as it has rows. Transitions come
- * in strips of STRIP columns k, so many AHEAD of the one that is added, of which
- * one half of the warps has the first half: with pitches of which neither rows
- * nor columns of four meet in one bank. */
+ * thread those of rows LANES apart: what it reads of a transition goes into
+ * four sums, what it reads of a state into as many as it has rows. Transitions
+ * come in strips of STRIP columns k, so many AHEAD of the one that is added, of
+ * which one half of the warps has the first half: with pitches of which neither
+ * rows nor columns of four meet in one bank. */
 enum { TURNS = CARRY_ROWS / LANES,
        HALVES = CARRY_THREADS / LANES * 4 / CARRY_COLS, STRIP = 32,
        PITCH = STRIP + 4, STATE_PITCH = CARRY_COLS + 4, AHEAD = 4 };

@@ -448,6 +448,30 @@ local ROWS <const> = {
     return mul(0, u.s)
   end, true),
 
+  -- By how far the clock has gone between two tokens, without slots' states.
+  cyfa = function (x)
+    local y, seen, clock = {}, {}, 0
+    for t, u in ipairs(x) do
+      local reads, weights, c, all = { 0, 0, 0, 0 }, {}, { 0, 0, 0, 0 }, 0
+      clock = clock + u.turn
+      for _, w in ipairs(seen) do w.kept = w.kept * exp(u.g) end
+      seen[t] = { u = u, clock = clock, kept = u.beta }
+      for j, w in ipairs(seen) do
+        weights[j] = mul(w.kept, turn(u.atom, mul(clock - w.clock, u.rate)))
+        reads = add(reads, mul(inner(w.u.k, u.q) / SIZE.k ^ 0.5, weights[j]))
+      end
+      for r, row in ipairs(u.readout) do
+        local e = exp(inner(row, reads))
+        c, all = add(c, mul(e, row)), all + e
+      end
+      y[t] = { 0, 0, 0 }
+      for j, w in ipairs(seen) do
+        y[t] = add(y[t], mul(inner(c, weights[j]) / all, w.u.v))
+      end
+    end
+    return y
+  end,
+
   -- A softmax over tokens for each channel of the keys.
   lightnet = over_pairs(function (u)
     return function (w)

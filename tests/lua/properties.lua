@@ -5,7 +5,7 @@ local flin = require "flin"
 local count = require "support.count"
 local expect <const> = count.expect
 
-local SIZE <const> = { k = 16, v = 20, m = 12, p = 8, n = 2, r = 4 }
+local SIZE <const> = { k = 16, v = 20, m = 16, p = 8, n = 2, r = 4 }
 
 -- Gates: mostly forget nothing or everything, some in between.
 local function extreme_gate(u)

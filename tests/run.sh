@@ -276,10 +276,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
         *carried*few) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
-        *carried*) more=FAKE_ARCH=8 ;;
         *recorded*)             # whose kernels are nobody else's
             more="FAKE_ARCH=9 FAKE_RECORDING=$tmp/recording"
             more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
+        *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;

@@ -695,9 +695,12 @@ static uint64_t hash_call(const Rows *p, const RowsCall *call)
         h = hash_bytes(h, &call->add[i], sizeof call->add[i]);
     }
     if (p->carried) {
-        enum { LONG = 8 };              /* longer ones have one text */
+        enum { LONG = 5 };              /* longer ones have one text */
+        bool own = product_is_own(p, call);
         int64_t x[] = { rows_scan(p, call).serial, call->kept != 0,
-                        call->piece < LONG ? call->piece : LONG };
+                        call->piece < LONG ? call->piece : LONG,
+                        own ? product_near(p, call) : 0,
+                        own ? product_shared(p, call, false) : 0 };
         h = hash_bytes(h, x, sizeof x);
     }
     for (int role = ROW_S0; role < ROW_ROLES; role++)
@@ -883,9 +886,9 @@ static void sum_pieces(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
     int64_t n = rows_entries(p, i);
     DenseMove m = { .to = (DevicePtr)(uintptr_t)v->data, .from = from,
                     .to_type = v->dtype, .from_type = F32 };
-    int64_t pieces = d->rows / (call->B * call->heads);
 
     if (p->carried) {
+        int64_t all = call->B * call->heads, pieces = all ? d->rows / all : 0;
         add_dim(&m, call->B, 0, n * pieces * call->heads);
         add_dim(&m, call->heads, head_step(call, v), n * pieces);
         add_dim(&m, pieces, 0, n);

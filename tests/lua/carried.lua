@@ -138,6 +138,18 @@ for name, layer in pairs(layers) do
   end
 end
 
+-- Calls of other lengths have other kernels: pieces of 1 to 10 tokens.
+if cuda and not few then
+  for _, T in ipairs { 32, 300, 40, 260, 290 } do
+    local x <const> = layers.one:random { B = 1, T = T, d = 32, v = 64 }
+    local y <const> = layers.one:forward(moved(x, "bfloat16"))
+    local right <const> = layers.one:reference(x)
+    local off <const> = (y:to "cpu":to "float64" - right):maxabs()
+                      / right:maxabs()
+    check("T " .. T .. " after others", off < 3e-2, off)
+  end
+end
+
 -- A sequence with what is no number before and behind one without.
 local args <const> = layers.one:random { B = 1, T = 120, d = 64, v = 64 }
 args.cu_seqlens = { 0, 40, 80, 120 }

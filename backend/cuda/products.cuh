@@ -43,6 +43,7 @@ template<bool ALL> struct Columns {
     }
 };
 
+template<class T> struct alignas(2 * sizeof(T)) Neighbours { T x, y; };
 /* Two neighbours of a row, half 0 or 1 of the step; zeros where there are
  * none. */
 template<bool ALL, class T, int RS, int CS, int AS_ONE>
@@ -51,6 +52,12 @@ INLINE float2 pair(const Matrix<T, RS, CS, AS_ONE> &m, int r, int c, int half,
 {
     const T *p = m.p + r * RS + (c + 8 * half) * CS;
     float2 x;
+    if (CS == 1 && AS_ONE == 2 && in.real[2 * half + 1]) {
+        const Neighbours<T> two = *(const Neighbours<T> *)p;
+        x.x = get(two.x);
+        x.y = get(two.y);
+        return x;
+    }
     x.x = in.real[2 * half] ? get(p[0]) : 0.f;
     x.y = in.real[2 * half + 1] ? get(p[CS]) : 0.f;
     return x;

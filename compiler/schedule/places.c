@@ -5,9 +5,11 @@
 
 /* ---- places ---- */
 
-static bool in_shared(const KValue *v)
+/* Whether it has a place here, in shared memory or in the workspace. */
+static bool has_place(const Schedule *s, const KValue *v)
 {
-    return v->layout != LAY_REGTILE && v->layout != LAY_LINE;
+    return v->layout != LAY_REGTILE && v->layout != LAY_LINE
+        && !lies_where_kept(s, v);
 }
 
 static int32_t bytes_of(const Schedule *s, const KValue *v)
@@ -20,7 +22,7 @@ static int32_t bytes_of(const Schedule *s, const KValue *v)
 
 static bool meet(const Schedule *s, const KValue *v, const KValue *u)
 {
-    return in_shared(v) && in_shared(u) && v->spilled == u->spilled
+    return has_place(s, v) && has_place(s, u) && v->spilled == u->spilled
         && v->at < u->at + bytes_of(s, u) && u->at < v->at + bytes_of(s, v);
 }
 
@@ -70,7 +72,7 @@ static void place_values(Schedule *s, bool roomy)
             of[v] = (Interval){ 0, s->ninsts };
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
-        if (!in_shared(k) || k->alias != NOTHING)
+        if (!has_place(s, k) || k->alias != NOTHING)
             continue;
         k->at = k->spilled ? (int32_t)s->spill : 0;
         s->spill += k->spilled ? bytes_of(s, k) : 0;
@@ -100,7 +102,7 @@ static void spill(Schedule *s)
     KValue *most = NULL;
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
-        if (in_shared(k) && k->alias == NOTHING && !k->spilled
+        if (has_place(s, k) && k->alias == NOTHING && !k->spilled
             && (!most || bytes_of(s, k) > bytes_of(s, most)))
             most = k;
     }

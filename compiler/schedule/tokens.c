@@ -314,7 +314,9 @@ static int value_new(Tokens *x, Ref node, Layout layout)
         .nrow = flat_strides(s, node, st), .ncol = 1 });
     if (layout == LAY_FLAT || layout == LAY_LINE)
         v->element = (uint8_t)dtype_size(flat_type(s, node));
-    if (x->op[node] == K_SOLVE && layout == LAY_PARTIAL)
+    if (layout == LAY_PARTIAL && sums_by_block(s, node))
+        v->nrow = s->tokens.threads / WARP_LANES;
+    else if (x->op[node] == K_SOLVE && layout == LAY_PARTIAL)
         v->nrow = flat_count(s, node, n->axes & solve_rows(x->g, n))
                 * INVERSE_PITCH;
     else if (layout == LAY_PARTIAL && n->op != OP_state)
@@ -465,6 +467,9 @@ static void select_map(Tokens *x, Ref first, bool before)
             program_add(x, k, r);
     for (int i = 0; i < k->nnodes; i++)
         x->taken[k->node[i]] = 1;
+    for (int i = 0; i < k->nnodes; i++)
+        if (sums_by_block(x->s, k->node[i]))
+            writes(x, &x->s->inst[at], value_of(x, k->node[i], LAY_PARTIAL));
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (!x->inlined[r] && (is_next(x, r) || is_read_elsewhere(x, k, r)
@@ -862,7 +867,7 @@ static void select_item(Tokens *x)
 
 bool schedule_tokens(Schedule *s, const KernelWish *w)
 {
-    enum { THREADS = 128, MANY = 512, WARP_SIZE = 32, MOST_REGS = 255 };
+    enum { THREADS = 128, MANY = 512, MOST_REGS = 255 };
     Tokens x = { .s = s, .w = w, .g = s->g };
 
     s->ext = graph_extents(s->c, s->g);
@@ -894,7 +899,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     s->tokens.first = s->ninsts;
     select_item(&x);
     begin_states(&x, K_END);
-    s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_SIZE);
+    s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_LANES);
     if (s->why)
         return false;
     flat_places(s);

@@ -181,8 +181,9 @@ static void put_lazy(Walk *w)
         KSpot s = flat_spot(w->s, v->node);
         if (v->layout == LAY_PARTIAL)
             continue;
-        buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
-                   v->layout == LAY_REGTILE ? "u"
+        bool wide = dtype_size(token_type(w, v)) >= 4;
+        buf_printf(w->b, wide ? "t%d[%s] = v%u;\n" : "put(&t%d[%s], v%u);\n",
+                   fragment_root(w->s, w->k->out[i]), v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
 }

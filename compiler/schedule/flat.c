@@ -83,6 +83,8 @@ DType flat_type(const Schedule *s, Ref r)
         return s->in[n->index] == F64 ? F32 : s->in[n->index];
     if (token_found(s, r))
         return s->stored16[r] ? s->tile : F32;
+    if (s->factor && s->factor[r])
+        return s->tile;
     return has_rows(s) && s->memory == F32 && adds_tokens(n->op)
         && gate_sum(s->g, r) ? F64 : F32;
 }

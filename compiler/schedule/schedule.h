@@ -333,6 +333,8 @@ typedef struct Schedule {
                                            block's bytes of the workspace */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores, *stored16, *lies_transposed;
+    const uint8_t *factor;              /* where all warps do the same: products
+                                           alone read it, as they take it */
     const DType *in;
     const int32_t (*ext)[NAXES];        /* per node, where all warps do the
                                            same */

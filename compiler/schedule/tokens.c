@@ -122,6 +122,39 @@ static bool is_beside(const Tokens *x, Ref u, Ref o)
         && is_alike(x, o, u, sum ? n->axes | n->over : n->axes);
 }
 
+/* ---- factors ---- */
+
+/* A matrix that nobody but products reads: these round it, and it lies so. Not
+ * float16, in which it may be too large. */
+static bool is_factor(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool alone = has_rows(x->s) && x->s->tile == BF16 && !is_exact(x->s)
+              && is_computed(x, r) && n->axes & (n->axes - 1)
+              && (x->op[r] == K_MAP || x->op[r] == K_PRODUCT)
+              && !is_next(x, r) && !is_output(x, r);
+    for (Ref u = r; u < x->g->len && alone; u++) {
+        alone &= !x->has[u] || !x->w->stores[u] || token_shown(x->s, u) != r;
+        for (int i = 0; i < 4; i++) {
+            Ref a = x->g->n[u].a[i];
+            if (x->has[u] && a && token_shown(x->s, a) == r
+                && !op_is(x->g->n[u].op, MOVES))
+                alone &= is_computed(x, u) && x->op[u] == K_PRODUCT;
+        }
+    }
+    for (int i = 0; i < x->g->nst; i++)
+        alone &= token_shown(x->s, x->g->st[i].next) != r;
+    return alone;
+}
+
+static void find_factors(Tokens *x)
+{
+    uint8_t *factor = ctx_alloc(x->s->c, x->g->len);
+    for (Ref r = 1; r < x->g->len; r++)
+        factor[r] = is_factor(x, r);
+    x->s->factor = factor;
+}
+
 /* ---- levels ---- */
 
 /* Whether only u reads r, and reads it as it is. */
@@ -884,6 +917,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     find_slices(&x);
     for (Ref r = 1; r < s->g->len; r++)
         x.op[r] = (uint8_t)(is_computed(&x, r) ? flat_op(s, r) : K_MAP);
+    find_factors(&x);
     if (s->p->nkernels == 1 && !has_rows(s))
         schedule_regtile(s, w);         /* whose threads are the module's */
     else

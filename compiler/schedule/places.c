@@ -74,10 +74,7 @@ static void place_values(Schedule *s, bool roomy)
         KValue *k = &s->value[v];
         if (!has_place(s, k) || k->alias != NOTHING)
             continue;
-        k->at = k->spilled ? (int32_t)s->spill : 0;
-        s->spill += k->spilled ? bytes_of(s, k) : 0;
-        if (k->spilled)
-            continue;
+        k->at = 0;
         for (int u = 0; u < v; u++) {
             const KValue *o = &s->value[u];
             if (o->alias != NOTHING || !at_a_time(&of[u], &of[v])
@@ -87,7 +84,10 @@ static void place_values(Schedule *s, bool roomy)
             u = -1;                     /* from the first on again */
         }
         int32_t end = k->at + bytes_of(s, k);
-        s->shared = end > s->shared ? end : s->shared;
+        if (k->spilled)
+            s->spill = end > s->spill ? end : s->spill;
+        else
+            s->shared = end > s->shared ? end : s->shared;
     }
     for (int v = 0; v < s->nvalues; v++)
         if (s->value[v].alias != NOTHING) {

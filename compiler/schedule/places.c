@@ -96,15 +96,31 @@ static void place_values(Schedule *s, bool roomy)
         }
 }
 
-/* The largest value leaves shared memory. */
+static int count_reads(const Schedule *s, int value)
+{
+    int n = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            n += fragment_root(s, s->inst[i].in[j]) == value;
+    return n;
+}
+
+/* The value leaves shared memory that takes most of it, bytes for so long, for
+ * the least use. */
 static void spill(Schedule *s)
 {
+    const Interval *of = find_intervals(s);
     KValue *most = NULL;
+    double takes = 0;
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
+        double own = (double)bytes_of(s, k) * (of[v].last - of[v].first + 1)
+                   / (1 + count_reads(s, v));
         if (has_place(s, k) && k->alias == NOTHING && !k->spilled
-            && (!most || bytes_of(s, k) > bytes_of(s, most)))
+            && (!most || own > takes)) {
             most = k;
+            takes = own;
+        }
     }
     most->spilled = true;
 }

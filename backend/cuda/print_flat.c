@@ -12,6 +12,11 @@ static const char *precision(const Walk *w)
     return is_exact(w->s) ? "TF32X3" : "TF32";
 }
 
+static DType type_at(const Walk *w, const KSpot *s)
+{
+    return token_type(w, value_at(&w->p, s->value));
+}
+
 static Ref own_node(const Walk *w) { return w->k->node[w->k->nnodes - 1]; }
 
 /* The value that the instruction leaves, at the coordinates in hand. */
@@ -93,8 +98,9 @@ void put_product(Walk *w)
     flat_factors(w->s, r, &p);
     find_piece(w, &p, &mt, &nt);
     open_loops(w, r, p.loops);
+    bool narrow = type_at(w, &p.at[0]) == BF16 && type_at(w, &p.at[1]) == BF16;
     buf_printf(b, "product<%s, %d, %d, %s, %s, %s>(%s, %s, %s,\n",
-               precision(w), mt, nt, truth(!p.k.tokens && p.k.size % 16 == 0),
+               narrow ? "BFLOAT" : precision(w), mt, nt, truth(!p.k.tokens && p.k.size % 16 == 0),
                truth(!p.m.tokens && p.m.size % (16 * mt) == 0),
                truth(!p.n.tokens && p.n.size % (8 * nt) == 0),
                size_text(w, &p.m), size_text(w, &p.n), size_text(w, &p.k));
@@ -107,7 +113,9 @@ void put_product(Walk *w)
         put_coords(w, "row", r, p.m.axes, "return");
     if (p.n.axes)
         put_coords(w, "col", r, p.n.axes, "return");
-    buf_printf(b, "%s = x;\n});\n", place_text(w));
+    KSpot to = flat_spot(w->s, r);
+    buf_printf(b, dtype_size(type_at(w, &to)) < 4 ? "put(&%s, x);\n});\n"
+               : "%s = x;\n});\n", place_text(w));
     close_loops(w, p.loops);
 }
 

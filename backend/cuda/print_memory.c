@@ -180,21 +180,6 @@ void put_result(Walk *w)
 
 /* ---- what kernels keep for one another, token by token ---- */
 
-/* How far the elements of each axis lie apart, of all slices, a chunk at full
- * length; of how many. */
-static int32_t kept_strides(const Walk *w, Ref r, int32_t st[NAXES])
-{
-    int32_t step = 1;
-
-    for (AxisSet left = w->g->n[r].axes; left;) {
-        int ax = w->s->lies_transposed[r] ? lowest(left) : highest(left);
-        st[ax] = step;
-        step *= ax == AX_I || ax == AX_J ? w->s->tokens.rows : w->s->ext[r][ax];
-        left &= ~AXIS(ax);
-    }
-    return step;
-}
-
 /* The place of its first element, of a slice that of the block. */
 static const char *kept_at(const Walk *w, Ref r)
 {
@@ -202,7 +187,7 @@ static const char *kept_at(const Walk *w, Ref r)
             && w->g->n[r].axes & AXIS(w->s->slice_axis);
     int32_t st[NAXES] = { 0 };
 
-    kept_strides(w, r, st);
+    kept_strides(w->s, r, st);
     return ctx_format(w->c, "(%s *)(%s + %lld)%s",
                       ctype_text(w->s->stored16[r] ? w->s->tile : F32),
                       w->stored->later[r] ? "later" : "stored",
@@ -216,15 +201,30 @@ static const char *kept_index(const Walk *w, Ref r)
 {
     KSpot s = { .value = NOTHING };
 
-    kept_strides(w, r, s.st);
+    kept_strides(w->s, r, s.st);
     return token_index(w, &s, NOTHING, NULL);
+}
+
+void open_kept_loop(Walk *w, Ref r)
+{
+    AxisSet axes = w->g->n[r].axes;
+
+    if (!w->s->lies_transposed[r]) {
+        open_loop(w, r, axes);
+        return;
+    }
+    int size = (int)flat_extent(w->s, r, lowest(axes));
+    buf_printf(w->b, "for (int e = TID; e < %s; e += THREADS) {\n"
+               "const int %s = e %% %d;\nconst int %s = e / %d;\n",
+               count_text(w, r, axes), token_coord(w, lowest(axes)), size,
+               token_coord(w, highest(axes)), size);
 }
 
 /* Zeros where the chunk has no tokens: rows, and columns of scores, which
  * products of kernels behind take as they are. */
 void put_no_tokens(Walk *w, Ref r)
 {
-    int32_t st[NAXES] = { 0 }, size = kept_strides(w, r, st);
+    int32_t st[NAXES] = { 0 }, size = kept_strides(w->s, r, st);
     int rows = (int)w->s->tokens.rows;
     bool i = w->g->n[r].axes & AXIS(AX_I), j = w->g->n[r].axes & AXIS(AX_J);
     Buf past = { .ctx = w->c };
@@ -259,7 +259,7 @@ void put_declared(Walk *w, int value, const char *place)
     const KValue *v = value_at(&w->p, value);
     const char *type = ctype_text(token_type(w, v));
 
-    if (v->alias != NOTHING)
+    if (v->alias != NOTHING || lies_where_kept(w->s, v))
         return;
     if (v->layout == LAY_REGTILE || v->layout == LAY_LINE) {
         if (v->layout == LAY_LINE && is_dealt_line(w, v->node))
@@ -497,6 +497,11 @@ void put_chunk_load(Walk *w)
                                   : w->s->stored16[r] ? w->s->tile : F32);
     KSpot s = flat_spot(w->s, r);
 
+    if (lies_where_kept(w->s, value_at(&w->p, value))) {
+        buf_printf(w->b, "const %s *const t%d = %s;\n", type, value,
+                   kept_at(w, r));
+        return;
+    }
     buf_printf(w->b, "{\nconst %s *p = ", type);
     if (in)
         buf_printf(w->b, "(const %s *)a.t[%d].p + %s%s;\n", type, t,
@@ -506,7 +511,10 @@ void put_chunk_load(Walk *w)
     else
         buf_printf(w->b, "%s;\n", kept_at(w, r));
     if (!in || !put_plain_load(w, value, in, t)) {
-        open_loop(w, r, axes);
+        if (in)
+            open_loop(w, r, axes);
+        else
+            open_kept_loop(w, r);
         buf_printf(w->b, "copy1(t%d + %s, p%s%s);\n}\n", value,
                    token_index(w, &s, NOTHING, NULL),
                    in ? rows_text(w, t, axes) : " + ",

@@ -18,7 +18,7 @@ void put_kept_value(Walk *w)
     if (is_regtile(w->s, r))
         open_regtile(w);
     else
-        open_loop(w, r, w->g->n[r].axes);
+        open_kept_loop(w, r);
     put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
     put_no_tokens(w, r);
@@ -29,7 +29,11 @@ static void put_lazy(Walk *w)
     for (int i = 0; i < w->k->nout; i++) {
         const KValue *v = value_at(&w->p, w->k->out[i]);
         KSpot s = flat_spot(w->s, v->node);
-        buf_printf(w->b, "t%d[%s] = v%u;\n", fragment_root(w->s, w->k->out[i]),
+        if (v->layout == LAY_PARTIAL)
+            continue;
+        bool wide = dtype_size(token_type(w, v)) >= 4;
+        buf_printf(w->b, wide ? "t%d[%s] = v%u;\n" : "put(&t%d[%s], v%u);\n",
+                   fragment_root(w->s, w->k->out[i]),
                    v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
@@ -47,15 +51,18 @@ static void put_regtile_map(Walk *w)
     buf_printf(w->b, "}\n}\n}\n");
 }
 
-/* A single element is one thread's, or warp's; others have others. Addresses of
- * results are worked out there: kept, they would take registers from states. */
-static void open_map(Walk *w, Ref r, bool lanes, bool leaves)
+/* A single element is one thread's, or warp's, or all have a share of its sum;
+ * others have others. Addresses of results are worked out there: kept, they
+ * would take registers from states. */
+static void open_map(Walk *w, Ref r, bool lanes, bool block, bool leaves)
 {
     AxisSet axes = w->g->n[r].axes;
     int32_t n = flat_count(w->s, r, axes);
     int warp = (int)(w->k - w->s->inst) % warps_of(w);
 
-    if (n == 1)
+    if (block)
+        buf_printf(w->b, "{\n");
+    else if (n == 1)
         buf_printf(w->b, lanes ? "if (WARP == %d) {\n"
                                : "if (WARP == %d && LANE == 0) {\n", warp);
     else if (lanes)
@@ -148,13 +155,15 @@ static void put_flat_map(Walk *w)
     const KInst *k = w->k;
     uint8_t *done = ctx_alloc(w->c, w->g->len);
     Ref last = k->node[k->nnodes - 1];
-    bool lanes = false, leaves = false;
+    bool lanes = false, block = false, leaves = false;
 
     for (int i = 0; i < w->g->nout; i++)
         leaves |= leaves_result(w, i);
-    for (int i = 0; i < k->nnodes; i++)
+    for (int i = 0; i < k->nnodes; i++) {
         lanes |= wants_lanes(w, k->node[i]);
-    open_map(w, last, lanes, leaves);
+        block |= sums_by_block(w->s, k->node[i]);
+    }
+    open_map(w, last, lanes, block, leaves);
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (token_sums_parts(w->s, r))
@@ -166,7 +175,7 @@ static void put_flat_map(Walk *w)
         done[r] = 1;
     }
     if (lanes)
-        buf_printf(w->b, "if (LANE == 0) {\n");
+        buf_printf(w->b, block ? "if (TID == 0) {\n" : "if (LANE == 0) {\n");
     for (int i = 0; i < k->nnodes; i++)
         if (!done[k->node[i]])
             put_token_value(w, k->node[i]);

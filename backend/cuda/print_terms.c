@@ -287,14 +287,24 @@ static void put_inlined(Walk *w, Ref r, uint8_t *done)
     }
 }
 
+/* Of a matrix's terms, whether its first axis is the one along memory's rows.
+ */
+static bool goes_down(const Walk *w, const Node *n)
+{
+    KSpot s = flat_spot(w->s, n->a[0]);
+    return !(n->over & ~DIM_AXES) && n->over & (n->over - 1)
+        && s.st[lowest(n->over)] == 1 && s.st[highest(n->over)] != 1;
+}
+
 /* Its terms are added up, or the largest is found. */
 static void put_terms(Walk *w, Ref r, uint8_t *done)
 {
     const Node *n = &w->g->n[r];
+    bool down = goes_down(w, n);
     int32_t step = 1;
 
-    for (AxisSet s = n->over; s; s &= ~AXIS(highest(s))) {
-        int ax = highest(s);
+    for (AxisSet s = n->over; s;) {
+        int ax = down ? lowest(s) : highest(s);
         Ref a = operand_along(w->s, r, ax);
         buf_printf(w->b, "const int %s = y", token_coord(w, ax));
         if (step > 1)
@@ -305,6 +315,7 @@ static void put_terms(Walk *w, Ref r, uint8_t *done)
         if (s & (s - 1) && (ax == AX_I || ax == AX_J))
             buf_printf(w->b, "if (%s >= n)\ncontinue;\n", token_coord(w, ax));
         step *= flat_extent(w->s, a, ax);
+        s &= ~AXIS(ax);
     }
     put_inlined(w, r, done);
     if (is_decayed_contraction(n->op))
@@ -316,21 +327,26 @@ static void put_terms(Walk *w, Ref r, uint8_t *done)
         buf_printf(w->b, "v%u += %s;\n}\n", (unsigned)r, token_term(w, r));
 }
 
-/* By one thread, or by a warp's lanes. */
+/* By one thread, by a warp's lanes, or by all threads. */
 void put_sum(Walk *w, Ref r, bool lanes, uint8_t *done)
 {
     Buf *b = w->b;
     bool most = op_is(w->g->n[r].op, OF_MOST);
+    bool block = sums_by_block(w->s, r);
 
     buf_printf(b, "float v%u = %s;\n", (unsigned)r,
                most ? "bits(0xff800000)" : "0");
     if (is_regtile(w->s, r))            /* for each element in registers */
         buf_printf(b, "NO_UNROLL ");
-    buf_printf(b, lanes ? "for (int y = LANE; y < %s; y += LANES) {\n"
+    buf_printf(b, block ? "for (int y = TID; y < %s; y += THREADS) {\n"
+                  : lanes ? "for (int y = LANE; y < %s; y += LANES) {\n"
                         : "for (int y = 0; y < %s; y++) {\n",
                terms_text(w, r));
     put_terms(w, r, done);
-    if (lanes && most)
+    if (block)
+        buf_printf(b, "v%u = block_sum(v%u, t%d);\n", (unsigned)r, (unsigned)r,
+                   schedule_value(w->s, r, LAY_PARTIAL));
+    else if (lanes && most)
         buf_printf(b, "v%u = lane_most<LANES>(v%u);\n", (unsigned)r,
                    (unsigned)r);
     else if (lanes)

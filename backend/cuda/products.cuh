@@ -5,8 +5,8 @@
 /* ---- products ---- */
 
 /* What the factors of a product are rounded to. TF32X3: float32 as a sum of
- * two, of whose four products three count. */
-enum Precision { TF32, TF32X3 };
+ * two, of whose four products three count. BFLOAT: both are bf16 as they lie. */
+enum Precision { TF32, TF32X3, BFLOAT };
 
 /* A matrix in memory: rows RS apart, columns CS. In a product its columns
  * are what is summed over. AS_ONE: so many neighbours can be read as one. */
@@ -43,6 +43,7 @@ template<bool ALL> struct Columns {
     }
 };
 
+template<class T> struct alignas(2 * sizeof(T)) Neighbours { T x, y; };
 /* Two neighbours of a row, half 0 or 1 of the step; zeros where there are
  * none. */
 template<bool ALL, class T, int RS, int CS, int AS_ONE>
@@ -51,6 +52,12 @@ INLINE float2 pair(const Matrix<T, RS, CS, AS_ONE> &m, int r, int c, int half,
 {
     const T *p = m.p + r * RS + (c + 8 * half) * CS;
     float2 x;
+    if (CS == 1 && AS_ONE == 2 && in.real[2 * half + 1]) {
+        const Neighbours<T> two = *(const Neighbours<T> *)p;
+        x.x = get(two.x);
+        x.y = get(two.y);
+        return x;
+    }
     x.x = in.real[2 * half] ? get(p[0]) : 0.f;
     x.y = in.real[2 * half + 1] ? get(p[CS]) : 0.f;
     return x;
@@ -85,6 +92,7 @@ INLINE int row_half(Side s, int x) { return s ? x / 2 : x % 2; }
 INLINE int column_half(Side s, int x) { return s ? x % 2 : x / 2; }
 template<Precision P> struct Factor { float2 x[4]; };
 template<> struct Factor<TF32> { u32 x[4][2]; };
+template<> struct Factor<BFLOAT> { u32 x[4]; };
 
 INLINE void set_pair(Factor<TF32> &f, int i, float2 x)
 {
@@ -98,6 +106,20 @@ INLINE void load_pair(Factor<P> &f, int i, const M &m, int r, int c, int half,
                       const Columns<ALL> &in)
 {
     set_pair(f, i, pair(m, r, c, half, in));
+}
+template<bool ALL, int RS, int CS, int AS_ONE>
+INLINE void load_pair(Factor<BFLOAT> &f, int i,
+                      const Matrix<bf16, RS, CS, AS_ONE> &m, int r, int c,
+                      int half, const Columns<ALL> &in)
+{
+    const bf16 *p = m.p + r * RS + (c + 8 * half) * CS;
+    if (CS == 1 && AS_ONE == 2 && in.real[2 * half + 1]) {
+        f.x[i] = *(const u32 *)p;
+        return;
+    }
+    const u32 lo = in.real[2 * half] ? p[0].bits : 0;
+    const u32 hi = in.real[2 * half + 1] ? p[CS].bits : 0;
+    f.x[i] = lo | hi << 16;
 }
 
 /* F fragments of 16 rows each of a matrix that has `rows`, the first at row r;
@@ -141,6 +163,11 @@ INLINE void multiply(float c[4], const Factor<TF32> &a, const Factor<TF32> &b,
                           a.x[2 * h + 1][1] };
         mma_tf32(c, x, b.x[2 * half + h][0], b.x[2 * half + h][1]);
     }
+}
+INLINE void multiply(float c[4], const Factor<BFLOAT> &a,
+                     const Factor<BFLOAT> &b, int half)
+{
+    mma_bf16(c, a.x, b.x[2 * half], b.x[2 * half + 1]);
 }
 INLINE void multiply(float c[4], const Factor<TF32X3> &a,
                      const Factor<TF32X3> &b, int half)

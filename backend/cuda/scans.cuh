@@ -2,6 +2,19 @@
  * After products.cuh.
  */
 
+/* Over all threads, for all of them, by way of a place for each warp's. */
+INLINE float block_sum(float x, float *place)
+{
+    x = lane_sum<LANES>(x);
+    if (LANE == 0)
+        place[WARP] = x;
+    __syncthreads();
+    x = 0;
+    for (int w = 0; w < WARPS; w++)
+        x += place[w];
+    return x;
+}
+
 /* ---- along the tokens ---- */
 
 /* What a stretch of tokens does to a state s. */

@@ -84,6 +84,8 @@ DType flat_type(const Schedule *s, Ref r)
         return s->in[n->index] == F64 ? F32 : s->in[n->index];
     if (token_found(s, r))
         return s->stored16[r] ? s->tile : F32;
+    if (s->factor && s->factor[r])
+        return s->tile;
     return has_rows(s) && s->memory == F32 && adds_tokens(n->op)
         && gate_sum(s->g, r) ? F64 : F32;
 }
@@ -112,6 +114,37 @@ int32_t flat_strides(const Schedule *s, Ref r, int32_t st[NAXES])
     return step;
 }
 
+int32_t kept_strides(const Schedule *s, Ref r, int32_t st[NAXES])
+{
+    int32_t step = 1;
+
+    memset(st, 0, NAXES * sizeof *st);
+    for (AxisSet left = s->g->n[r].axes; left;) {
+        int ax = s->lies_transposed[r] ? lowest(left) : highest(left);
+        st[ax] = step;
+        step *= ax == AX_I || ax == AX_J ? s->tokens.rows : s->ext[r][ax];
+        left &= ~AXIS(ax);
+    }
+    return step;
+}
+
+bool lies_where_kept(const Schedule *s, const KValue *v)
+{
+    return v->spilled && has_rows(s) && token_found(s, v->node);
+}
+
+bool sums_by_block(const Schedule *s, Ref r)
+{
+    const Node *n = &s->g->n[r];
+    int32_t terms = 1;
+
+    for (AxisSet over = n->over; over; over &= over - 1)
+        terms *= flat_extent(s, operand_along(s, r, lowest(over)),
+                             lowest(over));
+    return has_rows(s) && token_sums(s, r) && !op_is(n->op, OF_MOST)
+        && flat_count(s, r, n->axes) == 1 && terms >= s->tokens.threads;
+}
+
 KSpot flat_spot(const Schedule *s, Ref r)
 {
     const Node *n = &s->g->n[r];
@@ -122,7 +155,10 @@ KSpot flat_spot(const Schedule *s, Ref r)
         to.value = line != NOTHING ? line
                  : schedule_value(s, r, is_regtile(s, r) ? LAY_REGTILE
                                   : LAY_FLAT);
-        flat_strides(s, r, to.st);
+        if (to.value != NOTHING && lies_where_kept(s, &s->value[to.value]))
+            kept_strides(s, r, to.st);
+        else
+            flat_strides(s, r, to.st);
         return to;
     }
     KSpot from = flat_spot(s, n->a[0]);

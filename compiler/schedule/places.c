@@ -5,9 +5,11 @@
 
 /* ---- places ---- */
 
-static bool in_shared(const KValue *v)
+/* Whether it has a place here, in shared memory or in the workspace. */
+static bool has_place(const Schedule *s, const KValue *v)
 {
-    return v->layout != LAY_REGTILE && v->layout != LAY_LINE;
+    return v->layout != LAY_REGTILE && v->layout != LAY_LINE
+        && !lies_where_kept(s, v);
 }
 
 static int32_t bytes_of(const Schedule *s, const KValue *v)
@@ -20,7 +22,7 @@ static int32_t bytes_of(const Schedule *s, const KValue *v)
 
 static bool meet(const Schedule *s, const KValue *v, const KValue *u)
 {
-    return in_shared(v) && in_shared(u) && v->spilled == u->spilled
+    return has_place(s, v) && has_place(s, u) && v->spilled == u->spilled
         && v->at < u->at + bytes_of(s, u) && u->at < v->at + bytes_of(s, v);
 }
 
@@ -70,12 +72,9 @@ static void place_values(Schedule *s, bool roomy)
             of[v] = (Interval){ 0, s->ninsts };
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
-        if (!in_shared(k) || k->alias != NOTHING)
+        if (!has_place(s, k) || k->alias != NOTHING)
             continue;
-        k->at = k->spilled ? (int32_t)s->spill : 0;
-        s->spill += k->spilled ? bytes_of(s, k) : 0;
-        if (k->spilled)
-            continue;
+        k->at = 0;
         for (int u = 0; u < v; u++) {
             const KValue *o = &s->value[u];
             if (o->alias != NOTHING || !at_a_time(&of[u], &of[v])
@@ -85,7 +84,10 @@ static void place_values(Schedule *s, bool roomy)
             u = -1;                     /* from the first on again */
         }
         int32_t end = k->at + bytes_of(s, k);
-        s->shared = end > s->shared ? end : s->shared;
+        if (k->spilled)
+            s->spill = end > s->spill ? end : s->spill;
+        else
+            s->shared = end > s->shared ? end : s->shared;
     }
     for (int v = 0; v < s->nvalues; v++)
         if (s->value[v].alias != NOTHING) {
@@ -94,15 +96,31 @@ static void place_values(Schedule *s, bool roomy)
         }
 }
 
-/* The largest value leaves shared memory. */
+static int count_reads(const Schedule *s, int value)
+{
+    int n = 0;
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin; j++)
+            n += fragment_root(s, s->inst[i].in[j]) == value;
+    return n;
+}
+
+/* The value leaves shared memory that takes most of it, bytes for so long, for
+ * the least use. */
 static void spill(Schedule *s)
 {
+    const Interval *of = find_intervals(s);
     KValue *most = NULL;
+    double takes = 0;
     for (int v = 0; v < s->nvalues; v++) {
         KValue *k = &s->value[v];
-        if (in_shared(k) && k->alias == NOTHING && !k->spilled
-            && (!most || bytes_of(s, k) > bytes_of(s, most)))
+        double own = (double)bytes_of(s, k) * (of[v].last - of[v].first + 1)
+                   / (1 + count_reads(s, v));
+        if (has_place(s, k) && k->alias == NOTHING && !k->spilled
+            && (!most || own > takes)) {
             most = k;
+            takes = own;
+        }
     }
     most->spilled = true;
 }

@@ -339,6 +339,8 @@ typedef struct Schedule {
                                            block's bytes of the workspace */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores, *stored16, *lies_transposed;
+    const uint8_t *factor;              /* where all warps do the same: products
+                                           alone read it, as they take it */
     const DType *in;
     const int32_t (*ext)[NAXES];        /* per node, where all warps do the
                                            same */
@@ -653,12 +655,22 @@ static inline bool token_sums_parts(const Schedule *s, Ref r)
 }
 /* ---- flat.c: values of which all warps have a share ---- */
 
+enum { WARP_LANES = 32 };
 /* Of an axis as one block has it; elements of some axes; their type. */
 int32_t flat_extent(const Schedule *s, Ref r, int ax);
 int32_t flat_count(const Schedule *s, Ref r, AxisSet axes);
 DType flat_type(const Schedule *s, Ref r);
 /* How far the elements of each axis lie apart; of how many. */
 int32_t flat_strides(const Schedule *s, Ref r, int32_t st[NAXES]);
+/* The same of what kernels keep for one another, of all slices, a chunk at full
+ * length. */
+int32_t kept_strides(const Schedule *s, Ref r, int32_t st[NAXES]);
+/* Whether what an earlier kernel has kept is read where it lies: there is no
+ * room for it. */
+bool lies_where_kept(const Schedule *s, const KValue *v);
+/* Whether all threads have a share of the sum: a single one, of many terms. It
+ * has a place for each warp's. */
+bool sums_by_block(const Schedule *s, Ref r);
 /* Where a node's elements lie: `at`, and `tail` times one less than the tokens
  * in hand, in a value, or at places of it. */
 typedef struct KSpot { int value; int32_t at, tail, st[NAXES]; } KSpot;

@@ -127,6 +127,39 @@ static bool is_beside(const Tokens *x, Ref u, Ref o)
         && is_alike(x, o, u, sum ? n->axes | n->over : n->axes);
 }
 
+/* ---- factors ---- */
+
+/* A matrix that nobody but products reads: these round it, and it lies so. Not
+ * float16, in which it may be too large. */
+static bool is_factor(const Tokens *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    bool alone = has_rows(x->s) && x->s->tile == BF16 && !is_exact(x->s)
+              && is_computed(x, r) && n->axes & (n->axes - 1)
+              && (x->op[r] == K_MAP || x->op[r] == K_PRODUCT)
+              && !is_next(x, r) && !is_output(x, r);
+    for (Ref u = r; u < x->g->len && alone; u++) {
+        alone &= !x->has[u] || !x->w->stores[u] || token_shown(x->s, u) != r;
+        for (int i = 0; i < 4; i++) {
+            Ref a = x->g->n[u].a[i];
+            if (x->has[u] && a && token_shown(x->s, a) == r
+                && !op_is(x->g->n[u].op, MOVES))
+                alone &= is_computed(x, u) && x->op[u] == K_PRODUCT;
+        }
+    }
+    for (int i = 0; i < x->g->nst; i++)
+        alone &= token_shown(x->s, x->g->st[i].next) != r;
+    return alone;
+}
+
+static void find_factors(Tokens *x)
+{
+    uint8_t *factor = ctx_alloc(x->s->c, x->g->len);
+    for (Ref r = 1; r < x->g->len; r++)
+        factor[r] = is_factor(x, r);
+    x->s->factor = factor;
+}
+
 /* ---- levels ---- */
 
 /* Whether only u reads r, and reads it as it is. */
@@ -413,7 +446,9 @@ static int value_new(Tokens *x, Ref node, Layout layout)
         .nrow = flat_strides(s, node, st), .ncol = 1 });
     if (layout == LAY_FLAT || layout == LAY_LINE)
         v->element = (uint8_t)dtype_size(flat_type(s, node));
-    if (x->op[node] == K_SOLVE && layout == LAY_PARTIAL)
+    if (layout == LAY_PARTIAL && sums_by_block(s, node))
+        v->nrow = s->tokens.threads / WARP_LANES;
+    else if (x->op[node] == K_SOLVE && layout == LAY_PARTIAL)
         v->nrow = flat_count(s, node, n->axes & solve_rows(x->g, n))
                 * INVERSE_PITCH;
     else if (layout == LAY_PARTIAL && n->op != OP_state)
@@ -560,6 +595,9 @@ static void select_map(Tokens *x, Ref first, bool before)
     k->columns = !before && is_of_columns(x, first);
     for (int i = 0; i < k->nnodes; i++)
         x->taken[k->node[i]] = 1;
+    for (int i = 0; i < k->nnodes; i++)
+        if (sums_by_block(x->s, k->node[i]))
+            writes(x, &x->s->inst[at], value_of(x, k->node[i], LAY_PARTIAL));
     for (int i = 0; i < k->nnodes; i++) {
         Ref r = k->node[i];
         if (!x->inlined[r] && (is_next(x, r) || is_read_elsewhere(x, k, r)
@@ -918,7 +956,7 @@ static void select_item(Tokens *x)
 
 bool schedule_tokens(Schedule *s, const KernelWish *w)
 {
-    enum { THREADS = 128, MANY = 512, WARP_SIZE = 32, MOST_REGS = 255 };
+    enum { THREADS = 128, MANY = 512, MOST_REGS = 255 };
     Tokens x = { .s = s, .w = w, .g = s->g };
 
     s->ext = graph_extents(s->c, s->g);
@@ -936,6 +974,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     schedule_token_slices(s);
     for (Ref r = 1; r < s->g->len; r++)
         x.op[r] = (uint8_t)(is_computed(&x, r) ? flat_op(s, r) : K_MAP);
+    find_factors(&x);
     if (s->p->nkernels == 1 && !has_rows(s))
         schedule_regtile(s, w);         /* whose threads are the module's */
     else
@@ -952,7 +991,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     s->tokens.first = s->ninsts;
     select_item(&x);
     begin_states(&x, K_END);
-    s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_SIZE);
+    s->warps[KR_MATRIX] = (uint8_t)(s->tokens.threads / WARP_LANES);
     if (s->why)
         return false;
     flat_places(s);

@@ -182,24 +182,31 @@ float together(Part *part)
     return part->x;
 }
 
-/* What a register holds of tf32, whose last bits nobody reads. */
-static float entry(unsigned r) { return bits(r & 0xffffe000); }
-
-/* Lane l of a step holds of `a` rows l / 4 and eight on, of b column l / 4;
- * each register l % 4 columns or rows on, and half a step. */
-static void step_of(const Fiber *lane)
+/* Entry x of a register: of two bf16, or one tf32, whose last bits nobody
+ * reads. */
+static float entry(unsigned r, int x, bool two)
 {
-    float a[16][8], b[8][8], c[16][8];
+    return bits(two ? x ? r & 0xffff0000 : r << 16 : r & 0xffffe000);
+}
+/* Lane l of a step holds of `a` rows l / 4 and eight on, of b column l / 4;
+ * each register (l % 4) * EACH columns or rows on, and half a step. */
+static void step_of(const Fiber *lane, int each)
+{
+    float a[16][16], b[16][8], c[16][8];
     for (int l = 0; l < WARP_SIZE; l++)
-        for (int r = 0; r < 4; r++) {
+        for (int r = 0; r < 4 * each; r++) {
             const Part *p = lane[l].part;
-            a[l / 4 + r % 2 * 8][l % 4 + r / 2 * 4] = entry(p->a[r]);
-            if (r < 2)
-                b[l % 4 + r * 4][l / 4] = entry(p->b[r]);
-            c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2] = p->c[r];
+            int reg = r / each, k = l % 4 * each + r % each;
+            a[l / 4 + reg % 2 * 8][k + reg / 2 * 4 * each]
+                = entry(p->a[reg], r % each, each == 2);
+            if (reg < 2)
+                b[k + reg * 4 * each][l / 4]
+                    = entry(p->b[reg], r % each, each == 2);
+            if (r < 4)
+                c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2] = p->c[r];
         }
     for (int row = 0; row < 16; row++)
-        for (int k = 0; k < 8; k++)
+        for (int k = 0; k < 8 * each; k++)
             for (int col = 0; col < 8; col++)
                 c[row][col] += a[row][k] * b[k][col];
     for (int l = 0; l < WARP_SIZE; l++)
@@ -217,8 +224,8 @@ static void perform(const Fiber *lane)
         if (lane[l].part->act != first->act)
             fault("its warp does not do the same");
     }
-    if (first->act == TF32_STEP)
-        return step_of(lane);
+    if (first->act == TF32_STEP || first->act == BF16_STEP)
+        return step_of(lane, first->act == BF16_STEP ? 2 : 1);
     if (first->act == ORDER)
         warp_now[(lane - fiber) / WARP_SIZE]++;
     for (int by = first->by / 2; by && first->act == SUM; by /= 2) {

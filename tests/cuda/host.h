@@ -103,7 +103,7 @@ template<class T> PLAIN inline T max(T a, T b) { return a > b ? a : b; }
 
 /* ---- what a warp does together ---- */
 
-enum Together { UP, XOR, OF, SUM, ANY, TF32_STEP, ORDER };
+enum Together { UP, XOR, OF, SUM, ANY, TF32_STEP, BF16_STEP, ORDER };
 
 /* What a thread brings to an act of its warp. */
 struct Part {
@@ -160,6 +160,12 @@ PLAIN inline void mma_tf32(float c[4], const unsigned a[4], unsigned b0,
                            unsigned b1)
 {
     Part p = { TF32_STEP, 0, 0, c, { a[0], a[1], a[2], a[3] }, { b0, b1 } };
+    together(&p);
+}
+PLAIN inline void mma_bf16(float c[4], const unsigned a[4], unsigned b0,
+                           unsigned b1)
+{
+    Part p = { BF16_STEP, 0, 0, c, { a[0], a[1], a[2], a[3] }, { b0, b1 } };
     together(&p);
 }
 

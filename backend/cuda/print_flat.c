@@ -98,7 +98,8 @@ void put_product(Walk *w)
     flat_factors(w->s, r, &p);
     find_piece(w, &p, &mt, &nt);
     open_loops(w, r, p.loops);
-    bool narrow = type_at(w, &p.at[0]) == BF16 && type_at(w, &p.at[1]) == BF16;
+    bool narrow = type_at(w, &p.at[0]) == BF16
+               && type_at(w, &p.at[1]) == BF16;
     buf_printf(b, "product<%s, %d, %d, %s, %s, %s>(%s, %s, %s,\n",
                narrow ? "BFLOAT" : precision(w), mt, nt, truth(!p.k.tokens && p.k.size % 16 == 0),
                truth(!p.m.tokens && p.m.size % (16 * mt) == 0),

@@ -183,7 +183,8 @@ static void put_lazy(Walk *w)
             continue;
         bool wide = dtype_size(token_type(w, v)) >= 4;
         buf_printf(w->b, wide ? "t%d[%s] = v%u;\n" : "put(&t%d[%s], v%u);\n",
-                   fragment_root(w->s, w->k->out[i]), v->layout == LAY_REGTILE ? "u"
+                   fragment_root(w->s, w->k->out[i]),
+                   v->layout == LAY_REGTILE ? "u"
                    : token_index(w, &s, NOTHING, NULL), (unsigned)v->node);
     }
 }

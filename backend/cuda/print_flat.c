@@ -98,9 +98,11 @@ void put_product(Walk *w)
     flat_factors(w->s, r, &p);
     find_piece(w, &p, &mt, &nt);
     open_loops(w, r, p.loops);
-    bool narrow = type_at(w, &p.at[0]) == BF16 && type_at(w, &p.at[1]) == BF16;
+    bool narrow = type_at(w, &p.at[0]) == BF16
+               && type_at(w, &p.at[1]) == BF16;
     buf_printf(b, "product<%s, %d, %d, %s, %s, %s>(%s, %s, %s,\n",
-               narrow ? "BFLOAT" : precision(w), mt, nt, truth(!p.k.tokens && p.k.size % 16 == 0),
+               narrow ? "BFLOAT" : precision(w), mt, nt,
+               truth(!p.k.tokens && p.k.size % 16 == 0),
                truth(!p.m.tokens && p.m.size % (16 * mt) == 0),
                truth(!p.n.tokens && p.n.size % (8 * nt) == 0),
                size_text(w, &p.m), size_text(w, &p.n), size_text(w, &p.k));

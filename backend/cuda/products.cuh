@@ -5,7 +5,7 @@
 /* ---- products ---- */
 
 /* What the factors of a product are rounded to. TF32X3: float32 as a sum of
- * two, of whose four products three count. BFLOAT: both are bf16 as they lie. */
+ * two, of whose four products three count. BFLOAT: both lie as bf16. */
 enum Precision { TF32, TF32X3, BFLOAT };
 
 /* A matrix in memory: rows RS apart, columns CS. In a product its columns

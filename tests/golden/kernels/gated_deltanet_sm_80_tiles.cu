@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
     float *const t17 = (float *)(arena + 82432);
     float *const t18 = (float *)(arena + 18176);
     float *const t19 = (float *)(arena + 36608);
-    float *const t20 = (float *)(arena + 36608);
+    bf16 *const t20 = (bf16 *)(arena + 36608);
     float *const t21 = (float *)(arena + 119296);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 const int d1 = col;
                 t7[i * 72 + d1] = x;
             });
-            product<TF32, 1, 2, true, false, false>(n, n, 128,
+            product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
                 matrix<136, 1, 2>(t1 + 0),
                 matrix<136, 1, 2>(t1 + 0),
                 [&](int row, int col, float x) {
@@ -222,10 +222,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 const int i = e / 64;
                 const int d1 = e % 64;
                 const float v31 = t18[i * 72 + d1] * t13[i];
-                t20[i * 72 + d1] = v31;
+                put(&t20[i * 72 + d1], v31);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(128, 64, n,
+            product<BFLOAT, 2, 2, false, true, true>(128, 64, n,
                 matrix<1, 136, 1>(t1 + 0),
                 matrix<1, 72, 1>(t20 + 0),
                 [&](int row, int col, float x) {
@@ -269,9 +269,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
     float *const t6 = (float *)(arena + 34944);
     float *const t7 = (float *)(arena + 104832);
     float *const t8 = (float *)(arena + 105088);
-    float *const t9 = (float *)(arena + 0);
-    bf16 *const t10 = (bf16 *)(arena + 34944);
-    float *const t11 = (float *)(arena + 105344);
+    bf16 *const t9 = (bf16 *)(arena + 0);
+    bf16 *const t10 = (bf16 *)(arena + 9216);
+    float *const t11 = (float *)(arena + 34944);
     float *const t12 = (float *)(arena + 70016);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
@@ -327,7 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const float v10 = max_(get(t2[i]), bits(0xc2d00000));
             t4[i] = v10;
         }
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t0 + 0),
             matrix<1, 136, 1>(t3 + 0),
             [&](int row, int col, float x) {
@@ -336,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             t5[i * 136 + d1] = x;
         });
         __syncthreads();
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t0 + 0),
             matrix<136, 1, 2>(t1 + 0),
             [&](int row, int col, float x) {
@@ -374,9 +374,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
                 continue;
             const float v36 = i >= j ? exp_(t7[i] - t7[j]) : 0.f;
             const float v38 = v36 * t6[i * 72 + j];
-            t9[i * 72 + j] = v38;
+            put(&t9[i * 72 + j], v38);
         }
-        __syncthreads();
         {
             const bf16 *p = (bf16 *)(stored + 32768);
             for (int e = TID; e < n * 128; e += THREADS) {
@@ -385,6 +384,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
                 copy1(t10 + i * 136 + d1, p + i * 128 + d1);
             }
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
@@ -392,7 +392,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             t11[i * 136 + d1] = v35;
         }
         __syncthreads();
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
             matrix<72, 1, 2>(t9 + 0),
             matrix<1, 136, 1>(t10 + 0),
             [&](int row, int col, float x) {
@@ -419,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
 struct Args2 { Run run; Tensor t[7]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid_constant__ Args2 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 110592ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 73728ll;
     float *const t0 = (float *)(spill + 0);
     bf16 *const t1 = (bf16 *)(arena + 0);
     bf16 *const t2 = (bf16 *)(arena + 17408);
@@ -434,20 +434,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
     float *const t11 = (float *)(arena + 34944);
     float *const t12 = (float *)(arena + 35456);
     float *const t13 = (float *)(arena + 108928);
-    float *const t14 = (float *)(arena + 127360);
-    float *const t15 = (float *)(arena + 35712);
-    bf16 *const t16 = (bf16 *)(arena + 35728);
-    float *const t17 = (float *)(arena + 44944);
+    bf16 *const t14 = (bf16 *)(arena + 35712);
+    float *const t15 = (float *)(arena + 44928);
+    bf16 *const t16 = (bf16 *)(arena + 44944);
+    bf16 *const t17 = (bf16 *)(arena + 54160);
     float *const t18 = (float *)(arena + 90496);
-    float *const t19 = (float *)(spill + 36864);
+    float *const t19 = (float *)(arena + 127360);
     float *const t20 = (float *)(arena + 63376);
-    float *const t21 = (float *)(arena + 127360);
-    float *const t22 = (float *)(spill + 73728);
-    float *const t23 = (float *)(arena + 35200);
-    float *const t24 = (float *)(arena + 72064);
+    float *const t21 = (float *)(arena + 35200);
+    float *const t22 = (float *)(arena + 63376);
+    float *const t23 = (float *)(spill + 36864);
+    float *const t24 = (float *)(arena + 53632);
     float *const t25 = (float *)(arena + 0);
-    float *const t26 = (float *)(arena + 90496);
-    float *const t27 = (float *)(arena + 108928);
+    bf16 *const t26 = (bf16 *)(arena + 0);
+    float *const t27 = (float *)(arena + 34816);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
         const i64 s = divided(item / 2, a.run.heads);
@@ -512,7 +512,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const float v10 = max_(get(t3[i]), bits(0xc2d00000));
                 t4[i] = v10;
             }
-            product<TF32, 1, 2, true, false, false>(n, n, 128,
+            product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
                 matrix<136, 1, 2>(t2 + 0),
                 matrix<136, 1, 2>(t2 + 0),
                 [&](int row, int col, float x) {
@@ -520,7 +520,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int j = col;
                 t5[i * 72 + j] = x;
             });
-            product<TF32, 1, 2, true, false, false>(n, n, 128,
+            product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
                 matrix<136, 1, 2>(t1 + 0),
                 matrix<136, 1, 2>(t2 + 0),
                 [&](int row, int col, float x) {
@@ -591,12 +591,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const float v36 = i >= j ? exp_(t10[i] - t10[j]) : 0.f;
                 const float v38 = v36 * t6[i * 72 + j];
                 t13[i * 72 + j] = v24;
-                t14[i * 72 + j] = v38;
+                put(&t14[i * 72 + j], v38);
             }
             if (WARP == 3 && LANE == 0) {
                 const float v29 = exp_(t10[(n - 1) * 1]);
                 t15[0] = v29;
             }
+            __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head) + block * 64 * a.t[5].sd[0];
                 copy_in<64, 72, false>(t16, p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
@@ -607,7 +608,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int d1 = e % 64;
                 const float v55 = get(t16[i * 72 + d1]) * t11[i];
                 const float v62 = t12[i] * t7[i * 72 + d1];
-                t17[i * 72 + d1] = v55;
+                put(&t17[i * 72 + d1], v55);
                 t18[i * 72 + d1] = v62;
             }
             for (int e = TID; e < 8192; e += THREADS) {
@@ -617,7 +618,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 t19[d0 * 72 + d1] = v65;
             }
             __syncthreads();
-            product<TF32, 1, 2, false, false, true>(n, 64, n,
+            product<BFLOAT, 1, 2, false, false, true>(n, 64, n,
                 matrix<1, 72, 1>(t14 + 0),
                 matrix<1, 72, 1>(t16 + 0),
                 [&](int row, int col, float x) {
@@ -632,7 +633,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const float v63 = t20[i * 72 + d1] + t18[i * 72 + d1];
                 t21[i * 72 + d1] = v63;
             }
-            product<TF32, 2, 2, false, true, true>(128, 64, n,
+            __syncthreads();
+            product<BFLOAT, 2, 2, false, true, true>(128, 64, n,
                 matrix<1, 136, 1>(t1 + 0),
                 matrix<1, 72, 1>(t17 + 0),
                 [&](int row, int col, float x) {
@@ -647,6 +649,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const float v66 = t22[d0 * 72 + d1] + t19[d0 * 72 + d1];
                 t23[d0 * 72 + d1] = v66;
             }
+            __syncthreads();
             for (int e = TID; e < n * 64; e += THREADS) {
                 const int i = e / 64;
                 const int d1 = e % 64;
@@ -668,10 +671,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int d1 = e % 64;
                 const float v99 = t11[i] * t24[i * 72 + d1];
                 const float v102 = get(t8[i]) * v99;
-                t26[i * 72 + d1] = v102;
+                put(&t26[i * 72 + d1], v102);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(128, 64, n,
+            product<BFLOAT, 2, 2, false, true, true>(128, 64, n,
                 matrix<1, 136, 1>(t2 + 0),
                 matrix<1, 72, 1>(t26 + 0),
                 [&](int row, int col, float x) {
@@ -711,75 +714,73 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 struct Args3 { Run run; Tensor t[11]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 843776ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 280576ll;
     float *const t0 = (float *)(spill + 0);
     float *const t1 = (float *)(arena + 0);
-    bf16 *const t2 = (bf16 *)(arena + 256);
-    bf16 *const t3 = (bf16 *)(arena + 17664);
-    bf16 *const t4 = (bf16 *)(arena + 35072);
-    bf16 *const t5 = (bf16 *)(arena + 52480);
-    bf16 *const t6 = (bf16 *)(arena + 52608);
-    bf16 *const t7 = (bf16 *)(arena + 52736);
-    bf16 *const t8 = (bf16 *)(spill + 18432);
-    bf16 *const t9 = (bf16 *)(spill + 53248);
-    float *const t10 = (float *)(spill + 88064);
-    float *const t11 = (float *)(arena + 70144);
-    float *const t12 = (float *)(arena + 70400);
-    float *const t13 = (float *)(spill + 122880);
-    float *const t14 = (float *)(arena + 52608);
-    float *const t15 = (float *)(arena + 70656);
-    float *const t16 = (float *)(spill + 157696);
-    float *const t17 = (float *)(spill + 192512);
-    float *const t18 = (float *)(spill + 210944);
-    float *const t19 = (float *)(spill + 229376);
-    float *const t20 = (float *)(spill + 264192);
-    float *const t21 = (float *)(spill + 299008);
-    float *const t22 = (float *)(spill + 333824);
-    float *const t23 = (float *)(arena + 35072);
-    float *const t24 = (float *)(arena + 35328);
-    float *const t25 = (float *)(arena + 35584);
-    float *const t26 = (float *)(arena + 35072);
-    float *const t27 = (float *)(arena + 35840);
-    float *const t28 = (float *)(arena + 36096);
-    float *const t29 = (float *)(arena + 36352);
-    float *const t30 = (float *)(arena + 36608);
-    float *const t31 = (float *)(spill + 352256);
-    float *const t32 = (float *)(spill + 370688);
-    float *const t33 = (float *)(spill + 389120);
-    float *const t34 = (float *)(arena + 35328);
-    float *const t35 = (float *)(spill + 407552);
-    float *const t36 = (float *)(spill + 442368);
-    float *const t37 = (float *)(spill + 477184);
-    float *const t38 = (float *)(spill + 512000);
-    float *const t39 = (float *)(arena + 36864);
-    float *const t40 = (float *)(spill + 546816);
-    float *const t41 = (float *)(spill + 565248);
-    float *const t42 = (float *)(arena + 70912);
-    float *const t43 = (float *)(arena + 89344);
-    float *const t44 = (float *)(arena + 107776);
-    float *const t45 = (float *)(arena + 126208);
-    float *const t46 = (float *)(arena + 144640);
-    float *const t47 = (float *)(spill + 600064);
-    float *const t48 = (float *)(arena + 35072);
-    float *const t49 = (float *)(arena + 35344);
-    float *const t50 = (float *)(arena + 35600);
-    float *const t51 = (float *)(arena + 36864);
-    float *const t52 = (float *)(arena + 35856);
-    float *const t53 = (float *)(arena + 35072);
-    float *const t54 = (float *)(arena + 35088);
-    float *const t55 = (float *)(spill + 634880);
-    float *const t56 = (float *)(spill + 669696);
-    float *const t57 = (float *)(spill + 704512);
-    float *const t58 = (float *)(spill + 739328);
-    float *const t59 = (float *)(spill + 774144);
-    float *const t60 = (float *)(arena + 256);
-    float *const t61 = (float *)(arena + 512);
-    float *const t62 = (float *)(spill + 808960);
-    float *const t63 = (float *)(arena + 768);
-    float *const t64 = (float *)(arena + 256);
-    float *const t65 = (float *)(arena + 512);
+    bf16 *const t2 = (bf16 *)(spill + 18432);
+    bf16 *const t3 = (bf16 *)(arena + 256);
+    bf16 *const t4 = (bf16 *)(arena + 17664);
+    bf16 *const t5 = (bf16 *)(arena + 35072);
+    bf16 *const t6 = (bf16 *)(arena + 35200);
+    bf16 *const t7 = (bf16 *)(spill + 35840);
+    float *const t11 = (float *)(arena + 35328);
+    float *const t12 = (float *)(arena + 35584);
+    float *const t13 = (float *)(spill + 53248);
+    float *const t14 = (float *)(arena + 35200);
+    float *const t15 = (float *)(arena + 35264);
+    float *const t16 = (float *)(arena + 35840);
+    float *const t17 = (float *)(spill + 88064);
+    float *const t18 = (float *)(arena + 36096);
+    float *const t19 = (float *)(spill + 122880);
+    float *const t20 = (float *)(spill + 141312);
+    float *const t21 = (float *)(spill + 176128);
+    float *const t22 = (float *)(spill + 210944);
+    float *const t23 = (float *)(arena + 54528);
+    float *const t24 = (float *)(arena + 17664);
+    float *const t25 = (float *)(arena + 17920);
+    float *const t26 = (float *)(arena + 18176);
+    float *const t27 = (float *)(arena + 17664);
+    float *const t28 = (float *)(arena + 18432);
+    float *const t29 = (float *)(arena + 18688);
+    float *const t30 = (float *)(arena + 18944);
+    float *const t31 = (float *)(arena + 19200);
+    float *const t32 = (float *)(spill + 88064);
+    float *const t33 = (float *)(arena + 36096);
+    float *const t34 = (float *)(arena + 72960);
+    float *const t35 = (float *)(arena + 17920);
+    float *const t36 = (float *)(arena + 91392);
+    float *const t37 = (float *)(spill + 53248);
+    float *const t38 = (float *)(spill + 210944);
+    float *const t39 = (float *)(arena + 126208);
+    float *const t40 = (float *)(arena + 19456);
+    float *const t41 = (float *)(arena + 36096);
+    float *const t42 = (float *)(arena + 91392);
+    float *const t43 = (float *)(arena + 54528);
+    float *const t44 = (float *)(arena + 126208);
+    bf16 *const t45 = (bf16 *)(arena + 19456);
+    float *const t46 = (float *)(spill + 141312);
+    bf16 *const t47 = (bf16 *)(arena + 144640);
+    float *const t48 = (float *)(spill + 88064);
+    float *const t49 = (float *)(arena + 17664);
+    float *const t50 = (float *)(arena + 17936);
+    float *const t51 = (float *)(arena + 18192);
+    float *const t52 = (float *)(arena + 28672);
+    float *const t53 = (float *)(arena + 18448);
+    float *const t54 = (float *)(arena + 17664);
+    float *const t55 = (float *)(arena + 17680);
+    float *const t56 = (float *)(spill + 159744);
+    float *const t57 = (float *)(spill + 245760);
+    float *const t58 = (float *)(arena + 36096);
+    float *const t59 = (float *)(arena + 70912);
+    float *const t60 = (float *)(spill + 18432);
+    float *const t61 = (float *)(arena + 17936);
+    float *const t62 = (float *)(arena + 17664);
+    float *const t63 = (float *)(spill + 53248);
+    float *const t64 = (float *)(arena + 18192);
+    float *const t65 = (float *)(arena + 17664);
     float *const t66 = (float *)(arena + 256);
     float *const t67 = (float *)(arena + 512);
+    float *const t68 = (float *)(arena + 256);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -860,30 +861,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const bf16 *p = (const bf16 *)a.t[5].p + at_token(a.t[5], q, token, head);
             copy_in<128, 136, false>(t7, p, a.t[5].st, a.t[5].sd[0], n, a.t[5].wide);
         }
-        {
-            const bf16 *p = (bf16 *)(stored + 0);
-            for (int e = TID; e < 16384; e += THREADS) {
-                const int d0 = e / 128;
-                const int d1 = e % 128;
-                copy1(t8 + d0 * 136 + d1, p + d0 * 128 + d1);
-            }
-        }
-        {
-            const bf16 *p = (bf16 *)(later + 0);
-            for (int e = TID; e < 16384; e += THREADS) {
-                const int d0 = e / 128;
-                const int d1 = e % 128;
-                copy1(t9 + d0 * 136 + d1, p + d0 * 128 + d1);
-            }
-        }
-        {
-            const float *p = (float *)(later + 32768);
-            for (int e = TID; e < n * 128; e += THREADS) {
-                const int i = e / 128;
-                const int d1 = e % 128;
-                copy1(t10 + i * 136 + d1, p + i * 128 + d1);
-            }
-        }
+        const bf16 *const t8 = (bf16 *)(stored + 0);
+        const bf16 *const t9 = (bf16 *)(later + 0);
+        const float *const t10 = (float *)(later + 32768);
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
@@ -896,22 +876,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const int i = e / 128;
             const int d1 = e % 128;
             const float v12 = get(t4[i * 136 + d1]) * get(t5[i]);
-            const float v110 = get(t5[i]) * t10[i * 136 + d1];
+            const float v110 = get(t5[i]) * t10[i * 128 + d1];
             t13[i * 136 + d1] = v12;
             if (a.t[6].p)
                 put((bf16 *)a.t[6].p + at_token(a.t[6], q, token, fresh(head)) + i * a.t[6].st + d1 * a.t[6].sd[0], v110);
         }
         __syncthreads();
-        if (WARP == 15) {
+        {
             float v67 = 0;
-            for (int y = LANE; y < 16384; y += LANES) {
+            for (int y = TID; y < 16384; y += THREADS) {
                 const int d1 = y % 128;
                 const int d0 = y / 128;
-                v67 += get(t8[d0 * 136 + d1]) * get(t9[d0 * 136 + d1]);
+                v67 += get(t8[d0 * 128 + d1]) * get(t9[d0 * 128 + d1]);
             }
-            v67 = lane_sum<LANES>(v67);
-            if (LANE == 0) {
-                t14[0] = v67;
+            v67 = block_sum(v67, t14);
+            if (TID == 0) {
+                t15[0] = v67;
             }
         }
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
@@ -919,93 +899,93 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v111 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d1 = y;
-                v111 += get(t4[i * 136 + d1]) * t10[i * 136 + d1];
+                v111 += get(t4[i * 136 + d1]) * t10[i * 128 + d1];
             }
             v111 = lane_sum<LANES>(v111);
             if (LANE == 0) {
-                t15[i] = v111;
+                t16[i] = v111;
             }
         }
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t3 + 0),
-            matrix<1, 136, 1>(t8 + 0),
+            matrix<1, 128, 1>(t8 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d1 = col;
-            t16[i * 136 + d1] = x;
+            t17[i * 136 + d1] = x;
         });
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t3 + 0),
-            matrix<136, 1, 2>(t3 + 0),
-            [&](int row, int col, float x) {
-            const int i = row;
-            const int j = col;
-            t17[i * 72 + j] = x;
-        });
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
-            matrix<136, 1, 2>(t2 + 0),
             matrix<136, 1, 2>(t3 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
             t18[i * 72 + j] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
-            matrix<136, 1, 2>(t7 + 0),
-            matrix<136, 1, 2>(t8 + 0),
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
+            matrix<136, 1, 2>(t2 + 0),
+            matrix<136, 1, 2>(t3 + 0),
             [&](int row, int col, float x) {
             const int i = row;
-            const int d0 = col;
-            t19[i * 136 + d0] = x;
+            const int j = col;
+            t19[i * 72 + j] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
-            matrix<136, 1, 2>(t10 + 0),
-            matrix<136, 1, 2>(t8 + 0),
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
+            matrix<136, 1, 2>(t7 + 0),
+            matrix<128, 1, 2>(t8 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
             t20[i * 136 + d0] = x;
         });
+        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+            matrix<128, 1, 2>(t10 + 0),
+            matrix<128, 1, 2>(t8 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d0 = col;
+            t21[i * 136 + d0] = x;
+        });
         __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v15 = get(t5[i]) * t16[i * 136 + d1];
-            t21[i * 136 + d1] = v15;
+            const float v15 = get(t5[i]) * t17[i * 136 + d1];
+            t22[i * 136 + d1] = v15;
         }
         for (int e = TID; e < n * 64; e += THREADS) {
             const int i = e / 64;
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v22 = get(t5[i]) * t17[i * 72 + j];
-            t22[i * 72 + j] = v22;
+            const float v22 = get(t5[i]) * t18[i * 72 + j];
+            t23[i * 72 + j] = v22;
         }
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
             const int i = e;
             float v54 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v54 += get(t2[i * 136 + d0]) * t19[i * 136 + d0];
+                v54 += get(t2[i * 136 + d0]) * t20[i * 136 + d0];
             }
             v54 = lane_sum<LANES>(v54);
             float v96 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v96 += get(t3[i * 136 + d0]) * t20[i * 136 + d0];
+                v96 += get(t3[i * 136 + d0]) * t21[i * 136 + d0];
             }
             v96 = lane_sum<LANES>(v96);
             if (LANE == 0) {
-                t23[i] = v54;
-                t24[i] = v96;
+                t24[i] = v54;
+                t25[i] = v96;
             }
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v97 = get(t5[i]) * t24[i];
-            const float v98 = t23[i] - v97;
-            t25[i] = v98;
+            const float v97 = get(t5[i]) * t25[i];
+            const float v98 = t24[i] - v97;
+            t26[i] = v98;
         }
         __syncthreads();
         for (int e = WARP; e < 1; e += WARPS) {
@@ -1021,90 +1001,90 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             },
                 [&](int at, float found, float left) {
                 const int i = at;
-                t26[i] = left;
+                t27[i] = left;
                 (void)found;
             });
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v13 = exp_(t26[i]);
-            const float v27 = t26[(n - 1) * 1] - t26[i];
+            const float v13 = exp_(t27[i]);
+            const float v27 = t27[(n - 1) * 1] - t27[i];
             const float v28 = exp_(v27);
-            const float v100 = v13 * t24[i];
-            const float v108 = v13 * t25[i];
-            t27[i] = v13;
-            t28[i] = v28;
-            t29[i] = v100;
-            t30[i] = v108;
+            const float v100 = v13 * t25[i];
+            const float v108 = v13 * t26[i];
+            t28[i] = v13;
+            t29[i] = v28;
+            t30[i] = v100;
+            t31[i] = v108;
         }
         for (int e = TID; e < n * 64; e += THREADS) {
             const int i = e / 64;
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v20 = i > j ? exp_(t26[i] - t26[j]) : 0.f;
-            const float v23 = v20 * t22[i * 72 + j];
+            const float v20 = i > j ? exp_(t27[i] - t27[j]) : 0.f;
+            const float v23 = v20 * t23[i * 72 + j];
             const float v24 = -v23;
-            const float v36 = i >= j ? exp_(t26[i] - t26[j]) : 0.f;
-            t31[i * 72 + j] = v20;
-            t32[i * 72 + j] = v24;
-            t33[i * 72 + j] = v36;
+            const float v36 = i >= j ? exp_(t27[i] - t27[j]) : 0.f;
+            t32[i * 72 + j] = v20;
+            t33[i * 72 + j] = v24;
+            t34[i * 72 + j] = v36;
         }
         __syncthreads();
         if (WARP == 2 && LANE == 0) {
-            const float v29 = exp_(t26[(n - 1) * 1]);
-            const float v68 = v29 * t14[0];
-            t34[0] = v68;
+            const float v29 = exp_(t27[(n - 1) * 1]);
+            const float v68 = v29 * t15[0];
+            t35[0] = v68;
         }
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v16 = t27[i] * t21[i * 136 + d1];
+            const float v16 = t28[i] * t22[i * 136 + d1];
             const float v17 = t13[i * 136 + d1] - v16;
-            t35[i * 136 + d1] = v17;
+            t36[i * 136 + d1] = v17;
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v56 = t27[i] * t19[i * 136 + d0];
-            const float v103 = t27[i] * t20[i * 136 + d0];
+            const float v56 = t28[i] * t20[i * 136 + d0];
+            const float v103 = t28[i] * t21[i * 136 + d0];
             const float v104 = get(t5[i]) * v103;
-            t36[i * 136 + d0] = v56;
-            t37[i * 136 + d0] = v104;
+            t37[i * 136 + d0] = v56;
+            t38[i * 136 + d0] = v104;
         }
-        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            t38[i * 136 + d1] = t35[i * 136 + d1];
+            t39[i * 136 + d1] = t36[i * 136 + d1];
         }
         __syncthreads();
-        solve<false, 72, 1, 136, 1, true>(n * 1, 128, t32 + 0, t38 + 0, t39);
+        solve<false, 72, 1, 136, 1, true>(n * 1, 128, t33 + 0, t39 + 0, t40);
         __syncthreads();
         product<TF32, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t7 + 0),
-            matrix<136, 1, 2>(t38 + 0),
+            matrix<136, 1, 2>(t39 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t40[i * 72 + j] = x;
+            t41[i * 72 + j] = x;
         });
         product<TF32, 2, 2, true, false, true>(n, 128, 128,
-            matrix<136, 1, 2>(t38 + 0),
-            matrix<136, 1, 2>(t9 + 0),
+            matrix<136, 1, 2>(t39 + 0),
+            matrix<128, 1, 2>(t9 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t41[i * 136 + d0] = x;
+            t42[i * 136 + d0] = x;
         });
         product<TF32, 1, 2, true, false, false>(n, n, 128,
-            matrix<136, 1, 2>(t10 + 0),
-            matrix<136, 1, 2>(t38 + 0),
+            matrix<128, 1, 2>(t10 + 0),
+            matrix<136, 1, 2>(t39 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t42[i * 72 + j] = x;
+            t43[i * 72 + j] = x;
         });
         __syncthreads();
         for (int e = TID; e < n * 64; e += THREADS) {
@@ -1112,50 +1092,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v47 = t18[i * 72 + j] * t40[i * 72 + j];
-            const float v48 = t33[i * 72 + j] * t40[i * 72 + j];
-            const float v78 = t0[i * 72 + j] * t42[i * 72 + j];
-            const float v79 = t31[i * 72 + j] * v78;
+            const float v47 = t19[i * 72 + j] * t41[i * 72 + j];
+            const float v48 = t34[i * 72 + j] * t41[i * 72 + j];
+            const float v78 = t0[i * 72 + j] * t43[i * 72 + j];
+            const float v79 = t32[i * 72 + j] * v78;
             const float v82 = get(t5[i]) * v79;
-            t43[i * 72 + j] = v47;
-            t44[i * 72 + j] = v48;
-            t45[i * 72 + j] = v79;
-            t46[i * 72 + j] = v82;
+            t44[i * 72 + j] = v47;
+            put(&t45[i * 72 + j], v48);
+            t46[i * 72 + j] = v79;
+            put(&t47[i * 72 + j], v82);
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v60 = t28[i] * t41[i * 136 + d0];
-            t47[i * 136 + d0] = v60;
+            const float v60 = t29[i] * t42[i * 136 + d0];
+            t48[i * 136 + d0] = v60;
         }
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
             const int i = e;
             float v64 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v64 += get(t3[i * 136 + d0]) * t41[i * 136 + d0];
+                v64 += get(t3[i * 136 + d0]) * t42[i * 136 + d0];
             }
             v64 = lane_sum<LANES>(v64);
             if (LANE == 0) {
-                t48[i] = v64;
+                t49[i] = v64;
             }
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v69 = t28[i] * t48[i];
-            t49[i] = v69;
+            const float v69 = t29[i] * t49[i];
+            t50[i] = v69;
         }
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
             const int i = e;
             float v51 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int j = y;
-                v51 += t33[i * 72 + j] * t43[i * 72 + j];
+                v51 += t34[i * 72 + j] * t44[i * 72 + j];
             }
             v51 = lane_sum<LANES>(v51);
             if (LANE == 0) {
-                t50[i] = v51;
+                t51[i] = v51;
             }
         }
         for (int e = TID; e < n; e += THREADS) {
@@ -1163,107 +1144,108 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v52 = 0;
             for (int y = 0; y < n; y++) {
                 const int i = y;
-                v52 += t33[i * 72 + j] * t43[i * 72 + j];
+                v52 += t34[i * 72 + j] * t44[i * 72 + j];
             }
-            t51[j] = v52;
+            t52[j] = v52;
         }
-        if (WARP == 3) {
+        if (WARP == 4) {
             float v70 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int i = y;
-                v70 += t28[i] * t48[i];
+                v70 += t29[i] * t49[i];
             }
             v70 = lane_sum<LANES>(v70);
             if (LANE == 0) {
-                t52[0] = v70;
+                t53[0] = v70;
             }
         }
         __syncthreads();
-        if (WARP == 5 && LANE == 0) {
-            const float v71 = t34[0] + t52[0];
-            t53[0] = v71;
+        if (WARP == 6 && LANE == 0) {
+            const float v71 = t35[0] + t53[0];
+            t54[0] = v71;
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v72 = t50[i] - t49[i];
-            t54[i] = v72;
+            const float v72 = t51[i] - t50[i];
+            t55[i] = v72;
         }
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<72, 1, 2>(t44 + 0),
-            matrix<1, 136, 1>(t3 + 0),
-            [&](int row, int col, float x) {
-            const int i = row;
-            const int d0 = col;
-            t55[i * 136 + d0] = x;
-        });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t44 + 0),
-            matrix<1, 136, 1>(t2 + 0),
-            [&](int row, int col, float x) {
-            const int j = row;
-            const int d0 = col;
-            t56[j * 136 + d0] = x;
-        });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
             matrix<72, 1, 2>(t45 + 0),
             matrix<1, 136, 1>(t3 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t57[i * 136 + d0] = x;
+            t56[i * 136 + d0] = x;
+        });
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t45 + 0),
+            matrix<1, 136, 1>(t2 + 0),
+            [&](int row, int col, float x) {
+            const int j = row;
+            const int d0 = col;
+            t57[j * 136 + d0] = x;
         });
         product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t46 + 0),
+            matrix<72, 1, 2>(t46 + 0),
+            matrix<1, 136, 1>(t3 + 0),
+            [&](int row, int col, float x) {
+            const int i = row;
+            const int d0 = col;
+            t58[i * 136 + d0] = x;
+        });
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t47 + 0),
             matrix<1, 136, 1>(t3 + 0),
             [&](int row, int col, float x) {
             const int j = row;
             const int d0 = col;
-            t58[j * 136 + d0] = x;
+            t59[j * 136 + d0] = x;
         });
         __syncthreads();
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v57 = t55[i * 136 + d0] + t36[i * 136 + d0];
-            const float v83 = get(t5[i]) * t57[i * 136 + d0];
-            const float v84 = t47[i * 136 + d0] - v83;
-            t59[i * 136 + d0] = v84;
+            const float v57 = t56[i * 136 + d0] + t37[i * 136 + d0];
+            const float v83 = get(t5[i]) * t58[i * 136 + d0];
+            const float v84 = t48[i * 136 + d0] - v83;
+            t60[i * 136 + d0] = v84;
             if (a.t[7].p)
                 put((bf16 *)a.t[7].p + at_token(a.t[7], q, token, fresh(head)) + i * a.t[7].st + d0 * a.t[7].sd[0], v57);
         }
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v73 = i == n - 1 ? t53[0] : t1[(i + 1)];
-            const float v74 = t54[i] + v73;
-            t60[i] = v74;
+            const float v73 = i == n - 1 ? t54[0] : t1[(i + 1)];
+            const float v74 = t55[i] + v73;
+            t61[i] = v74;
         }
+        __syncthreads();
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
             const int i = e;
             float v81 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v81 += get(t3[i * 136 + d0]) * t57[i * 136 + d0];
+                v81 += get(t3[i * 136 + d0]) * t58[i * 136 + d0];
             }
             v81 = lane_sum<LANES>(v81);
             if (LANE == 0) {
-                t61[i] = v81;
+                t62[i] = v81;
             }
         }
         for (int e = TID; e < n * 128; e += THREADS) {
             const int j = e / 128;
             const int d0 = e % 128;
-            const float v86 = t56[j * 136 + d0] - t58[j * 136 + d0];
-            t62[j * 136 + d0] = v86;
+            const float v86 = t57[j * 136 + d0] - t59[j * 136 + d0];
+            t63[j * 136 + d0] = v86;
         }
         __syncthreads();
         for (int e = fresh(TID); e < n; e += THREADS) {
             const int i = e;
-            const float v87 = get(t5[i]) * t61[i];
-            const float v88 = t60[i] - v87;
-            const float v101 = t61[i] + t29[i];
-            const float v112 = t15[i] - v101;
-            t63[i] = v88;
+            const float v87 = get(t5[i]) * t62[i];
+            const float v88 = t61[i] - v87;
+            const float v101 = t62[i] + t30[i];
+            const float v112 = t16[i] - v101;
+            t64[i] = v88;
             if (a.t[8].p)
                 put((bf16 *)a.t[8].p + at_token(a.t[8], q, token, fresh(head)) + i * a.t[8].st, v112);
         }
@@ -1273,33 +1255,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v89 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v89 += get(t3[j * 136 + d0]) * t58[j * 136 + d0];
+                v89 += get(t3[j * 136 + d0]) * t59[j * 136 + d0];
             }
             v89 = lane_sum<LANES>(v89);
             if (LANE == 0) {
-                t64[j] = v89;
+                t65[j] = v89;
             }
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int j = e;
-            const float v90 = t64[j] - t51[j];
-            t65[j] = v90;
+            const float v90 = t65[j] - t52[j];
+            t66[j] = v90;
         }
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v92 = t59[i * 136 + d0] + t62[i * 136 + d0];
-            const float v105 = v92 - t37[i * 136 + d0];
+            const float v92 = t60[i * 136 + d0] + t63[i * 136 + d0];
+            const float v105 = v92 - t38[i * 136 + d0];
             if (a.t[9].p)
                 put((bf16 *)a.t[9].p + at_token(a.t[9], q, token, fresh(head)) + i * a.t[9].st + d0 * a.t[9].sd[0], v105);
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v94 = t63[i] + t65[i];
-            const float v109 = v94 + t30[i];
-            t66[i] = v109;
+            const float v94 = t64[i] + t66[i];
+            const float v109 = v94 + t31[i];
+            t67[i] = v109;
         }
         __syncthreads();
         for (int e = WARP; e < 1; e += WARPS) {
@@ -1311,18 +1293,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }, [&](int at) {
                 const int i = n - 1 - at;
                 (void)i;
-                return t66[i];
+                return t67[i];
             },
                 [&](int at, float found, float left) {
                 const int i = n - 1 - at;
-                t67[i] = left;
+                t68[i] = left;
                 (void)found;
             });
         }
         __syncthreads();
         for (int e = fresh(TID); e < n; e += THREADS) {
             const int i = e;
-            const float v115 = t12[i] != 0 ? 0.f : t67[i];
+            const float v115 = t12[i] != 0 ? 0.f : t68[i];
             if (a.t[10].p)
                 put((bf16 *)a.t[10].p + at_token(a.t[10], q, token, fresh(head)) + i * a.t[10].st, v115);
         }

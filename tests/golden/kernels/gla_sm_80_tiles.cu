@@ -18,9 +18,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
     float *const t2 = (float *)(arena + 44032);
     float *const t3 = (float *)(arena + 62464);
     bf16 *const t4 = (bf16 *)(arena + 34816);
-    float *const t5 = (float *)(arena + 44032);
+    bf16 *const t5 = (bf16 *)(arena + 44032);
     float *const t6 = (float *)(arena + 80896);
-    bf16 *const t7 = (bf16 *)(arena + 62464);
+    bf16 *const t7 = (bf16 *)(arena + 53248);
     float *const t8 = (float *)(arena + 81152);
     float *const t9 = (float *)(arena + 115968);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 const float v12 = t3[d0 + (n - 1) * 72] - t3[i * 72 + d0];
                 const float v13 = exp_(v12);
                 const float v16 = get(t4[i * 72 + d0]) * v13;
-                t5[i * 72 + d0] = v16;
+                put(&t5[i * 72 + d0], v16);
             }
             for (int e = TID; e < 64; e += THREADS) {
                 const int d0 = e;
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 t8[d0 * 136 + d1] = v15;
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t5 + 0),
                 matrix<1, 136, 1>(t7 + 0),
                 [&](int row, int col, float x) {
@@ -161,18 +161,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
 struct Args1 { Run run; Tensor t[5]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_constant__ Args1 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 69632ll;
     bf16 *const t0 = (bf16 *)(arena + 0);
     float *const t1 = (float *)(arena + 17408);
     float *const t2 = (float *)(arena + 52224);
     bf16 *const t3 = (bf16 *)(arena + 0);
     bf16 *const t4 = (bf16 *)(arena + 17408);
-    float *const t5 = (float *)(arena + 87040);
-    float *const t6 = (float *)(arena + 121856);
+    bf16 *const t5 = (bf16 *)(arena + 34816);
+    float *const t6 = (float *)(arena + 87040);
     bf16 *const t7 = (bf16 *)(arena + 0);
-    float *const t8 = (float *)(spill + 0);
-    float *const t9 = (float *)(arena + 17408);
-    float *const t10 = (float *)(arena + 52224);
+    float *const t9 = (float *)(arena + 52224);
+    float *const t10 = (float *)(arena + 17408);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -242,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const int d0 = e % 128;
             const float v19 = exp_(t2[i * 136 + d0]);
             const float v20 = get(t3[i * 136 + d0]) * v19;
-            t5[i * 136 + d0] = v20;
+            put(&t5[i * 136 + d0], v20);
         }
         __syncthreads();
         gated_keys<TF32, false, 128>(n,
@@ -258,23 +256,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
             copy_in<128, 136, false>(t7, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
         }
-        {
-            const float *p = (float *)(stored + 0);
-            for (int e = TID; e < 16384; e += THREADS) {
-                const int d0 = e / 128;
-                const int d1 = e % 128;
-                copy1(t8 + d0 * 136 + d1, p + d0 * 128 + d1);
-            }
-        }
-        __syncthreads();
+        const float *const t8 = (float *)(stored + 0);
         product<TF32, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t5 + 0),
-            matrix<1, 136, 1>(t8 + 0),
+            matrix<1, 128, 1>(t8 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d1 = col;
             t9[i * 136 + d1] = x;
         });
+        __syncthreads();
         product<TF32, 2, 2, false, false, true>(n, 128, n,
             matrix<72, 1, 2>(t6 + 0),
             matrix<1, 136, 1>(t7 + 0),
@@ -307,8 +298,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
     float *const t3 = (float *)(arena + 62464);
     bf16 *const t4 = (bf16 *)(arena + 34816);
     float *const t5 = (float *)(arena + 80896);
-    float *const t6 = (float *)(arena + 44032);
-    bf16 *const t7 = (bf16 *)(arena + 62464);
+    bf16 *const t6 = (bf16 *)(arena + 44032);
+    bf16 *const t7 = (bf16 *)(arena + 53248);
     float *const t8 = (float *)(arena + 81152);
     float *const t9 = (float *)(arena + 115968);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -399,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int d0 = e % 64;
                 const float v19 = exp_(t3[i * 72 + d0]);
                 const float v20 = get(t4[i * 72 + d0]) * v19;
-                t6[i * 72 + d0] = v20;
+                put(&t6[i * 72 + d0], v20);
             }
             __syncthreads();
             {
@@ -413,7 +404,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 t8[d0 * 136 + d1] = v47;
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t6 + 0),
                 matrix<1, 136, 1>(t7 + 0),
                 [&](int row, int col, float x) {
@@ -450,35 +441,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 struct Args3 { Run run; Tensor t[9]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 522240ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 262144ll;
     float *const t0 = (float *)(arena + 0);
     bf16 *const t1 = (bf16 *)(arena + 256);
     bf16 *const t2 = (bf16 *)(arena + 17664);
-    bf16 *const t3 = (bf16 *)(arena + 35072);
-    float *const t4 = (float *)(spill + 0);
-    float *const t5 = (float *)(spill + 69632);
-    float *const t6 = (float *)(spill + 139264);
-    float *const t7 = (float *)(spill + 174080);
+    bf16 *const t3 = (bf16 *)(spill + 0);
+    float *const t6 = (float *)(spill + 17408);
+    float *const t7 = (float *)(spill + 52224);
     float *const t8 = (float *)(arena + 17664);
-    float *const t9 = (float *)(arena + 52480);
-    float *const t10 = (float *)(spill + 208896);
-    float *const t11 = (float *)(spill + 243712);
+    float *const t9 = (float *)(spill + 87040);
+    float *const t10 = (float *)(spill + 105472);
+    float *const t11 = (float *)(spill + 140288);
     bf16 *const t12 = (bf16 *)(arena + 256);
-    float *const t13 = (float *)(spill + 278528);
-    bf16 *const t14 = (bf16 *)(arena + 70912);
-    float *const t15 = (float *)(spill + 313344);
-    float *const t16 = (float *)(spill + 348160);
-    float *const t17 = (float *)(spill + 382976);
-    float *const t18 = (float *)(spill + 417792);
-    float *const t19 = (float *)(arena + 18176);
-    float *const t20 = (float *)(arena + 88320);
-    float *const t21 = (float *)(spill + 452608);
-    float *const t22 = (float *)(spill + 487424);
-    float *const t23 = (float *)(arena + 106752);
+    float *const t13 = (float *)(arena + 18176);
+    bf16 *const t14 = (bf16 *)(arena + 52992);
+    float *const t15 = (float *)(spill + 17408);
+    bf16 *const t16 = (bf16 *)(spill + 175104);
+    float *const t17 = (float *)(spill + 192512);
+    float *const t18 = (float *)(spill + 227328);
+    float *const t19 = (float *)(arena + 70400);
+    float *const t20 = (float *)(arena + 70912);
+    float *const t21 = (float *)(arena + 89344);
+    float *const t22 = (float *)(arena + 124160);
+    float *const t23 = (float *)(spill + 87040);
     float *const t24 = (float *)(arena + 17664);
     float *const t25 = (float *)(arena + 256);
-    float *const t26 = (float *)(arena + 52480);
-    float *const t27 = (float *)(arena + 768);
+    float *const t26 = (float *)(arena + 768);
+    float *const t27 = (float *)(arena + 35584);
     float *const t28 = (float *)(arena + 768);
     float *const t29 = (float *)(arena + 35584);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
@@ -535,22 +524,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const bf16 *p = (const bf16 *)a.t[2].p + at_token(a.t[2], q, token, head);
             copy_in<128, 136, false>(t3, p, a.t[2].st, a.t[2].sd[0], n, a.t[2].wide);
         }
-        {
-            const float *p = (float *)(stored + 0);
-            for (int e = TID; e < 16384; e += THREADS) {
-                const int d0 = e / 128;
-                const int d1 = e % 128;
-                copy1(t4 + d0 * 136 + d1, p + d0 * 128 + d1);
-            }
-        }
-        {
-            const float *p = (float *)(later + 0);
-            for (int e = TID; e < 16384; e += THREADS) {
-                const int d0 = e / 128;
-                const int d1 = e % 128;
-                copy1(t5 + d0 * 136 + d1, p + d0 * 128 + d1);
-            }
-        }
+        const float *const t4 = (float *)(stored + 0);
+        const float *const t5 = (float *)(later + 0);
         __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
@@ -566,14 +541,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v49 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d1 = y;
-                v49 += t4[d0 * 136 + d1] * t5[d0 * 136 + d1];
+                v49 += t4[d0 * 128 + d1] * t5[d0 * 128 + d1];
             }
             v49 = lane_sum<LANES>(v49);
             if (LANE == 0) {
                 t8[d0] = v49;
             }
         }
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t3 + 0),
             matrix<136, 1, 2>(t1 + 0),
             [&](int row, int col, float x) {
@@ -583,7 +558,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         });
         product<TF32, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t3 + 0),
-            matrix<136, 1, 2>(t4 + 0),
+            matrix<128, 1, 2>(t4 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
@@ -591,7 +566,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         });
         product<TF32, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t1 + 0),
-            matrix<136, 1, 2>(t5 + 0),
+            matrix<128, 1, 2>(t5 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
@@ -635,7 +610,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const float v38 = v19 * t10[i * 136 + d0];
             const float v44 = v13 * t11[i * 136 + d0];
             t15[i * 136 + d0] = v13;
-            t16[i * 136 + d0] = v16;
+            put(&t16[i * 136 + d0], v16);
             t17[i * 136 + d0] = v38;
             t18[i * 136 + d0] = v44;
         }
@@ -700,6 +675,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const float v52 = t19[d0] + t24[d0];
             t25[d0] = v52;
         }
+        __syncthreads();
         product<TF32, 2, 2, false, false, true>(n, 128, n,
             matrix<1, 72, 1>(t20 + 0),
             matrix<1, 136, 1>(t3 + 0),
@@ -708,10 +684,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const int d1 = col;
             t26[j * 136 + d1] = x;
         });
-        __syncthreads();
         product<TF32, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t16 + 0),
-            matrix<1, 136, 1>(t5 + 0),
+            matrix<1, 128, 1>(t5 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d1 = col;

@@ -24,9 +24,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
     float *const t8 = (float *)(arena + 87712);
     float *const t9 = (float *)(arena + 87968);
     float *const t10 = (float *)(arena + 87984);
-    float *const t11 = (float *)(arena + 122800);
-    bf16 *const t12 = (bf16 *)(arena + 34976);
-    float *const t13 = (float *)(arena + 52640);
+    bf16 *const t11 = (bf16 *)(arena + 34976);
+    bf16 *const t12 = (bf16 *)(arena + 52640);
+    float *const t13 = (float *)(arena + 122800);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
         const i64 s = divided(item / 2, a.run.heads);
@@ -146,14 +146,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 const int i = e / 128;
                 const int d1 = e % 128;
                 const float v24 = t6[i * 136 + d1] * t8[i];
-                t11[i * 136 + d1] = v24;
+                put(&t11[i * 136 + d1], v24);
             }
+            __syncthreads();
             {
                 const bf16 *p = (const bf16 *)a.t[4].p + at_token(a.t[4], q, token, head) + block * 64 * a.t[4].sd[0];
                 copy_in<64, 72, false>(t12, p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t12 + 0),
                 matrix<1, 136, 1>(t11 + 0),
                 [&](int row, int col, float x) {
@@ -189,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
 struct Args1 { Run run; Tensor t[7]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_constant__ Args1 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 69632ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 34816ll;
     bf16 *const t0 = (bf16 *)(arena + 0);
     bf16 *const t1 = (bf16 *)(arena + 16);
     float *const t2 = (float *)(arena + 32);
@@ -197,17 +198,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
     bf16 *const t4 = (bf16 *)(arena + 17456);
     bf16 *const t5 = (bf16 *)(arena + 34864);
     bf16 *const t6 = (bf16 *)(arena + 34992);
-    bf16 *const t7 = (bf16 *)(spill + 0);
-    float *const t8 = (float *)(arena + 52400);
-    float *const t9 = (float *)(spill + 34816);
-    float *const t10 = (float *)(arena + 52656);
-    float *const t11 = (float *)(arena + 87472);
-    float *const t12 = (float *)(arena + 122288);
+    bf16 *const t7 = (bf16 *)(arena + 52400);
+    float *const t8 = (float *)(arena + 87216);
+    bf16 *const t9 = (bf16 *)(arena + 87472);
+    float *const t10 = (float *)(spill + 0);
+    float *const t11 = (float *)(arena + 104880);
+    float *const t12 = (float *)(arena + 34864);
     float *const t13 = (float *)(arena + 48);
     float *const t14 = (float *)(arena + 304);
-    float *const t15 = (float *)(arena + 560);
-    float *const t16 = (float *)(arena + 122288);
-    float *const t17 = (float *)(arena + 87472);
+    bf16 *const t15 = (bf16 *)(arena + 560);
+    float *const t16 = (float *)(arena + 9776);
+    float *const t17 = (float *)(arena + 44592);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -290,10 +291,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const int d1 = e % 128;
             const float v18 = get(t5[i]) * get(t6[i * 136 + d1]);
             const float v38 = get(t1[0]) * get(t6[i * 136 + d1]);
-            t9[i * 136 + d1] = v18;
+            put(&t9[i * 136 + d1], v18);
             t10[i * 136 + d1] = v38;
         }
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t4 + 0),
             matrix<1, 136, 1>(t7 + 0),
             [&](int row, int col, float x) {
@@ -301,7 +302,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const int d1 = col;
             t11[i * 136 + d1] = x;
         });
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        __syncthreads();
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t4 + 0),
             matrix<136, 1, 2>(t3 + 0),
             [&](int row, int col, float x) {
@@ -340,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
                 continue;
             const float v32 = i >= j ? exp_(t13[i] - t13[j]) : 0.f;
             const float v34 = v32 * t12[i * 72 + j];
-            t15[i * 72 + j] = v34;
+            put(&t15[i * 72 + j], v34);
         }
         __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
@@ -349,8 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const float v29 = t14[i] * t11[i * 136 + d1];
             t16[i * 136 + d1] = v29;
         }
-        __syncthreads();
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
             matrix<72, 1, 2>(t15 + 0),
             matrix<1, 136, 1>(t9 + 0),
             [&](int row, int col, float x) {
@@ -386,10 +387,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
     float *const t6 = (float *)(arena + 35488);
     float *const t7 = (float *)(arena + 35504);
     bf16 *const t8 = (bf16 *)(arena + 35760);
-    float *const t9 = (float *)(arena + 53168);
-    float *const t10 = (float *)(arena + 87984);
+    bf16 *const t9 = (bf16 *)(arena + 53168);
+    float *const t10 = (float *)(arena + 70576);
     bf16 *const t11 = (bf16 *)(arena + 35760);
-    float *const t12 = (float *)(arena + 122800);
+    float *const t12 = (float *)(arena + 105392);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
         const i64 s = divided(item / 2, a.run.heads);
@@ -496,7 +497,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int i = e / 128;
                 const int d1 = e % 128;
                 const float v59 = get(t8[i * 136 + d1]) * t7[i];
-                t9[i * 136 + d1] = v59;
+                put(&t9[i * 136 + d1], v59);
             }
             for (int e = TID; e < 8192; e += THREADS) {
                 const int d0 = e / 128;
@@ -510,7 +511,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 copy_in<64, 72, false>(t11, p, a.t[4].st, a.t[4].sd[0], n, a.t[4].wide);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t11 + 0),
                 matrix<1, 136, 1>(t9 + 0),
                 [&](int row, int col, float x) {
@@ -549,59 +550,61 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 struct Args3 { Run run; Tensor t[11]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 540672ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 279552ll;
     bf16 *const t0 = (bf16 *)(arena + 0);
     bf16 *const t1 = (bf16 *)(arena + 16);
     float *const t2 = (float *)(arena + 32);
     float *const t3 = (float *)(arena + 48);
-    bf16 *const t4 = (bf16 *)(arena + 304);
-    bf16 *const t5 = (bf16 *)(arena + 17712);
-    bf16 *const t6 = (bf16 *)(arena + 35120);
-    bf16 *const t7 = (bf16 *)(arena + 35248);
-    bf16 *const t8 = (bf16 *)(arena + 52656);
-    bf16 *const t9 = (bf16 *)(spill + 0);
-    bf16 *const t10 = (bf16 *)(spill + 34816);
-    float *const t11 = (float *)(arena + 70064);
-    float *const t12 = (float *)(arena + 70320);
-    float *const t13 = (float *)(spill + 69632);
-    float *const t14 = (float *)(spill + 104448);
-    float *const t15 = (float *)(arena + 70576);
-    float *const t16 = (float *)(spill + 139264);
-    float *const t17 = (float *)(spill + 157696);
-    float *const t18 = (float *)(spill + 192512);
-    float *const t19 = (float *)(spill + 227328);
-    float *const t20 = (float *)(arena + 70592);
-    float *const t21 = (float *)(arena + 70848);
-    float *const t22 = (float *)(spill + 262144);
-    float *const t23 = (float *)(arena + 71104);
-    float *const t24 = (float *)(arena + 70848);
-    float *const t25 = (float *)(arena + 71360);
-    float *const t26 = (float *)(arena + 70064);
-    float *const t27 = (float *)(arena + 89792);
-    float *const t28 = (float *)(arena + 90048);
-    float *const t29 = (float *)(arena + 90304);
-    float *const t30 = (float *)(arena + 70592);
-    float *const t31 = (float *)(arena + 90560);
-    float *const t32 = (float *)(arena + 108992);
-    float *const t33 = (float *)(arena + 127424);
-    float *const t34 = (float *)(arena + 145856);
-    float *const t35 = (float *)(arena + 70608);
-    float *const t36 = (float *)(arena + 71360);
-    float *const t37 = (float *)(arena + 71616);
-    float *const t38 = (float *)(spill + 296960);
-    float *const t39 = (float *)(spill + 331776);
-    float *const t40 = (float *)(spill + 366592);
-    float *const t41 = (float *)(arena + 70576);
-    float *const t42 = (float *)(arena + 70064);
-    float *const t43 = (float *)(spill + 401408);
-    float *const t44 = (float *)(spill + 436224);
-    float *const t45 = (float *)(spill + 471040);
-    float *const t46 = (float *)(arena + 304);
-    float *const t47 = (float *)(spill + 505856);
-    float *const t48 = (float *)(arena + 560);
-    float *const t49 = (float *)(arena + 816);
-    float *const t50 = (float *)(arena + 304);
-    float *const t51 = (float *)(arena + 560);
+    bf16 *const t4 = (bf16 *)(spill + 0);
+    bf16 *const t5 = (bf16 *)(spill + 17408);
+    bf16 *const t6 = (bf16 *)(arena + 304);
+    bf16 *const t7 = (bf16 *)(spill + 34816);
+    bf16 *const t8 = (bf16 *)(arena + 432);
+    bf16 *const t9 = (bf16 *)(arena + 17840);
+    bf16 *const t10 = (bf16 *)(arena + 52656);
+    float *const t11 = (float *)(arena + 87472);
+    float *const t12 = (float *)(arena + 87728);
+    bf16 *const t13 = (bf16 *)(arena + 87984);
+    float *const t14 = (float *)(spill + 52224);
+    float *const t15 = (float *)(arena + 105392);
+    float *const t16 = (float *)(arena + 105456);
+    float *const t17 = (float *)(arena + 105520);
+    float *const t18 = (float *)(spill + 87040);
+    float *const t19 = (float *)(spill + 105472);
+    float *const t20 = (float *)(arena + 17840);
+    float *const t21 = (float *)(spill + 140288);
+    float *const t22 = (float *)(arena + 52656);
+    float *const t23 = (float *)(arena + 52912);
+    float *const t24 = (float *)(spill + 175104);
+    float *const t25 = (float *)(arena + 17840);
+    float *const t26 = (float *)(arena + 18096);
+    float *const t27 = (float *)(arena + 18352);
+    float *const t28 = (float *)(arena + 36784);
+    float *const t29 = (float *)(arena + 37040);
+    float *const t30 = (float *)(arena + 37296);
+    float *const t31 = (float *)(arena + 37552);
+    float *const t32 = (float *)(arena + 37808);
+    float *const t33 = (float *)(arena + 37824);
+    bf16 *const t34 = (bf16 *)(arena + 56256);
+    float *const t35 = (float *)(arena + 65472);
+    bf16 *const t36 = (bf16 *)(arena + 87984);
+    float *const t37 = (float *)(arena + 18096);
+    float *const t38 = (float *)(arena + 18352);
+    float *const t39 = (float *)(arena + 18608);
+    float *const t40 = (float *)(spill + 209920);
+    float *const t41 = (float *)(spill + 244736);
+    float *const t42 = (float *)(spill + 87040);
+    float *const t43 = (float *)(arena + 18352);
+    float *const t44 = (float *)(arena + 17840);
+    float *const t45 = (float *)(arena + 97200);
+    float *const t46 = (float *)(arena + 37808);
+    float *const t47 = (float *)(arena + 132016);
+    float *const t48 = (float *)(arena + 432);
+    float *const t49 = (float *)(arena + 688);
+    float *const t50 = (float *)(arena + 35504);
+    float *const t51 = (float *)(arena + 688);
+    float *const t52 = (float *)(arena + 432);
+    float *const t53 = (float *)(arena + 688);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -715,60 +718,61 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const int d1 = e % 128;
             const float v18 = get(t6[i]) * get(t7[i * 136 + d1]);
             const float v43 = get(t1[0]) * get(t8[i * 136 + d1]);
-            t13[i * 136 + d1] = v18;
+            put(&t13[i * 136 + d1], v18);
             t14[i * 136 + d1] = v43;
         }
-        if (WARP == 15) {
+        {
             float v42 = 0;
-            for (int y = LANE; y < n * 128; y += LANES) {
+            for (int y = TID; y < n * 128; y += THREADS) {
                 const int d1 = y % 128;
                 const int i = y / 128;
                 v42 += get(t7[i * 136 + d1]) * get(t8[i * 136 + d1]);
             }
-            v42 = lane_sum<LANES>(v42);
+            v42 = block_sum(v42, t15);
             float v76 = 0;
-            for (int y = LANE; y < 16384; y += LANES) {
+            for (int y = TID; y < 16384; y += THREADS) {
                 const int d1 = y % 128;
                 const int d0 = y / 128;
                 v76 += get(t9[d0 * 136 + d1]) * get(t10[d0 * 136 + d1]);
             }
-            v76 = lane_sum<LANES>(v76);
-            if (LANE == 0) {
-                t15[0] = v76;
+            v76 = block_sum(v76, t16);
+            if (TID == 0) {
+                t17[0] = v76;
                 put((float *)(later + 32768) + 0, v42);
             }
         }
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t5 + 0),
             matrix<136, 1, 2>(t4 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t16[i * 72 + j] = x;
+            t18[i * 72 + j] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t8 + 0),
             matrix<136, 1, 2>(t9 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t17[i * 136 + d0] = x;
+            t19[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        __syncthreads();
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t7 + 0),
             matrix<136, 1, 2>(t10 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t18[i * 136 + d0] = x;
+            t20[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t4 + 0),
             matrix<1, 136, 1>(t10 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d1 = col;
-            t19[i * 136 + d1] = x;
+            t21[i * 136 + d1] = x;
         });
         __syncthreads();
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
@@ -776,33 +780,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v58 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v58 += get(t5[i * 136 + d0]) * t17[i * 136 + d0];
+                v58 += get(t5[i * 136 + d0]) * t19[i * 136 + d0];
             }
             v58 = lane_sum<LANES>(v58);
             float v72 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v72 += get(t4[i * 136 + d0]) * t18[i * 136 + d0];
+                v72 += get(t4[i * 136 + d0]) * t20[i * 136 + d0];
             }
             v72 = lane_sum<LANES>(v72);
             if (LANE == 0) {
-                t20[i] = v58;
-                t21[i] = v72;
+                t22[i] = v58;
+                t23[i] = v72;
             }
         }
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v66 = get(t6[i]) * t18[i * 136 + d0];
-            t22[i * 136 + d0] = v66;
+            const float v66 = get(t6[i]) * t20[i * 136 + d0];
+            t24[i * 136 + d0] = v66;
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v73 = get(t6[i]) * t21[i];
-            t23[i] = v73;
+            const float v73 = get(t6[i]) * t23[i];
+            t25[i] = v73;
         }
-        __syncthreads();
         for (int e = WARP; e < 1; e += WARPS) {
             const float s = 0;
             scan_lanes<Adding<float>>(n, s, [&](int at) {
@@ -816,50 +819,50 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             },
                 [&](int at, float found, float left) {
                 const int i = at;
-                t24[i] = left;
+                t26[i] = left;
                 (void)found;
             });
         }
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t8 + 0),
             matrix<136, 1, 2>(t13 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t25[i * 72 + j] = x;
+            t27[i * 72 + j] = x;
         });
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v20 = t24[(n - 1) * 1] - t24[i];
+            const float v20 = t26[(n - 1) * 1] - t26[i];
             const float v21 = exp_(v20);
-            const float v27 = exp_(t24[i]);
-            const float v63 = v27 * t20[i];
-            const float v78 = v21 * t23[i];
-            t26[i] = v21;
-            t27[i] = v27;
-            t28[i] = v63;
-            t29[i] = v78;
+            const float v27 = exp_(t26[i]);
+            const float v63 = v27 * t22[i];
+            const float v78 = v21 * t25[i];
+            t28[i] = v21;
+            t29[i] = v27;
+            t30[i] = v63;
+            t31[i] = v78;
+        }
+        if (WARP == 14 && LANE == 0) {
+            const float v22 = exp_(t26[(n - 1) * 1]);
+            const float v77 = v22 * t17[0];
+            t32[0] = v77;
         }
         __syncthreads();
-        if (WARP == 15 && LANE == 0) {
-            const float v22 = exp_(t24[(n - 1) * 1]);
-            const float v77 = v22 * t15[0];
-            t30[0] = v77;
-        }
         for (int e = TID; e < n * 64; e += THREADS) {
             const int i = e / 64;
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v32 = i >= j ? exp_(t24[i] - t24[j]) : 0.f;
-            const float v34 = v32 * t16[i * 72 + j];
-            const float v47 = t16[i * 72 + j] * t25[i * 72 + j];
-            const float v48 = v32 * t25[i * 72 + j];
-            t31[i * 72 + j] = v32;
-            t32[i * 72 + j] = v34;
-            t33[i * 72 + j] = v47;
-            t34[i * 72 + j] = v48;
+            const float v32 = i >= j ? exp_(t26[i] - t26[j]) : 0.f;
+            const float v34 = v32 * t18[i * 72 + j];
+            const float v47 = t18[i * 72 + j] * t27[i * 72 + j];
+            const float v48 = v32 * t27[i * 72 + j];
+            t33[i * 72 + j] = v32;
+            put(&t34[i * 72 + j], v34);
+            t35[i * 72 + j] = v47;
+            put(&t36[i * 72 + j], v48);
         }
         __syncthreads();
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
@@ -867,11 +870,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v51 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int j = y;
-                v51 += t31[i * 72 + j] * t33[i * 72 + j];
+                v51 += t33[i * 72 + j] * t35[i * 72 + j];
             }
             v51 = lane_sum<LANES>(v51);
             if (LANE == 0) {
-                t35[i] = v51;
+                t37[i] = v51;
             }
         }
         for (int e = TID; e < n; e += THREADS) {
@@ -879,85 +882,87 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v52 = 0;
             for (int y = 0; y < n; y++) {
                 const int i = y;
-                v52 += t31[i * 72 + j] * t33[i * 72 + j];
+                v52 += t33[i * 72 + j] * t35[i * 72 + j];
             }
-            t36[j] = v52;
+            t38[j] = v52;
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int j = e;
-            const float v53 = -t36[j];
-            t37[j] = v53;
+            const float v53 = -t38[j];
+            t39[j] = v53;
         }
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v60 = t27[i] * t17[i * 136 + d0];
-            const float v67 = t26[i] * t22[i * 136 + d0];
-            t38[i * 136 + d0] = v60;
-            t39[i * 136 + d0] = v67;
+            const float v60 = t29[i] * t19[i * 136 + d0];
+            const float v67 = t28[i] * t24[i * 136 + d0];
+            t40[i * 136 + d0] = v60;
+            t41[i * 136 + d0] = v67;
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v70 = t26[i] * t19[i * 136 + d1];
-            t40[i * 136 + d1] = v70;
+            const float v70 = t28[i] * t21[i * 136 + d1];
+            t42[i * 136 + d1] = v70;
         }
-        if (WARP == 8) {
+        if (WARP == 9) {
             float v79 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int i = y;
-                v79 += t26[i] * t23[i];
+                v79 += t28[i] * t25[i];
             }
             v79 = lane_sum<LANES>(v79);
             if (LANE == 0) {
-                t41[0] = v79;
+                t43[0] = v79;
             }
         }
         __syncthreads();
-        if (WARP == 10 && LANE == 0) {
-            const float v80 = t30[0] + t41[0];
-            t42[0] = v80;
+        if (WARP == 11 && LANE == 0) {
+            const float v80 = t32[0] + t43[0];
+            t44[0] = v80;
         }
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t32 + 0),
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t34 + 0),
             matrix<1, 136, 1>(t8 + 0),
             [&](int row, int col, float x) {
             const int j = row;
             const int d1 = col;
-            t43[j * 136 + d1] = x;
+            t45[j * 136 + d1] = x;
         });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<72, 1, 2>(t34 + 0),
+        __syncthreads();
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<72, 1, 2>(t36 + 0),
             matrix<1, 136, 1>(t4 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t44[i * 136 + d0] = x;
+            t46[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t34 + 0),
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t36 + 0),
             matrix<1, 136, 1>(t5 + 0),
             [&](int row, int col, float x) {
             const int j = row;
             const int d0 = col;
-            t45[j * 136 + d0] = x;
+            t47[j * 136 + d0] = x;
         });
-        __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v56 = t35[i] + t37[i];
-            const float v64 = v56 + t28[i];
-            const float v81 = v64 - t29[i];
-            const float v82 = i == n - 1 ? t42[0] : t3[(i + 1)];
+            const float v56 = t37[i] + t39[i];
+            const float v64 = v56 + t30[i];
+            const float v81 = v64 - t31[i];
+            const float v82 = i == n - 1 ? t44[0] : t3[(i + 1)];
             const float v83 = v81 + v82;
-            t46[i] = v83;
+            t48[i] = v83;
         }
+        __syncthreads();
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v61 = t44[i * 136 + d0] + t38[i * 136 + d0];
-            const float v68 = t45[i * 136 + d0] + t39[i * 136 + d0];
+            const float v61 = t46[i * 136 + d0] + t40[i * 136 + d0];
+            const float v68 = t47[i * 136 + d0] + t41[i * 136 + d0];
             if (a.t[7].p)
                 put((bf16 *)a.t[7].p + at_token(a.t[7], q, token, fresh(head)) + i * a.t[7].st + d0 * a.t[7].sd[0], v68);
             if (a.t[8].p)
@@ -966,10 +971,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v71 = t43[i * 136 + d1] + t40[i * 136 + d1];
+            const float v71 = t45[i * 136 + d1] + t42[i * 136 + d1];
             const float v85 = get(t6[i]) * v71;
             const float v86 = t14[i * 136 + d1] + v85;
-            t47[i * 136 + d1] = v71;
+            t49[i * 136 + d1] = v71;
             if (a.t[9].p)
                 put((bf16 *)a.t[9].p + at_token(a.t[9], q, token, fresh(head)) + i * a.t[9].st + d1 * a.t[9].sd[0], v86);
         }
@@ -979,13 +984,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v84 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d1 = y;
-                v84 += get(t7[i * 136 + d1]) * t47[i * 136 + d1];
+                v84 += get(t7[i * 136 + d1]) * t49[i * 136 + d1];
             }
             v84 = lane_sum<LANES>(v84);
             if (LANE == 0) {
-                t48[i] = v84;
+                t50[i] = v84;
             }
         }
+        __syncthreads();
         for (int e = WARP; e < 1; e += WARPS) {
             const float s = 0;
             scan_lanes<Adding<float>>(n, s, [&](int at) {
@@ -995,39 +1001,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }, [&](int at) {
                 const int i = n - 1 - at;
                 (void)i;
-                return t46[i];
+                return t48[i];
             },
                 [&](int at, float found, float left) {
                 const int i = n - 1 - at;
-                t49[i] = left;
+                t51[i] = left;
                 (void)found;
             });
         }
         __syncthreads();
         for (int e = fresh(TID); e < n; e += THREADS) {
             const int i = e;
-            const float v89 = t12[i] != 0 ? 0.f : t49[i];
+            const float v89 = t12[i] != 0 ? 0.f : t51[i];
             const float v90 = t2[0] * v89;
-            const float v91 = t48[i] - v90;
-            t50[i] = v89;
+            const float v91 = t50[i] - v90;
+            t52[i] = v89;
             if (a.t[10].p)
                 put((bf16 *)a.t[10].p + at_token(a.t[10], q, token, fresh(head)) + i * a.t[10].st, v91);
         }
         __syncthreads();
-        if (WARP == 8) {
+        if (WARP == 11) {
             float v92 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int i = y;
-                v92 += get(t6[i]) * t50[i];
+                v92 += get(t6[i]) * t52[i];
             }
             v92 = lane_sum<LANES>(v92);
             if (LANE == 0) {
-                t51[0] = v92;
+                t53[0] = v92;
             }
         }
         __syncthreads();
-        if (WARP == 10 && LANE == 0) {
-            const float v93 = t2[0] * t51[0];
+        if (WARP == 13 && LANE == 0) {
+            const float v93 = t2[0] * t53[0];
             put((float *)(later + 32784) + 0, v93);
         }
         __syncthreads();

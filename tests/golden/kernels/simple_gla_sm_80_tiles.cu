@@ -21,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
     float *const t5 = (float *)(arena + 35712);
     bf16 *const t6 = (bf16 *)(arena + 35728);
     float *const t7 = (float *)(arena + 53136);
-    float *const t8 = (float *)(arena + 87952);
+    bf16 *const t8 = (bf16 *)(arena + 87952);
     bf16 *const t9 = (bf16 *)(arena + 35728);
-    float *const t10 = (float *)(arena + 122768);
+    float *const t10 = (float *)(arena + 105360);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
         const i64 s = divided(item / 2, a.run.heads);
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 const int i = e / 128;
                 const int d1 = e % 128;
                 const float v16 = get(t6[i * 136 + d1]) * t4[i];
-                t8[i * 136 + d1] = v16;
+                put(&t8[i * 136 + d1], v16);
             }
             __syncthreads();
             {
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k0_forward(const __grid
                 copy_in<64, 72, false>(t9, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t9 + 0),
                 matrix<1, 136, 1>(t8 + 0),
                 [&](int row, int col, float x) {
@@ -176,9 +176,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
     float *const t6 = (float *)(arena + 34944);
     float *const t7 = (float *)(arena + 104832);
     float *const t8 = (float *)(arena + 105088);
-    float *const t9 = (float *)(arena + 0);
-    bf16 *const t10 = (bf16 *)(arena + 34944);
-    float *const t11 = (float *)(arena + 105344);
+    bf16 *const t9 = (bf16 *)(arena + 0);
+    bf16 *const t10 = (bf16 *)(arena + 9216);
+    float *const t11 = (float *)(arena + 34944);
     float *const t12 = (float *)(arena + 70016);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
@@ -234,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             const float v9 = max_(get(t2[i]), bits(0xc2d00000));
             t4[i] = v9;
         }
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t0 + 0),
             matrix<1, 136, 1>(t3 + 0),
             [&](int row, int col, float x) {
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             t5[i * 136 + d1] = x;
         });
         __syncthreads();
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t0 + 0),
             matrix<136, 1, 2>(t1 + 0),
             [&](int row, int col, float x) {
@@ -281,13 +281,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
                 continue;
             const float v24 = i >= j ? exp_(t7[i] - t7[j]) : 0.f;
             const float v26 = v24 * t6[i * 72 + j];
-            t9[i * 72 + j] = v26;
+            put(&t9[i * 72 + j], v26);
         }
-        __syncthreads();
         {
             const bf16 *p = (const bf16 *)a.t[3].p + at_token(a.t[3], q, token, head);
             copy_in<128, 136, false>(t10, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
@@ -295,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k1_token(const __grid_c
             t11[i * 136 + d1] = v21;
         }
         __syncthreads();
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
             matrix<72, 1, 2>(t9 + 0),
             matrix<1, 136, 1>(t10 + 0),
             [&](int row, int col, float x) {
@@ -328,10 +328,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
     float *const t4 = (float *)(arena + 35456);
     float *const t5 = (float *)(arena + 35472);
     bf16 *const t6 = (bf16 *)(arena + 35728);
-    float *const t7 = (float *)(arena + 53136);
-    float *const t8 = (float *)(arena + 87952);
+    bf16 *const t7 = (bf16 *)(arena + 53136);
+    float *const t8 = (float *)(arena + 70544);
     bf16 *const t9 = (bf16 *)(arena + 35728);
-    float *const t10 = (float *)(arena + 122768);
+    float *const t10 = (float *)(arena + 105360);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 2);
         const i64 s = divided(item / 2, a.run.heads);
@@ -425,7 +425,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 const int i = e / 128;
                 const int d1 = e % 128;
                 const float v47 = get(t6[i * 136 + d1]) * t5[i];
-                t7[i * 136 + d1] = v47;
+                put(&t7[i * 136 + d1], v47);
             }
             for (int e = TID; e < 8192; e += THREADS) {
                 const int d0 = e / 128;
@@ -439,7 +439,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
                 copy_in<64, 72, false>(t9, p, a.t[3].st, a.t[3].sd[0], n, a.t[3].wide);
             }
             __syncthreads();
-            product<TF32, 2, 2, false, true, true>(64, 128, n,
+            product<BFLOAT, 2, 2, false, true, true>(64, 128, n,
                 matrix<1, 72, 1>(t9 + 0),
                 matrix<1, 136, 1>(t7 + 0),
                 [&](int row, int col, float x) {
@@ -477,48 +477,49 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k2_reverse(const __grid
 struct Args3 { Run run; Tensor t[9]; };
 extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_constant__ Args3 a)
 {
-    char *const spill = global(a.run.spill) + blockIdx.x * 401408ll;
+    char *const spill = global(a.run.spill) + blockIdx.x * 208896ll;
     float *const t0 = (float *)(arena + 0);
-    bf16 *const t1 = (bf16 *)(arena + 256);
-    bf16 *const t2 = (bf16 *)(arena + 17664);
-    bf16 *const t3 = (bf16 *)(arena + 35072);
-    bf16 *const t4 = (bf16 *)(arena + 52480);
-    bf16 *const t5 = (bf16 *)(arena + 52608);
-    bf16 *const t6 = (bf16 *)(spill + 0);
-    bf16 *const t7 = (bf16 *)(spill + 34816);
-    float *const t8 = (float *)(arena + 70016);
-    float *const t9 = (float *)(arena + 70272);
-    float *const t10 = (float *)(arena + 52480);
-    float *const t11 = (float *)(spill + 69632);
-    float *const t12 = (float *)(arena + 70528);
-    float *const t13 = (float *)(spill + 88064);
-    float *const t14 = (float *)(spill + 122880);
-    float *const t15 = (float *)(spill + 157696);
-    float *const t16 = (float *)(arena + 88960);
-    float *const t17 = (float *)(arena + 35072);
-    float *const t18 = (float *)(arena + 35328);
-    float *const t19 = (float *)(arena + 35584);
-    float *const t20 = (float *)(arena + 35840);
-    float *const t21 = (float *)(arena + 36096);
-    float *const t22 = (float *)(arena + 36352);
-    float *const t23 = (float *)(arena + 36608);
-    float *const t24 = (float *)(arena + 35072);
-    float *const t25 = (float *)(arena + 107392);
-    float *const t26 = (float *)(arena + 125824);
-    float *const t27 = (float *)(arena + 144256);
-    float *const t28 = (float *)(arena + 35584);
-    float *const t29 = (float *)(arena + 36864);
-    float *const t30 = (float *)(arena + 37120);
-    float *const t31 = (float *)(spill + 192512);
-    float *const t32 = (float *)(spill + 227328);
-    float *const t33 = (float *)(spill + 262144);
-    float *const t34 = (float *)(arena + 35088);
-    float *const t35 = (float *)(arena + 35104);
-    float *const t36 = (float *)(spill + 296960);
-    float *const t37 = (float *)(spill + 331776);
-    float *const t38 = (float *)(spill + 366592);
-    float *const t39 = (float *)(arena + 256);
-    float *const t40 = (float *)(arena + 512);
+    bf16 *const t1 = (bf16 *)(spill + 0);
+    bf16 *const t2 = (bf16 *)(arena + 256);
+    bf16 *const t3 = (bf16 *)(arena + 17664);
+    bf16 *const t4 = (bf16 *)(arena + 35072);
+    bf16 *const t5 = (bf16 *)(spill + 17408);
+    bf16 *const t6 = (bf16 *)(arena + 35200);
+    bf16 *const t7 = (bf16 *)(arena + 70016);
+    float *const t8 = (float *)(arena + 104832);
+    float *const t9 = (float *)(arena + 105088);
+    float *const t10 = (float *)(arena + 35072);
+    float *const t11 = (float *)(arena + 35136);
+    float *const t12 = (float *)(arena + 105344);
+    float *const t13 = (float *)(arena + 123776);
+    float *const t14 = (float *)(spill + 34816);
+    float *const t15 = (float *)(spill + 69632);
+    float *const t16 = (float *)(spill + 104448);
+    float *const t17 = (float *)(arena + 35152);
+    float *const t18 = (float *)(arena + 17664);
+    float *const t19 = (float *)(arena + 17920);
+    float *const t20 = (float *)(arena + 18176);
+    float *const t21 = (float *)(arena + 18432);
+    float *const t22 = (float *)(arena + 18688);
+    float *const t23 = (float *)(arena + 18944);
+    float *const t24 = (float *)(arena + 19200);
+    float *const t25 = (float *)(arena + 17664);
+    float *const t26 = (float *)(arena + 53584);
+    bf16 *const t27 = (bf16 *)(arena + 19456);
+    bf16 *const t28 = (bf16 *)(arena + 72016);
+    float *const t29 = (float *)(arena + 18176);
+    float *const t30 = (float *)(arena + 28672);
+    float *const t31 = (float *)(arena + 28928);
+    float *const t32 = (float *)(spill + 139264);
+    float *const t33 = (float *)(spill + 174080);
+    float *const t34 = (float *)(spill + 34816);
+    float *const t35 = (float *)(arena + 17680);
+    float *const t36 = (float *)(arena + 17696);
+    float *const t37 = (float *)(spill + 69632);
+    float *const t38 = (float *)(arena + 29184);
+    float *const t39 = (float *)(arena + 105344);
+    float *const t40 = (float *)(arena + 256);
+    float *const t41 = (float *)(arena + 512);
     NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += blocks_here()) {
         const int block = (int)(item % 1);
         const i64 part = divided(item / 1, a.run.heads);
@@ -609,57 +610,57 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             t9[i] = v71;
         }
         __syncthreads();
-        if (WARP == 11) {
+        {
             float v62 = 0;
-            for (int y = LANE; y < 16384; y += LANES) {
+            for (int y = TID; y < 16384; y += THREADS) {
                 const int d1 = y % 128;
                 const int d0 = y / 128;
                 v62 += get(t6[d0 * 136 + d1]) * get(t7[d0 * 136 + d1]);
             }
-            v62 = lane_sum<LANES>(v62);
-            if (LANE == 0) {
-                t10[0] = v62;
+            v62 = block_sum(v62, t10);
+            if (TID == 0) {
+                t11[0] = v62;
             }
         }
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t1 + 0),
             matrix<136, 1, 2>(t2 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t11[i * 72 + j] = x;
+            t12[i * 72 + j] = x;
         });
-        product<TF32, 1, 2, true, false, false>(n, n, 128,
+        product<BFLOAT, 1, 2, true, false, false>(n, n, 128,
             matrix<136, 1, 2>(t5 + 0),
             matrix<136, 1, 2>(t3 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int j = col;
-            t12[i * 72 + j] = x;
+            t13[i * 72 + j] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t5 + 0),
             matrix<136, 1, 2>(t6 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t13[i * 136 + d0] = x;
+            t14[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t3 + 0),
             matrix<136, 1, 2>(t7 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t14[i * 136 + d0] = x;
+            t15[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, true, false, true>(n, 128, 128,
+        product<BFLOAT, 2, 2, true, false, true>(n, 128, 128,
             matrix<136, 1, 2>(t2 + 0),
             matrix<1, 136, 1>(t7 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d1 = col;
-            t15[i * 136 + d1] = x;
+            t16[i * 136 + d1] = x;
         });
         __syncthreads();
         for (int e = TID; e < n * 64; e += THREADS) {
@@ -667,26 +668,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v35 = t11[i * 72 + j] * t12[i * 72 + j];
-            t16[i * 72 + j] = v35;
+            const float v35 = t12[i * 72 + j] * t13[i * 72 + j];
+            t17[i * 72 + j] = v35;
         }
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
             const int i = e;
             float v46 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v46 += get(t1[i * 136 + d0]) * t13[i * 136 + d0];
+                v46 += get(t1[i * 136 + d0]) * t14[i * 136 + d0];
             }
             v46 = lane_sum<LANES>(v46);
             float v59 = 0;
             for (int y = LANE; y < 128; y += LANES) {
                 const int d0 = y;
-                v59 += get(t2[i * 136 + d0]) * t14[i * 136 + d0];
+                v59 += get(t2[i * 136 + d0]) * t15[i * 136 + d0];
             }
             v59 = lane_sum<LANES>(v59);
             if (LANE == 0) {
-                t17[i] = v46;
-                t18[i] = v59;
+                t18[i] = v46;
+                t19[i] = v59;
             }
         }
         for (int e = WARP; e < 1; e += WARPS) {
@@ -702,40 +703,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             },
                 [&](int at, float found, float left) {
                 const int i = at;
-                t19[i] = left;
+                t20[i] = left;
                 (void)found;
             });
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v12 = t19[(n - 1) * 1] - t19[i];
+            const float v12 = t20[(n - 1) * 1] - t20[i];
             const float v13 = exp_(v12);
-            const float v19 = exp_(t19[i]);
-            const float v51 = v19 * t17[i];
-            const float v64 = v13 * t18[i];
-            t20[i] = v13;
-            t21[i] = v19;
-            t22[i] = v51;
-            t23[i] = v64;
+            const float v19 = exp_(t20[i]);
+            const float v51 = v19 * t18[i];
+            const float v64 = v13 * t19[i];
+            t21[i] = v13;
+            t22[i] = v19;
+            t23[i] = v51;
+            t24[i] = v64;
         }
         __syncthreads();
         if (WARP == 8 && LANE == 0) {
-            const float v14 = exp_(t19[(n - 1) * 1]);
-            const float v63 = v14 * t10[0];
-            t24[0] = v63;
+            const float v14 = exp_(t20[(n - 1) * 1]);
+            const float v63 = v14 * t11[0];
+            t25[0] = v63;
         }
         for (int e = TID; e < n * 64; e += THREADS) {
             const int i = e / 64;
             const int j = e % 64;
             if (j >= n)
                 continue;
-            const float v24 = i >= j ? exp_(t19[i] - t19[j]) : 0.f;
-            const float v26 = v24 * t11[i * 72 + j];
-            const float v36 = v24 * t12[i * 72 + j];
-            t25[i * 72 + j] = v24;
-            t26[i * 72 + j] = v26;
-            t27[i * 72 + j] = v36;
+            const float v24 = i >= j ? exp_(t20[i] - t20[j]) : 0.f;
+            const float v26 = v24 * t12[i * 72 + j];
+            const float v36 = v24 * t13[i * 72 + j];
+            t26[i * 72 + j] = v24;
+            put(&t27[i * 72 + j], v26);
+            put(&t28[i * 72 + j], v36);
         }
         __syncthreads();
         NO_UNROLL for (int e = WARP; e < n; e += WARPS) {
@@ -743,11 +744,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v39 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int j = y;
-                v39 += t25[i * 72 + j] * t16[i * 72 + j];
+                v39 += t26[i * 72 + j] * t17[i * 72 + j];
             }
             v39 = lane_sum<LANES>(v39);
             if (LANE == 0) {
-                t28[i] = v39;
+                t29[i] = v39;
             }
         }
         for (int e = TID; e < n; e += THREADS) {
@@ -755,85 +756,86 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             float v40 = 0;
             for (int y = 0; y < n; y++) {
                 const int i = y;
-                v40 += t25[i * 72 + j] * t16[i * 72 + j];
+                v40 += t26[i * 72 + j] * t17[i * 72 + j];
             }
-            t29[j] = v40;
+            t30[j] = v40;
         }
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int j = e;
-            const float v41 = -t29[j];
-            t30[j] = v41;
+            const float v41 = -t30[j];
+            t31[j] = v41;
         }
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v48 = t21[i] * t13[i * 136 + d0];
-            const float v54 = t20[i] * t14[i * 136 + d0];
-            t31[i * 136 + d0] = v48;
-            t32[i * 136 + d0] = v54;
+            const float v48 = t22[i] * t14[i * 136 + d0];
+            const float v54 = t21[i] * t15[i * 136 + d0];
+            t32[i * 136 + d0] = v48;
+            t33[i * 136 + d0] = v54;
         }
+        __syncthreads();
         for (int e = TID; e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v57 = t20[i] * t15[i * 136 + d1];
-            t33[i * 136 + d1] = v57;
+            const float v57 = t21[i] * t16[i * 136 + d1];
+            t34[i * 136 + d1] = v57;
         }
-        if (WARP == 1) {
+        if (WARP == 2) {
             float v65 = 0;
             for (int y = LANE; y < n; y += LANES) {
                 const int i = y;
-                v65 += t20[i] * t18[i];
+                v65 += t21[i] * t19[i];
             }
             v65 = lane_sum<LANES>(v65);
             if (LANE == 0) {
-                t34[0] = v65;
+                t35[0] = v65;
             }
         }
         __syncthreads();
-        if (WARP == 3 && LANE == 0) {
-            const float v66 = t24[0] + t34[0];
-            t35[0] = v66;
+        if (WARP == 4 && LANE == 0) {
+            const float v66 = t25[0] + t35[0];
+            t36[0] = v66;
         }
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t26 + 0),
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t27 + 0),
             matrix<1, 136, 1>(t5 + 0),
             [&](int row, int col, float x) {
             const int j = row;
             const int d1 = col;
-            t36[j * 136 + d1] = x;
+            t37[j * 136 + d1] = x;
         });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<72, 1, 2>(t27 + 0),
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<72, 1, 2>(t28 + 0),
             matrix<1, 136, 1>(t2 + 0),
             [&](int row, int col, float x) {
             const int i = row;
             const int d0 = col;
-            t37[i * 136 + d0] = x;
+            t38[i * 136 + d0] = x;
         });
-        product<TF32, 2, 2, false, false, true>(n, 128, n,
-            matrix<1, 72, 1>(t27 + 0),
+        product<BFLOAT, 2, 2, false, false, true>(n, 128, n,
+            matrix<1, 72, 1>(t28 + 0),
             matrix<1, 136, 1>(t1 + 0),
             [&](int row, int col, float x) {
             const int j = row;
             const int d0 = col;
-            t38[j * 136 + d0] = x;
+            t39[j * 136 + d0] = x;
         });
         __syncthreads();
         for (int e = TID; e < n; e += THREADS) {
             const int i = e;
-            const float v44 = t28[i] + t30[i];
-            const float v52 = v44 + t22[i];
-            const float v67 = v52 - t23[i];
-            const float v68 = i == n - 1 ? t35[0] : t0[(i + 1)];
+            const float v44 = t29[i] + t31[i];
+            const float v52 = v44 + t23[i];
+            const float v67 = v52 - t24[i];
+            const float v68 = i == n - 1 ? t36[0] : t0[(i + 1)];
             const float v69 = v67 + v68;
-            t39[i] = v69;
+            t40[i] = v69;
         }
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d0 = e % 128;
-            const float v49 = t37[i * 136 + d0] + t31[i * 136 + d0];
-            const float v55 = t38[i * 136 + d0] + t32[i * 136 + d0];
+            const float v49 = t38[i * 136 + d0] + t32[i * 136 + d0];
+            const float v55 = t39[i * 136 + d0] + t33[i * 136 + d0];
             if (a.t[5].p)
                 put((bf16 *)a.t[5].p + at_token(a.t[5], q, token, fresh(head)) + i * a.t[5].st + d0 * a.t[5].sd[0], v49);
             if (a.t[6].p)
@@ -842,7 +844,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
         for (int e = fresh(TID); e < n * 128; e += THREADS) {
             const int i = e / 128;
             const int d1 = e % 128;
-            const float v58 = t36[i * 136 + d1] + t33[i * 136 + d1];
+            const float v58 = t37[i * 136 + d1] + t34[i * 136 + d1];
             if (a.t[7].p)
                 put((bf16 *)a.t[7].p + at_token(a.t[7], q, token, fresh(head)) + i * a.t[7].st + d1 * a.t[7].sd[0], v58);
         }
@@ -856,18 +858,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) k3_token(const __grid_c
             }, [&](int at) {
                 const int i = n - 1 - at;
                 (void)i;
-                return t39[i];
+                return t40[i];
             },
                 [&](int at, float found, float left) {
                 const int i = n - 1 - at;
-                t40[i] = left;
+                t41[i] = left;
                 (void)found;
             });
         }
         __syncthreads();
         for (int e = fresh(TID); e < n; e += THREADS) {
             const int i = e;
-            const float v72 = t9[i] != 0 ? 0.f : t40[i];
+            const float v72 = t9[i] != 0 ? 0.f : t41[i];
             if (a.t[8].p)
                 put((bf16 *)a.t[8].p + at_token(a.t[8], q, token, fresh(head)) + i * a.t[8].st, v72);
         }

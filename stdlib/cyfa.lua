@@ -16,7 +16,7 @@ return flin.variant {
   input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay", turn = "t",
             beta = "t : unit", rate = "p : angle", atom = "m",
             readout = "r m" },
-  state = { A = "k m", C = "m v", phi = "p : angle" },
+  state = { A = "m k", C = "m v", phi = "p : angle" },
   initial = {                           -- slots are sums of such waves
     rate = function (at) return 2 * pi * (at.p - 1) / (at.size.m - 1) end,
     atom = function (at) return wave(at, 0) end,
@@ -25,10 +25,10 @@ return flin.variant {
   step  = function (x, s)
     local phi = s.phi + x.rate * x.turn
     local w = x.beta * rotate(x.atom, -phi)
-    local A = exp(x.g) * s.A + outer(x.k, w)
+    local A = exp(x.g) * s.A + outer(w, x.k)
     local C = exp(x.g) * s.C + outer(w, x.v)
     local q = x.q / flin.sqrt(size(x.q, "k"))
-    local p = exp(dot(x.readout, rotate(dot(q, A), phi)))
+    local p = exp(dot(x.readout, rotate(dot(A, q), phi)))
     local c = rotate(dot(p / sum(p), x.readout), -phi)
     return { A = A, C = C, phi = phi }, dot(c, C)
   end,

@@ -4,7 +4,7 @@ local flin = require "flin"
 local count = require "support.count"
 local expect <const> = count.expect
 
-local SIZE <const> = { k = 16, v = 20, m = 12, n = 2, r = 4, p = 8 }
+local SIZE <const> = { k = 16, v = 20, m = 16, n = 2, r = 4, p = 8 }
 
 local function random(v, B, T, H, HV, dtype)
   local x = {}

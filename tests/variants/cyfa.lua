@@ -20,8 +20,8 @@ return {
     for m, w in ipairs(turned(x.atom, -1)) do
       z[m], c[m] = 0, 0
       for i = 1, #x.k do
-        s.A[i][m] = f * s.A[i][m] + x.beta * w * x.k[i]
-        z[m] = z[m] + s.A[i][m] * x.q[i] * (#x.k) ^ -0.5
+        s.A[m][i] = f * s.A[m][i] + x.beta * w * x.k[i]
+        z[m] = z[m] + s.A[m][i] * x.q[i] * (#x.k) ^ -0.5
       end
       for j = 1, #x.v do
         s.C[m][j] = f * s.C[m][j] + x.beta * w * x.v[j]

@@ -155,6 +155,31 @@ INLINE void follow()
 
 /* ---- products: c += a b, by all lanes ---- */
 
+/* An address in shared memory. */
+typedef u32 Shared;
+INLINE Shared shared_at(const void *p)
+{
+    Shared at;
+    asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}"
+        : "=r"(at) : "l"(p));
+    return at;
+}
+/* Four tiles of 8 x 8 numbers of 16 bits: lane 8 t + r says where row r of
+ * tile t is, and finds in x[t] its own pair of each. TURNED: each tile
+ * transposed. */
+template<bool TURNED> INLINE void load_tiles(u32 x[4], Shared row)
+{
+    if (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+            " {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row)
+            : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+            " {%0,%1,%2,%3}, [%4];"
+            : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row)
+            : "memory");
+}
 INLINE void mma_tf32(float c[4], const u32 a[4], u32 b0, u32 b1)
 {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},"

@@ -214,6 +214,23 @@ static void step_of(const Fiber *lane, int each)
             lane[l].part->c[e] = c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2];
 }
 
+/* Row r of tile t is what lane 8 t + r brought; of it or, turned, of column
+ * l / 4 lane l gets pair l % 4. */
+static void hand_out(const Fiber *lane)
+{
+    unsigned short tile[4][8][8];
+    for (int l = 0; l < WARP_SIZE; l++)
+        memcpy(tile[l / 8][l % 8], lane[l].part->a, 16);
+    for (int l = 0; l < WARP_SIZE; l++)
+        for (int t = 0; t < 4; t++) {
+            int r = l / 4, c = l % 4 * 2;
+            bool turned = lane[l].part->by;
+            unsigned lo = turned ? tile[t][c][r] : tile[t][r][c];
+            unsigned hi = turned ? tile[t][c + 1][r] : tile[t][r][c + 1];
+            lane[l].part->a[t] = lo | hi << 16;
+        }
+}
+
 static void perform(const Fiber *lane)
 {
     float x[WARP_SIZE], sum = 0;
@@ -226,6 +243,8 @@ static void perform(const Fiber *lane)
     }
     if (first->act == TF32_STEP || first->act == BF16_STEP)
         return step_of(lane, first->act == BF16_STEP ? 2 : 1);
+    if (first->act == TILES)
+        return hand_out(lane);
     if (first->act == ORDER)
         warp_now[(lane - fiber) / WARP_SIZE]++;
     for (int by = first->by / 2; by && first->act == SUM; by /= 2) {

@@ -103,7 +103,7 @@ template<class T> PLAIN inline T max(T a, T b) { return a > b ? a : b; }
 
 /* ---- what a warp does together ---- */
 
-enum Together { UP, XOR, OF, SUM, ANY, TF32_STEP, BF16_STEP, ORDER };
+enum Together { UP, XOR, OF, SUM, ANY, TF32_STEP, BF16_STEP, TILES, ORDER };
 
 /* What a thread brings to an act of its warp. */
 struct Part {
@@ -167,6 +167,18 @@ PLAIN inline void mma_bf16(float c[4], const unsigned a[4], unsigned b0,
 {
     Part p = { BF16_STEP, 0, 0, c, { a[0], a[1], a[2], a[3] }, { b0, b1 } };
     together(&p);
+}
+/* by: whether transposed; b: the row, as a lane's part holds a piece of it. */
+struct alignas(16) Row { unsigned x[4]; };
+typedef const char *Shared;
+PLAIN inline Shared shared_at(const void *p) { return (Shared)p; }
+template<bool TURNED> inline void load_tiles(unsigned x[4], Shared row)
+{
+    Part p = { TILES, TURNED };
+    const Row own = *(const Row *)row;
+    memcpy(p.a, own.x, 16);
+    together(&p);
+    memcpy(x, p.a, 16);
 }
 
 /* ---- copies ---- */

@@ -144,10 +144,23 @@ static Plan *try_larger(const PlanWish *w, PlanTry *t)
     return p;
 }
 
+/* Whether pairs of a chunk's tokens have numbers along the step's axes: no
+ * product makes these, and a token has the more of them the longer its chunk
+ * is. */
+static bool has_wide_pairs(const Graph *g)
+{
+    const AxisSet pairs = AXIS(AX_I) | AXIS(AX_J);
+
+    for (Ref r = 1; r < g->len; r++)
+        if ((g->n[r].axes & pairs) == pairs && g->n[r].axes & DIM_AXES)
+            return true;
+    return false;
+}
+
 /* Whether the plan has kernels that nothing fast runs there, and one with half
  * the tokens a chunk has none. Of training the usual machine was measured to do
- * better with the usual chunks: there it is the price that says so, as where no
- * product makes the scores, of which a token has as many as its chunk has. */
+ * better with the usual chunks: there it is the price that says so, of wide
+ * pairs. */
 static bool half_is_better(const PlanWish *w, PlanTry *t)
 {
     const double worth = 1.25;          /* of what only a forecast says */
@@ -156,7 +169,7 @@ static bool half_is_better(const PlanWish *w, PlanTry *t)
     PlanTry other;
 
     if (!w->larger || w->chunk <= CHUNK_LEAST
-        || (!usual && w->chunk != CHUNK_DEFAULT)
+        || (usual ? !has_wide_pairs(t->g) : w->chunk != CHUNK_DEFAULT)
         || w->larger(t->g->ctx, t->plan, w->m, false))
         return false;
     half.chunk /= 2;

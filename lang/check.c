@@ -98,7 +98,8 @@ static void push_random(lua_State *L, Check *k, const Input *in, int64_t B,
     first = rank;
     for (int i = 0; i < in->rank; i++)
         shape[rank++] = k->size[in->order[i]];
-    Tensor *t = tensor_push(L, in->index_of ? I64 : in->timed ? k->dtype : F32,
+    Tensor *t = tensor_push(L, in->index_of ? I64
+                            : in->timed || in->rank > 1 ? k->dtype : F32,
                             rank, shape);
     for (int i = first; i < rank; i++)
         n *= shape[i];                  /* of a tensor that there is */

@@ -265,10 +265,17 @@ static Kernel joined(const Plan *p, int split)
     return k;
 }
 
+/* One of which others have all that it had is not launched. */
+static bool is_idle(const CudaKernel *k)
+{
+    return !k->ntensors;
+}
+
 /* The plan as it is cut; its first `split` kernels as one, which the other
  * emitter prints. */
-static Plan *as_launched(const Plan *p, int split)
+static Plan *as_launched(const CudaModule *m, int split)
 {
+    const Plan *p = m->plan;
     Ctx *c = p->g->ctx;
     Plan *to = ctx_alloc(c, sizeof *to);
 
@@ -277,7 +284,8 @@ static Plan *as_launched(const Plan *p, int split)
     if (split)
         to->kernel[to->nkernels++] = joined(p, split);
     for (int i = split; i < p->nkernels; i++)
-        to->kernel[to->nkernels++] = p->kernel[i];
+        if (!is_idle(&m->kernel[i]))
+            to->kernel[to->nkernels++] = p->kernel[i];
     plan_finish(to);
     return to;
 }
@@ -307,11 +315,12 @@ const Launches *cuda_launches(Ctx *c, const Plan *p, const Machine *gpu)
 
     assert(!forward || forward->nkernels == 1);
 
-    l->p = as_launched(m->plan, split);
+    l->p = as_launched(m, split);
     if (split)
         to[0] = launched(c, &forward->kernel[0]);
     for (int i = split; i < m->plan->nkernels; i++)
-        to[n++] = launched(c, &m->kernel[i]);
+        if (!is_idle(&m->kernel[i]))
+            to[n++] = launched(c, &m->kernel[i]);
     assert(n == l->p->nkernels);
     for (int i = 0; i < n; i++) {
         snprintf(l->p->kernel[i].name, sizeof l->p->kernel[i].name, "%s",

@@ -310,14 +310,14 @@ static void write_whole(Ctx *c, void *ud)
         fail_code(c, ERR_INTERNAL, "%s cannot be written", path);
 }
 
-/* None on sm_90a up to 128; elsewhere, and in kernels from schedules, a few
- * cost nothing that shows. */
+/* None in the emitter's for sm_90a up to 128; elsewhere, and in kernels from
+ * schedules, a few cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
     if (k->groups >= SCHEDULED)
         return 32;
-    return !strcmp(k->arch, "sm_90a") && k->d.k <= 128 && k->d.v <= 128
-         ? 0 : 128;
+    return strcmp(k->arch, "sm_90a") || k->d.k > 128 || k->d.v > 128 ? 128
+         : k->groups ? 0 : 32;
 }
 
 static void compile(Ctx *c, void *ud)

@@ -18,11 +18,12 @@ local function launched(f)
   return table.concat(list, ", ")
 end
 
--- With these sizes of axes; slots are as many as keys.
+-- With these sizes of axes; slots, and what reads them, are as many as keys.
 local function sized(v, size, call)
   call.K, call.V = size[1], size[2]
   for _, input in ipairs(v.inputs) do
     if input.axes:find "m" then call.M = size[1] end
+    if input.axes:find "r m" then call.R = size[1] end
   end
   return call
 end

@@ -49,8 +49,8 @@ local function from_paper(name)
 end
 
 local variants = { delta(), driven() }
-for _, name in ipairs { "based", "cyfa", "linoss", "log_linear", "longhorn",
-                        "mesa_net", "s4d", "s6" } do
+for _, name in ipairs { "based", "linoss", "log_linear", "longhorn", "mesa_net",
+                        "s4d", "s6" } do
   variants[#variants + 1] = from_paper(name)
 end
 

@@ -236,7 +236,8 @@ static void typing(Session *s)
     turn(s, "flin.zeros(2, 3)\r", "tensor [2, 3] float32", "a tensor");
     turn(s, "flin.stdlib.gla\r", "writes rank 1", "a variant");
     turn(s, "{ { 1, { 2 } } }\r", "\r\n{ { 1, {...} } }\r\n", "nested tables");
-    turn(s, "flin.stdlib\r", "flin.stdlib: abc comba deltanet", "names");
+    turn(s, "flin.stdlib\r", "flin.stdlib: abc comba cyfa deltanet",
+         "names");
     turn(s, "flin.einsum\r", "sums over the axes that it names", "known as");
     turn(s, "flin.stdlib.gla:forwrd {}\r", "help: did you mean 'forward'?",
          "what was meant");

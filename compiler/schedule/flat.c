@@ -6,7 +6,7 @@
  * multiple of 16 bytes apart: eight of them then start in different banks of
  * shared memory.
  */
-#include "schedule.h"
+#include "ranks.h"
 
 #include <string.h>
 
@@ -299,4 +299,35 @@ AxisSet solve_rows(const Graph *g, const Node *n)
 {
     AxisSet cols = g->n[n->a[0]].axes & COL_AXES;
     return (cols >> AX_J & ~AXIS(AX_I)) | AXIS(AX_I);
+}
+
+/* ---- what there is no kernel for ---- */
+
+/* Neither what tokens have in a chunk, nor what passes over rows. */
+static bool is_of_token(const Node *n)
+{
+    return !op_is(n->op, RECURS | OF_RANKS | WHOLE_ROW)
+        && !(n->axes & (ROW_AXES | COL_AXES))
+        && (!op_is(n->op, MOVES) || n->over);
+}
+
+const char *flat_fault(const Schedule *s, const KernelWish *w)
+{
+    if (s->kind == K_TOKEN && !w->plainly)
+        return "all tokens at once, one by one";
+    for (int i = 0; i < s->k->nnodes; i++) {
+        Ref r = s->k->node[i];
+        const Node *n = &s->g->n[r];
+        bool row = op_is(n->op, OF_RANKS)
+                || (op_is(n->op, WHOLE_ROW) && !op_is(n->op, OF_MOST));
+        bool other = !is_of_token(n) || w->lies_transposed[r];
+        if (row || (other && !w->plainly)) {
+            const char *ranks = ranks_fault(s->c, s->g);
+            return ranks ? ranks
+                 : ctx_format(s->c, row ? "%%%u = %s: of rows"
+                              : "%%%u = %s: of a single token",
+                              (unsigned)r, op_info[n->op].name);
+        }
+    }
+    return NULL;
 }

@@ -682,6 +682,8 @@ Ref operand_along(const Schedule *s, Ref r, int ax);
 bool is_exact(const Schedule *s);
 /* The instruction that has the node for itself; K_MAP: none has. */
 KOp flat_op(const Schedule *s, Ref r);
+/* Why the kernel cannot be one whose warps all do the same; NULL: it can. */
+const char *flat_fault(const Schedule *s, const KernelWish *w);
 
 /* Consecutive axes that operands run through with one stride each. */
 typedef struct KRun { AxisSet axes; int32_t size, st[2]; bool tokens; } KRun;

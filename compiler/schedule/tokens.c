@@ -8,7 +8,7 @@
  * differs in is made once, before the first. Of a chunk's nodes some have an
  * instruction of their own (flat.c).
  */
-#include "ranks.h"
+#include "schedule.h"
 #include "../cost.h"
 #include "../eval.h"
 
@@ -50,15 +50,6 @@ static bool is_computed(const Tokens *x, Ref r)
 static bool is_elementwise(const Tokens *x, Ref r)
 {
     return op_info[x->g->n[r].op].traits & ELEMENTWISE;
-}
-
-/* Neither what tokens have in a chunk, nor what passes over rows. */
-static bool is_of_token(const Tokens *x, Ref r)
-{
-    const Node *n = &x->g->n[r];
-    return !op_is(n->op, RECURS | OF_RANKS | WHOLE_ROW)
-        && !(n->axes & (ROW_AXES | COL_AXES))
-        && (!op_is(n->op, MOVES) || n->over);
 }
 
 static bool is_before(const Tokens *x, Ref r)
@@ -882,27 +873,6 @@ static void carry_states(Tokens *x)
 
 /* ---- all of it ---- */
 
-static const char *find_fault(Tokens *x)
-{
-    if (x->s->kind == K_TOKEN && !x->w->plainly)
-        return "all tokens at once, one by one";
-    for (int i = 0; i < x->s->k->nnodes; i++) {
-        Ref r = x->s->k->node[i];
-        bool row = op_is(x->g->n[r].op, OF_RANKS)
-                || (op_is(x->g->n[r].op, WHOLE_ROW)
-                    && !op_is(x->g->n[r].op, OF_MOST));
-        bool other = !is_of_token(x, r) || x->w->lies_transposed[r];
-        if (row || (other && !x->w->plainly)) {
-            const char *ranks = ranks_fault(x->s->c, x->g);
-            return ranks ? ranks
-                 : ctx_format(x->s->c, row ? "%%%u = %s: of rows"
-                              : "%%%u = %s: of a single token",
-                              (unsigned)r, op_info[x->g->n[r].op].name);
-        }
-    }
-    return NULL;
-}
-
 static void find_nodes(Tokens *x)
 {
     const Schedule *s = x->s;
@@ -967,7 +937,7 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
         : (s->g->chunk + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
     s->tokens.threads = has_rows(s) ? MANY : THREADS;
     find_nodes(&x);
-    s->why = find_fault(&x);
+    s->why = flat_fault(s, w);
     if (s->why)
         return false;
     s->tokens.single = w->single;

@@ -11,7 +11,7 @@ import flin                                         # noqa: E402
 CARDS = "--nccl" in sys.argv[1:]        # two processes, each on its GPU
 passed = failed = 0
 least = 1e-4 if CARDS else 0            # the laws' limit of float32 on a GPU
-SIZES = {"k": 8, "v": 6, "p": 4}
+SIZES = {"k": 8, "v": 6, "p": 4, "m": 8}
 
 
 def check(name, ok, why=""):

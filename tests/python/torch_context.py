@@ -193,7 +193,7 @@ def is_half(a):
 def wide(v):
     """K = V = 64, of numbers that bfloat16 has."""
     usual = dict(harness.SIZES)
-    harness.SIZES.update(k=64, v=64, p=32)
+    harness.SIZES.update(k=64, v=64, p=32, m=64)
     x = inputs(v, 1, WIDE[-1])
     harness.SIZES.update(usual)
     return {a.name: x[a.name].detach().bfloat16().float().requires_grad_()

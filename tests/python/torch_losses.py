@@ -16,7 +16,7 @@ import torch                                        # noqa: E402
 torch.set_num_threads(1)
 torch.manual_seed(11)
 ON = "cuda" if torch.cuda.is_available() else "cpu"
-SIZES = {"k": 32, "v": 16, "p": 16} if ON == "cuda" else {}
+SIZES = {"k": 32, "v": 16, "p": 16, "m": 32} if ON == "cuda" else {}
 harness.SIZES.update(SIZES)
 HALF = torch.bfloat16 if ON == "cuda" else torch.float32
 # Of float32, and of what sums over a row or over all tokens and cancels.

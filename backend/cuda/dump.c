@@ -268,7 +268,7 @@ static Kernel joined(const Plan *p, int split)
 /* One of which others have all that it had is not launched. */
 static bool is_idle(const CudaKernel *k)
 {
-    return !k->ntensors;
+    return !k->nmaps && !k->ntensors;
 }
 
 /* The plan as it is cut; its first `split` kernels as one, which the other

@@ -602,3 +602,29 @@ Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each)
     plan_finish(to);
     return to;
 }
+
+const Plan *plan_rewritten(Ctx *c, const Plan *p, NodeRewrite *rewrite,
+                           void *ud)
+{
+    Graph *g = graph_copy(c, p->g);
+    Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
+    bool any = false;
+
+    for (Ref r = 1; r < p->g->len; r++) {
+        const Node n = p->g->n[r];
+        Ref a[4];
+        bool same = true;
+        for (int i = 0; i < 4; i++) {
+            a[i] = image[n.a[i]];
+            same &= a[i] == n.a[i];
+        }
+        Ref now = rewrite(ud, g, &n, a, image);
+        any |= now != 0;
+        image[r] = now ? now : same ? r : node_copy(g, &n, a);
+    }
+    for (int i = 0; i < g->nout; i++)
+        g->out[i].node = image[g->out[i].node];
+    for (int i = 0; i < g->nst; i++)
+        g->st[i].next = image[g->st[i].next];
+    return any ? plan_renewed(p, g, image, 1) : p;
+}

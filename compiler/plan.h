@@ -113,6 +113,14 @@ Plan *plan_keep_states(const Plan *p);
  * those, and what they are made of that is nobody's image. */
 Plan *plan_renewed(const Plan *p, Graph *g, const Ref *image, size_t each);
 
+/* What node n becomes in g, a copy of its graph, where its operands have become
+ * a, and nodes before it their images; 0: what it was, of these operands. */
+typedef Ref NodeRewrite(void *ud, Graph *g, const Node *n, const Ref a[4],
+                        const Ref *image);
+/* The plan with each node rewritten; p itself, where none is. */
+const Plan *plan_rewritten(Ctx *c, const Plan *p, NodeRewrite *rewrite,
+                           void *ud);
+
 /* A plan as text, and back: graph_print's text, then for each kernel
  *   kernel NAME forward|reverse|token : %3 %4 ...                      */
 void plan_print(const Plan *p, Buf *out);

@@ -120,13 +120,16 @@ static int count_vectors(const Found *x, Ref from)
 /* The sum, with operands a, where that is less deep so; 0: it is not, or takes
  * longer. To wait for one another, and to go through the matrix again for what
  * has been waited for, takes threads as long as some sums of vectors. */
-static Ref sum_found(Found *x, const Node *n, const Ref a[4])
+static Ref sum_found(void *ud, Graph *g, const Node *n, const Ref a[4],
+                     const Ref *image)
 {
     enum { WAIT = 8 };                  /* sums of vectors */
-    Graph *g = x->g;
+    Found *x = ud;
     AxisSet over = n->over;
     Ref from = (Ref)g->len;
 
+    (void)image;
+    x->g = g;
     if (!is_plain_contraction(n->op) || over & (over - 1) || !(over & x->axes))
         return 0;
     for (int i = 0; i < 2; i++) {
@@ -143,37 +146,12 @@ static Ref sum_found(Found *x, const Node *n, const Ref a[4])
     return 0;
 }
 
-static const Plan *plan_of_axes(Ctx *c, const Plan *p, AxisSet axes)
-{
-    Graph *g = graph_copy(c, p->g);
-    Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
-    Found x = { g, axes, ctx_alloc(c, MAX_NODES * sizeof *x.depth), 0 };
-    bool any = false;
-
-    for (Ref r = 1; r < p->g->len; r++) {
-        const Node n = p->g->n[r];
-        Ref a[4];
-        bool same = true;
-        for (int i = 0; i < 4; i++) {
-            a[i] = image[n.a[i]];
-            same &= a[i] == n.a[i];
-        }
-        Ref now = sum_found(&x, &n, a);
-        any |= now != 0;
-        image[r] = now ? now : same ? r : node_copy(g, &n, a);
-    }
-    for (int i = 0; i < g->nout; i++)
-        g->out[i].node = image[g->out[i].node];
-    for (int i = 0; i < g->nst; i++)
-        g->st[i].next = image[g->st[i].next];
-    return any ? plan_renewed(p, g, image, 1) : p;
-}
-
 const Plan *plan_sums_found(Ctx *c, const Plan *p)
 {
     AxisSet axes = 0;
 
     for (int i = 0; i < p->g->nst && !axes; i++)
         axes = p->g->st[i].rank == 2 ? p->g->st[i].axes : 0;
-    return axes ? plan_of_axes(c, p, axes) : p;
+    Found x = { NULL, axes, ctx_alloc(c, MAX_NODES * sizeof *x.depth), 0 };
+    return axes ? plan_rewritten(c, p, sum_found, &x) : p;
 }

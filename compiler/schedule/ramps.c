@@ -55,32 +55,22 @@ static Ref ramp_of(Graph *g, const Node *n, const Ref *image, Ref count)
                                op2(g, OP_mul, count, each)));
 }
 
+static Ref counted_ramp(void *ud, Graph *g, const Node *n, const Ref a[4],
+                        const Ref *image)
+{
+    const Graph *old = ud;
+    Ref ends = ends_ramp(old, n);
+    const Node of = ends ? old->n[ends] : *n;
+
+    (void)a;
+    if (!is_ramp(old, &of))
+        return 0;
+    Ref count = count_tokens(g, &of);
+    return ramp_of(g, &of, image, !ends ? count
+                                : node_copy(g, n, (Ref[4]){ count }));
+}
+
 const Plan *plan_ramps(Ctx *c, const Plan *p)
 {
-    Graph *g = graph_copy(c, p->g);
-    Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
-    bool any = false;
-    for (Ref r = 1; r < p->g->len; r++) {
-        const Node n = p->g->n[r];
-        Ref ends = ends_ramp(p->g, &n), a[4];
-        const Node of = p->g->n[ends ? ends : r];
-        bool same = true;
-        for (int i = 0; i < 4; i++) {
-            a[i] = image[n.a[i]];
-            same &= a[i] == n.a[i];
-        }
-        if (is_ramp(p->g, &of)) {
-            Ref count = count_tokens(g, &of);
-            image[r] = ramp_of(g, &of, image, !ends ? count
-                                 : node_copy(g, &n, (Ref[4]){ count }));
-            any = true;
-        } else {
-            image[r] = same ? r : node_copy(g, &n, a);
-        }
-    }
-    for (int i = 0; i < g->nout; i++)
-        g->out[i].node = image[g->out[i].node];
-    for (int i = 0; i < g->nst; i++)
-        g->st[i].next = image[g->st[i].next];
-    return any ? plan_renewed(p, g, image, 1) : p;
+    return plan_rewritten(c, p, counted_ramp, p->g);
 }

@@ -252,35 +252,32 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
 typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_OF_SUMS, SCALES_OF_SCORES,
                    SCALES_ONCE } Way;
 
+typedef struct Rescaling {
+    Way way;
+    const Graph *old;
+    const int *readers;
+} Rescaling;
+
+static Ref rescaled_node(void *ud, Graph *g, const Node *n, const Ref a[4],
+                         const Ref *image)
+{
+    const Rescaling *x = ud;
+
+    switch (x->way) {
+    case SCALES_OUT: return scaled_product(g, n, a);
+    case SCALES_IN: return scaled_factors(g, n, x->readers, image);
+    case SCALES_OF_SUMS: return scaled_sum(g, x->old, n, x->readers, image);
+    case SCALES_OF_SCORES: return scaled_scores(g, x->old, n, x->readers,
+                                                image);
+    default: return scaled_once(g, x->old, n, x->readers, image);
+    }
+}
+
 static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
 {
-    Graph *g = graph_copy(c, p->g);
-    Ref *image = ctx_alloc(c, p->g->len * sizeof *image);
-    const int *readers = count_readers(c, p->g);
-    bool any = false;
-    for (Ref r = 1; r < p->g->len; r++) {
-        const Node n = p->g->n[r];
-        Ref a[4];
-        bool same = true;
-        for (int i = 0; i < 4; i++) {
-            a[i] = image[n.a[i]];
-            same &= a[i] == n.a[i];
-        }
-        Ref now = way == SCALES_OUT ? scaled_product(g, &n, a)
-                : way == SCALES_IN ? scaled_factors(g, &n, readers, image)
-                : way == SCALES_OF_SUMS
-                ? scaled_sum(g, p->g, &n, readers, image)
-                : way == SCALES_OF_SCORES
-                ? scaled_scores(g, p->g, &n, readers, image)
-                : scaled_once(g, p->g, &n, readers, image);
-        any |= now != 0;
-        image[r] = now ? now : same ? r : node_copy(g, &n, a);
-    }
-    for (int i = 0; i < g->nout; i++)
-        g->out[i].node = image[g->out[i].node];
-    for (int i = 0; i < g->nst; i++)
-        g->st[i].next = image[g->st[i].next];
-    return any ? plan_renewed(p, g, image, 1) : p;
+    Rescaling x = { way, p->g, count_readers(c, p->g) };
+
+    return plan_rewritten(c, p, rescaled_node, &x);
 }
 
 const Plan *plan_scales_out(Ctx *c, const Plan *p)

@@ -175,7 +175,7 @@ static bool half_is_better(const PlanWish *w, PlanTry *t)
     half.chunk /= 2;
     t->lacks = plan_try(&half, &other) != FITS
             || !w->larger(other.g->ctx, other.plan, w->m, false);
-    if (usual)
+    if (usual)                          /* or half of that half is */
         return other.fit == TOO_LARGE
             || (other.fit == FITS && worth * other.info.seconds
                                      < t->info.seconds / 2);

@@ -119,9 +119,9 @@ end
 
 local function limit_of(name)
   local seed, wild = seed_of(name)
-  local erases = suite.ERASES[name]
+  local more = suite.ROUNDS_MORE[name]
     or (own[name] and not name:find "_decay")
-  return (erases or seed or wild) and 6e-3 or 4e-3
+  return (more or seed or wild) and 6e-3 or 4e-3
 end
 
 local function check_forward(name, case, ends)

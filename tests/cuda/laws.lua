@@ -67,7 +67,7 @@ end
 local function limit_of(variant, dtype, what)
   if dtype == "float32" then return 1e-4 end
   if not what:find "^d_" then
-    return suite.ERASES[variant.name] and 6e-3 or 4e-3
+    return suite.ROUNDS_MORE[variant.name] and 6e-3 or 4e-3
   end
   if what == "d_initial_state" and suite.turns(variant) then return 2e-2 end
   -- a sum over all tokens, whose terms cancel

@@ -489,7 +489,7 @@ local function limit_of(v, dtype, what)
     end
   end
   return fine * (what:find "^d_" and 8e-3
-                 or suite.ERASES[v.name] and 6e-3 or 4e-3)
+                 or suite.ROUNDS_MORE[v.name] and 6e-3 or 4e-3)
 end
 
 local function check_typed(text, v, at, chunk)

@@ -175,7 +175,7 @@ end
 
 -- What erases is solved for in each chunk: its rounding grows with the keys'
 -- likeness. Cyclic flow attention rounds five products between its passes.
-suite.ERASES = {
+suite.ROUNDS_MORE = {
   cyfa = true,
   deltanet = true, gated_deltanet = true, kda = true, gdn2 = true,
   comba = true, deltaproduct = true, rwkv7 = true, precond_gdn = true,

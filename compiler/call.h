@@ -77,6 +77,8 @@ typedef struct Call {
     int ends;                           /* of sequences that are segments: walks
                                            that come first, for what these end
                                            as; else 0 */
+    bool shared;                        /* blocks share its sequences, however
+                                           short, where kernels can */
     bool on_device;                     /* the views hold its addresses */
     bool staged;                        /* of copies that begin with the first
                                            token of a sequence in hand: a view

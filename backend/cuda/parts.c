@@ -30,14 +30,15 @@ static int64_t chunks_of(const CudaKernel *k, const Call *call)
 
 bool may_split(const CudaKernel *k, const Call *call)
 {
-    return k->split && chunks_of(k, call) >= SPLIT_CHUNKS;
+    return k->split
+        && (call->shared || chunks_of(k, call) >= SPLIT_CHUNKS);
 }
 
 int cuda_parts(const CudaKernel *k, int units, const Call *call)
 {
     int64_t grid = call->nseq * call->heads * k->blocks;
     int64_t chunks = chunks_of(k, call);
-    int n = 1;
+    int n = k->split && call->shared ? 2 : 1;
 
     while (k->split && n < CUDA_SEGMENTS && 2 * n * grid <= units
            && chunks >= SPLIT_CHUNKS * n)
@@ -74,6 +75,8 @@ int cuda_bounds(const CudaKernel *k, int units, const Call *call,
         bound[i] = (int32_t)(4096 * at / sum);
         at += part;
     }
+    if (call->shared && n == 2)         /* two of three chunks */
+        bound[1] = 4096 * 2 / 3 + 1;
     bound[n] = 4096;
     return n;
 }

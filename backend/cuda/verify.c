@@ -241,10 +241,27 @@ static void make_outputs(Ctx *c, Trial *t)
     }
 }
 
+static bool has_shared(const CudaModule *m)
+{
+    bool any = false;
+    for (int i = 0; i < m->nkernels; i++)
+        any |= m->kernel[i].split;
+    return any;
+}
+
+/* Whether blocks may share a sequence: of two that do the second has but the
+ * last chunk, behind lean iterations for those of the first. */
+static bool is_shared(const Trial *t)
+{
+    return has_shared(t->b->m) || (t->forward && has_shared(t->forward->m));
+}
+
+/* Three chunks where they are shared: one iteration goes on from another. */
 static void make_call(Ctx *c, Trial *t)
 {
     bool longer = t->g->chunk && t->smaller < SIZES - 1;
-    int64_t first = longer ? t->g->chunk + 7 : 5;
+    int64_t chunks = is_shared(t) ? 2 : 1;
+    int64_t first = longer ? chunks * t->g->chunk + 7 : 5;
     if (t->b->o.single) {
         t->tokens = 1;
         t->rows = SEQUENCES;
@@ -294,15 +311,19 @@ static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
                    t->p, &t->call, seq, workspace), NULL);
 }
 
+static void forget(Ctx *c, Trial *t, const View *v, int64_t rows)
+{
+    device_fill(c, t->d, (DevicePtr)(uintptr_t)v->data, 0xff,
+                (size_t)elements(v, rows) * (size_t)dtype_size(v->dtype));
+}
+
 /* What those kernels make is not yet there. */
 static void forget_ends(Ctx *c, Trial *t, const CudaKernel *k)
 {
     for (int i = 0; i < k->ntensors; i++) {
         const View *v = &t->call.s1[k->tensor[i].index];
         if (k->tensor[i].kind == ARG_NEXT)
-            device_fill(c, t->d, (DevicePtr)(uintptr_t)v->data, 0xff,
-                        (size_t)elements(v, v->sb ? SEQUENCES : 1)
-                        * (size_t)dtype_size(v->dtype));
+            forget(c, t, v, v->sb ? SEQUENCES : 1);
     }
 }
 
@@ -556,22 +577,37 @@ static bool is_steady(const Trial *t)
 
 typedef enum Outcome { DONE, OTHERS, SMALLER } Outcome;
 
+/* Of what is not settled yet; with blocks that share sequences nothing is. */
+static Outcome run_and_compare(Ctx *c, Trial *t, bool shared)
+{
+    Outcome outcome = DONE;
+    t->call.shared = shared;
+    run_kernels(c, t);
+    for (int i = 0; i < t->g->nout + t->g->nst; i++) {
+        bool settled = t->settled[i];
+        if (!settled || shared)
+            compare(c, t, i);
+        outcome = t->settled[i] ? outcome : OTHERS;
+        t->settled[i] = shared ? settled : t->settled[i];
+        Result r = result_of(t, i);
+        if (shared)
+            forget(c, t, r.got, r.every_row ? 1 : r.rows);
+    }
+    return outcome;
+}
+
 /* One draw; whether other numbers are wanted, or smaller ones. */
 static Outcome attempt(Ctx *c, Trial *t)
 {
     bool last = t->smaller == SIZES - 1;
-    Outcome outcome = DONE;
     t->has_rounded = t->beyond = false;
     make_call(c, t);
     interpret(c, t);
     if (!last && !is_bounded(t))
         return SMALLER;
-    run_kernels(c, t);
-    for (int i = 0; i < t->g->nout + t->g->nst; i++) {
-        if (!t->settled[i])
-            compare(c, t, i);
-        outcome = t->settled[i] ? outcome : OTHERS;
-    }
+    if (is_shared(t))
+        run_and_compare(c, t, true);
+    Outcome outcome = run_and_compare(c, t, false);
     if (!last && !t->why && t->beyond) {
         memset(t->settled, 0, sizeof t->settled);
         return SMALLER;

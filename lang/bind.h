@@ -64,6 +64,10 @@ typedef struct Args {
     Fusion fusion;                      /* a layer's */
     bool checkpoint;                    /* of a layer: its inputs alone are kept
                                            for the way back */
+    bool spend;                         /* backward: nobody reads what is saved
+                                           again, and it may be written over */
+    bool leaves;                        /* workspace is asked for of the call
+                                           that saves */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
                                            as FLIN_CHECK says */
     const Backend *backend;             /* NULL: the default */

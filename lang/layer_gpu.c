@@ -38,13 +38,9 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-static int64_t take(Lay *k, Gaps *a, int64_t bytes)
+/* Behind the first i there are. */
+static int64_t put_taken(Lay *k, Gaps *a, int i, int64_t at, int64_t bytes)
 {
-    int64_t at = 0;
-    int i = 0;
-
-    for (; i < a->n && a->taken[i].at - at < bytes; i++)
-        at = a->taken[i].at + a->taken[i].bytes;
     if (a->n == a->max) {
         int max = 2 * a->max + 32;
         a->taken = ctx_grow(k->c, a->taken, (size_t)a->max * sizeof *a->taken,
@@ -59,38 +55,73 @@ static int64_t take(Lay *k, Gaps *a, int64_t bytes)
     return at;
 }
 
+/* The first gap that is wide enough. */
+static int64_t take(Lay *k, Gaps *a, int64_t bytes)
+{
+    int64_t at = 0;
+    int i = 0;
+
+    for (; i < a->n && a->taken[i].at - at < bytes; i++)
+        at = a->taken[i].at + a->taken[i].bytes;
+    return put_taken(k, a, i, at, bytes);
+}
+
+/* The narrowest gap that is wide enough, in what has been taken once; -1: there
+ * is none. */
+static int64_t take_again(Lay *k, Gaps *a, int64_t bytes)
+{
+    int64_t at = 0, least = INT64_MAX, found = -1;
+    int before = 0;
+
+    for (int i = 0; i <= a->n; i++) {
+        int64_t end = i < a->n ? a->taken[i].at : a->most;
+        if (end - at >= bytes && end - at < least) {
+            least = end - at;
+            found = at;
+            before = i;
+        }
+        at = i < a->n ? end + a->taken[i].bytes : at;
+    }
+    return found < 0 ? found : put_taken(k, a, before, found, bytes);
+}
+
 /* What is kept lies before all else, or in memory of its own: how much that is
  * is known when it runs. */
 static void *room(Lay *k, int64_t bytes, bool keep)
 {
     Arena *a = &k->arena;
-    int64_t at;
+    int64_t at = -1;
 
     bytes = rounded(bytes);
-    if (keep) {
-        at = a->kept;
-        a->kept += bytes;
-        if (!k->dry && a->kept > a->most_kept)
-            fail_code(k->c, ERR_INTERNAL, "%s: keeps more than was counted",
-                      k->g->name);
-        return (void *)(a->kept_base + (uintptr_t)at);
-    }
-    Gaps *r = &a->region[bytes < a->small ? SMALL : LARGE];
+    bool large = !keep && bytes >= a->small;
+    if (large && k->back && k->spends)
+        at = take_again(k, &a->region[KEPT], bytes);
+    Gaps *r = &a->region[keep || at >= 0 ? KEPT : large ? LARGE : SMALL];
     int64_t most = r->most;
-    at = take(k, r, bytes);
+    at = at < 0 ? take(k, r, bytes) : at;
     if (!k->dry && r->most > most)
-        fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
-                  k->g->name);
+        fail_code(k->c, ERR_INTERNAL, "%s: %s more than was counted",
+                  k->g->name, keep ? "keeps" : "takes");
     return (void *)(r->base + (uintptr_t)at);
 }
 
-/* The small ones are behind the others. */
+/* The one that has it: the last that begins before. Of those that begin at one
+ * place all but one are empty, and come first. */
+static Gaps *region_of(Arena *a, const void *at)
+{
+    Gaps *found = NULL;
+
+    for (Gaps *r = a->region; r < a->region + REGIONS; r++)
+        if ((uintptr_t)at >= r->base && (!found || r->base >= found->base))
+            found = r;
+    return found;
+}
+
 static void drop(Lay *k, void *at)
 {
-    Gaps *r = k->arena.region;
+    Gaps *r = region_of(&k->arena, at);
 
-    r += (uintptr_t)at >= r[SMALL].base ? SMALL : LARGE;
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; r && i < r->n; i++)
         if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {
             r->n--;
             memmove(r->taken + i, r->taken + i + 1, (size_t)(r->n - i)
@@ -381,9 +412,17 @@ static void run_passes(Lay *k, Sub *s, bool backward)
         drop(k, dy);
 }
 
-static bool cheap(const Lay *k, int part)
+static bool remakes(const Lay *k, int part)
 {
     return k->p->rows && k->p->rows[part] && !rows_carry(k->p->rows[part]);
+}
+
+static bool cheap(const Lay *k, int part)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+
+    return remakes(k, part) || (!p->step && !joint_of(k, part)
+                                && product_widens(k, p));
 }
 
 /* Not of what heads share, which is summed over them first. */
@@ -395,6 +434,19 @@ static bool adds(const Lay *k, int part, int input)
 
     return k->p->rows && k->p->rows[part] && !shared
         && rows_adds(k->p->rows[part], input);
+}
+
+static bool over(const Lay *k, int part, int input)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+    bool result = input == OVER_RESULT;
+    bool shared = p->heads
+               && !(k->g->n[result ? p->y : p->in[input]].axes
+                    & AXIS(p->heads));
+
+    return (!result && k->p->over[part] && k->p->over[part][input])
+        || (k->p->rows && k->p->rows[part] && !shared
+            && rows_over(k->p->rows[part], input));
 }
 
 typedef struct NewRows {
@@ -672,8 +724,8 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, adds, cheap, forward,
-                          backward };
+                          takes, gives, product, cheap, adds, remakes, over,
+                          forward, backward };
 
 /* ---- a call's memory ---- */
 
@@ -706,9 +758,9 @@ static uint64_t hash_call(const Lay *k)
     const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
-                          k->left, (int64_t)k->chosen,
+                          k->left, k->spends, (int64_t)k->chosen,
                           call->pages.at != NULL };
-    uint64_t h = hash_words(1, x, 12);
+    uint64_t h = hash_words(1, x, 13);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),
@@ -774,12 +826,13 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
     bool dry = k->dry;
 
     k->dry = true;
-    k->arena = (Arena){ .kept_base = ROOM_ALIGN, .small = small_bytes(k),
+    k->arena = (Arena){ .small = small_bytes(k),
                         .region[LARGE].base = ROOM_ALIGN,
-                        .region[SMALL].base = (uintptr_t)1 << 60 };
+                        .region[SMALL].base = (uintptr_t)1 << 60,
+                        .region[KEPT].base = (uintptr_t)1 << 61 };
     place_ends(k);
     f(k);
-    room->kept = k->arena.kept;
+    room->kept = k->arena.region[KEPT].most;
     room->large = k->arena.region[LARGE].most;
     room->rest = room->large + k->arena.region[SMALL].most;
     k->dry = dry;
@@ -832,8 +885,9 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
         at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                       (size_t)need);
     uintptr_t rest = at + (uintptr_t)(need - r.rest);
-    k->arena = (Arena){ .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
-                        .most_kept = r.kept, .small = small_bytes(k),
+    uintptr_t kept = k->kept_at ? (uintptr_t)k->kept_at : at;
+    k->arena = (Arena){ .small = small_bytes(k),
+                        .region[KEPT] = { .base = kept, .most = r.kept },
                         .region[LARGE] = { .base = rest, .most = r.large },
                         .region[SMALL] = { .base = rest + (uintptr_t)r.large,
                                            .most = r.rest - r.large } };

@@ -98,28 +98,67 @@ void find_rows(Ctx *c, const Layer *l, LayerProgram *p)
 static bool is_through(const Lay *k, Ref r)
 {
     const LayerPart *p = &k->p->parts->part[k->first[r]];
-    const uint8_t *over = k->p->over[k->first[r]];
-    bool through = k->readers[r] == 1 && over && !k->left && !k->kept_at
-                && r != k->g->out[0].node && k->g->n[r].timed
+    bool through = k->readers[r] == 1 && k->spends && k->g->n[r].timed
+                && r != k->g->out[0].node
                 && k->value[r].dtype == k->realm->type(k, r);
 
     for (int j = 0; through && j < p->nin; j++)
-        through = p->in[j] != r || over[j];
+        through = p->in[j] != r || k->realm->over(k, k->first[r], j);
     return through;
 }
 
 bool lies_over(const Lay *k, Ref r)
 {
-    return is_through(k, r) && k->value[r].own && !k->value[r].shelf;
+    return is_through(k, r) && (k->value[r].own || k->value[r].shelf);
+}
+
+/* Columns of little weight wait for the others' place. */
+static bool is_little(const Joint *j, int i)
+{
+    enum { SHARE = 8 };
+
+    return (j->from[i + 1] - j->from[i]) * SHARE < j->from[j->n];
+}
+
+bool comes_early(const Lay *k, const Joint *j, int i)
+{
+    return !k->dy[j - k->p->joints->joint].data && is_little(j, i);
 }
 
 bool joint_lies_over(const Lay *k, const Joint *j)
 {
-    bool all = j->narrow == j->n;
+    int at = (int)(j - k->p->joints->joint);
+    bool all = j->narrow == j->n && k->shelf[at][0].live;
 
     for (int i = 0; i < j->n; i++)
-        all = all && is_through(k, k->p->parts->part[j->part[i]].y);
+        all = all && (is_little(j, i)
+                      || is_through(k, k->p->parts->part[j->part[i]].y));
     return all;
+}
+
+/* Does the way back come to a call between the part that reads r and those of
+ * the joint whose gradients want a place of their own? */
+static bool call_before(const Lay *k, const Joint *j, Ref r)
+{
+    const LayerParts *parts = k->p->parts;
+    int from = 0;
+
+    for (int i = 0; i < j->n; i++) {
+        Ref y = parts->part[j->part[i]].y;
+        if (!is_through(k, y) && !is_little(j, i) && k->last[y] > from)
+            from = k->last[y];
+    }
+    for (int i = from + 1; i < k->first[r]; i++)
+        if (parts->part[i].step && parts->part[i].step->nst
+            && !k->realm->cheap(k, i))
+            return true;
+    return false;
+}
+
+bool waits_over(const Lay *k, const Joint *j, Ref r)
+{
+    return !k->dy[j - k->p->joints->joint].data && lies_over(k, r)
+        && !joint_lies_over(k, j) && call_before(k, j, r);
 }
 
 /* The bytes from the first entry's to behind the last's. */

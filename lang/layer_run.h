@@ -63,6 +63,8 @@ typedef struct Joints {
 typedef struct Lay Lay;
 typedef struct Sub Sub;
 
+enum { OVER_RESULT = -1 };
+
 /* Where values lie, and what computes them there. cheap: computing the part
  * again costs less than keeping its result. */
 typedef struct Realm {
@@ -87,6 +89,9 @@ typedef struct Realm {
      * its way back make its result again, too? */
     bool (*adds)(const Lay *k, int part, int input);
     bool (*remakes)(const Lay *k, int part);
+    /* Can the gradient be written over the input, or what is made again over
+     * its gradient (OVER_RESULT)? */
+    bool (*over)(const Lay *k, int part, int input);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -100,13 +105,12 @@ typedef struct Gaps {
     struct Taken { int64_t at, bytes; } *taken;
 } Gaps;
 
-/* Memory of the call on the device: what is kept one after another; else what
- * is small lies by itself, so that it does not take the place of what is not.
- */
-enum { LARGE, SMALL, REGIONS };
+/* Memory of the call on the device: what is kept, where the way back puts what
+ * has room between the parts of it that are left; else what is small lies by
+ * itself, so that it does not take the place of what is not. */
+enum { KEPT, LARGE, SMALL, REGIONS };
 typedef struct Arena {
-    uintptr_t kept_base;
-    int64_t kept, most_kept, small;
+    int64_t small;
     Gaps region[REGIONS];
 } Arena;
 
@@ -124,6 +128,9 @@ struct Lay {
     bool keep;                          /* values stay for the way back */
     bool left;                          /* they are there: another call has
                                            left them */
+    bool spends;                        /* the way back: what nobody reads any
+                                           more is dropped, and written over */
+    bool back;                          /* it is on */
     void *kept_at;                      /* outside of the call's workspace; or
                                            NULL */
     Stored *stored;                     /* what parts have saved */
@@ -211,6 +218,11 @@ bool direct_grad(const Lay *k, Ref r, Array *to);
 /* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
+/* How its result lies by itself. */
+Array product_array(const Lay *k, const LayerPart *p);
+/* Is its result longer than its values, and made in no more time than these
+ * are read and it is written? */
+bool product_widens(const Lay *k, const LayerPart *p);
 /* The gradients of the values, of the weight. */
 void back_product(Lay *k, const LayerPart *p);
 void back_weight(Lay *k, const LayerPart *p);
@@ -251,6 +263,11 @@ void find_rows(Ctx *c, const Layer *l, LayerProgram *p);
  * Nobody reads it any more then. */
 bool lies_over(const Lay *k, Ref r);
 bool joint_lies_over(const Lay *k, const Joint *j);
+/* Room for the gradients of all of a joint is not held from the first narrow
+ * one on, nor where r's own lies over it until a call has gone back: these are
+ * moved when the others come. */
+bool comes_early(const Lay *k, const Joint *j, int i);
+bool waits_over(const Lay *k, const Joint *j, Ref r);
 /* Fails where an input that the caller gives up would be read after its
  * gradient has been written over it. */
 void check_inplace(const Lay *k);

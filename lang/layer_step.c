@@ -255,6 +255,7 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
     if (first && lies_over(k, r)) {
         v = k->value[r];
         k->value[r].own = false;
+        k->value[r].shelf = NULL;
         return v;
     }
     v = (Array){ 0 };
@@ -339,6 +340,23 @@ static void add_shares(Lay *k, const LayerPart *p, Array *share)
     }
 }
 
+/* Room for the result that the way back makes again: over its gradient, where
+ * that is the call's own, and can be. */
+static void make_again(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    Array *d = &k->grad[p->y], *v = &k->value[p->y];
+
+    if (!k->spends || !d->own || d->dtype != k->realm->type(k, p->y)
+        || array_count(d) != array_count(v)
+        || !k->realm->over(k, i, OVER_RESULT)) {
+        make_value(k, i);
+        return;
+    }
+    *v = *d;
+    d->own = false;
+}
+
 void back_step(Lay *k, int i, bool again)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
@@ -366,7 +384,7 @@ void back_step(Lay *k, int i, bool again)
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
     if (again) {
-        make_value(k, i);
+        make_again(k, i);
         Given y = see_y(k, p, &k->value[p->y]);
         s->bound.call.out[0] = result_view(p->step, 0, &y);
         s->again = true;

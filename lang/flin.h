@@ -572,8 +572,8 @@ FLIN_API flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
                                    const flin_Call *like, flin_Error *e);
 
 /* The bytes of workspace that a run of this call takes at most, either way of
- * a kernel that goes both (but see `spend`), fewer where it has `saved`; 0: none; -1: the call is not one of this kernel, and flin_run
- * says why. */
+ * a kernel that goes both (but see `spend`), fewer where it has `saved`; 0:
+ * none; -1: the call is not one of this kernel, and flin_run says why. */
 FLIN_API int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call);
 
 /* Runs it; grad for the modes that go backwards, else NULL. Any thread,

@@ -436,6 +436,34 @@ static bool adds(const Lay *k, int part, int input)
         && rows_adds(k->p->rows[part], input);
 }
 
+/* The part's number among those that have plans. */
+static int call_number(const Lay *k, int part)
+{
+    int n = 0;
+
+    for (int i = 0; i < part; i++)
+        n += k->p->variant[i] && !k->p->rows[i] && !k->p->passes[i];
+    return n;
+}
+
+/* Where the call's memory is counted it is found out; it runs by that. */
+static bool call_lies_over(const Lay *k, int part, int input)
+{
+    int n = call_number(k, part);
+    uint32_t bit = input < 32 ? (uint32_t)1 << input : 0;
+
+    if (n >= LAYER_CALLS || !bit)
+        return false;
+    if (k->dry && !(k->asked[n] & bit)) {
+        Lay *to = (Lay *)k;             /* what is known of it */
+        Sub *s = see_sub(to, part);
+        to->asked[n] |= bit;
+        if (gradient_lies_over(k->c, s->v, &s->args, &s->bound, input))
+            to->over[n] |= bit;
+    }
+    return k->over[n] & bit;
+}
+
 static bool over(const Lay *k, int part, int input)
 {
     const LayerPart *p = &k->p->parts->part[part];
@@ -444,6 +472,9 @@ static bool over(const Lay *k, int part, int input)
                && !(k->g->n[result ? p->y : p->in[input]].axes
                     & AXIS(p->heads));
 
+    if (!result && p->step && k->p->variant[part] && !k->p->rows[part]
+        && !k->p->passes[part])
+        return !shared && call_lies_over(k, part, input);
     return (!result && k->p->over[part] && k->p->over[part][input])
         || (k->p->rows && k->p->rows[part] && !shared
             && rows_over(k->p->rows[part], input));
@@ -826,12 +857,15 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
     bool dry = k->dry;
 
     k->dry = true;
+    memset(k->over, 0, sizeof k->over);
+    memset(k->asked, 0, sizeof k->asked);
     k->arena = (Arena){ .small = small_bytes(k),
                         .region[LARGE].base = ROOM_ALIGN,
                         .region[SMALL].base = (uintptr_t)1 << 60,
                         .region[KEPT].base = (uintptr_t)1 << 61 };
     place_ends(k);
     f(k);
+    memcpy(room->over, k->over, sizeof room->over);
     room->kept = k->arena.region[KEPT].most;
     room->large = k->arena.region[LARGE].most;
     room->rest = room->large + k->arena.region[SMALL].most;
@@ -891,6 +925,7 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
                         .region[LARGE] = { .base = rest, .most = r.large },
                         .region[SMALL] = { .base = rest + (uintptr_t)r.large,
                                            .most = r.rest - r.large } };
+    memcpy(k->over, r.over, sizeof k->over);
     place_ends(k);
     f(k);
 }

@@ -486,7 +486,7 @@ bool joint_grad(Lay *k, Ref r, Array *to)
             continue;
         while (j->part[at] != i)
             at++;
-        if (comes_early(k, j, at) || waits_over(k, j, r))
+        if (is_moved(k, j, at))
             return false;
         *to = joint_dy(k, j, at);
         return true;

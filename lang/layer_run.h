@@ -137,6 +137,8 @@ struct Lay {
     Sub *sub;                           /* the one part's that runs: large */
     struct RowsCall *rows;              /* its call on the device, as large */
     Arena arena;
+    uint32_t over[LAYER_CALLS], asked[LAYER_CALLS];     /* see LayerRoom; which
+                                           of these are known */
     uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */
     int *readers, *last;                /* per node: inputs of parts; the last
@@ -261,13 +263,13 @@ bool by_rows(const Graph *g, const LayerParts *p, int i, bool device);
 void find_rows(Ctx *c, const Layer *l, LayerProgram *p);
 /* Is the call's own value written over by its gradient, all of a joint's?
  * Nobody reads it any more then. */
-bool lies_over(const Lay *k, Ref r);
+bool lies_over(const Lay *k, int i, Ref r);
 bool joint_lies_over(const Lay *k, const Joint *j);
-/* Room for the gradients of all of a joint is not held from the first narrow
- * one on, nor where r's own lies over it until a call has gone back: these are
- * moved when the others come. */
-bool comes_early(const Lay *k, const Joint *j, int i);
-bool waits_over(const Lay *k, const Joint *j, Ref r);
+/* Is the gradient of a joint's part i moved to the others' place when all have
+ * come? Where these lie over the results, one that cannot. Else room for all is
+ * not held from the first narrow one on, nor where one lies over its result
+ * until a call has gone back. */
+bool is_moved(const Lay *k, const Joint *j, int i);
 /* Fails where an input that the caller gives up would be read after its
  * gradient has been written over it. */
 void check_inplace(const Lay *k);
@@ -280,6 +282,8 @@ int state_at(const LayerPart *p, int i);
  * all of them, else heads first. */
 Array step_array(const Lay *k, const LayerPart *p);
 void run_step(Lay *k, int i);
+/* The call that goes back, while another one may be on. */
+Sub *see_sub(Lay *k, int i);
 void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */
 void make_value(Lay *k, int i);

@@ -132,46 +132,15 @@ static bool is_little(const Joint *j, int i)
     return (j->from[i + 1] - j->from[i]) * SHARE < j->from[j->n];
 }
 
-static bool comes_early(const Lay *k, const Joint *j, int i)
-{
-    return !k->dy[j - k->p->joints->joint].data && is_little(j, i);
-}
-
 bool joint_lies_over(const Lay *k, const Joint *j)
 {
     int at = (int)(j - k->p->joints->joint);
-    int64_t moved = 0;
+    bool all = j->narrow == j->n && k->shelf[at][0].live;
 
     for (int i = 0; i < j->n; i++)
-        if (!is_through_at_once(k, k->p->parts->part[j->part[i]].y))
-            moved += j->from[i + 1] - j->from[i];
-    return j->narrow == j->n && k->shelf[at][0].live
-        && 2 * moved <= j->from[j->n];
-}
-
-/* Does the way back come to a call between the part that reads r and those of
- * the joint whose gradients want a place of their own? */
-static bool call_before(const Lay *k, const Joint *j, Ref r)
-{
-    const LayerParts *parts = k->p->parts;
-    int from = 0;
-
-    for (int i = 0; i < j->n; i++) {
-        Ref y = parts->part[j->part[i]].y;
-        if (!is_through_at_once(k, y) && !is_little(j, i) && k->last[y] > from)
-            from = k->last[y];
-    }
-    for (int i = from + 1; i < k->first[r]; i++)
-        if (parts->part[i].step && parts->part[i].step->nst
-            && !k->realm->cheap(k, i))
-            return true;
-    return false;
-}
-
-static bool waits_over(const Lay *k, const Joint *j, Ref r)
-{
-    return !k->dy[j - k->p->joints->joint].data && k->readers[r] == 1
-        && lies_over(k, k->first[r], r) && call_before(k, j, r);
+        all = all && (is_little(j, i) || is_through_at_once(k,
+                                         k->p->parts->part[j->part[i]].y));
+    return all;
 }
 
 bool is_moved(const Lay *k, const Joint *j, int i)
@@ -180,8 +149,7 @@ bool is_moved(const Lay *k, const Joint *j, int i)
     const Array *dy = &k->dy[j - k->p->joints->joint];
     bool over = dy->data ? dy->shelf != NULL : joint_lies_over(k, j);
 
-    return over ? !is_through_at_once(k, r)
-                : comes_early(k, j, i) || waits_over(k, j, r);
+    return over ? !is_through_at_once(k, r) : !dy->data && is_little(j, i);
 }
 
 /* The bytes from the first entry's to behind the last's. */

@@ -266,9 +266,8 @@ void find_rows(Ctx *c, const Layer *l, LayerProgram *p);
 bool lies_over(const Lay *k, int i, Ref r);
 bool joint_lies_over(const Lay *k, const Joint *j);
 /* Is the gradient of a joint's part i moved to the others' place when all have
- * come? Where these lie over the results, one that cannot. Else room for all is
- * not held from the first narrow one on, nor where one lies over its result
- * until a call has gone back. */
+ * come? Where these lie over the results, one that cannot; else room for all is
+ * not held from the first narrow one on. */
 bool is_moved(const Lay *k, const Joint *j, int i);
 /* Fails where an input that the caller gives up would be read after its
  * gradient has been written over it. */

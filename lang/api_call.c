@@ -459,9 +459,9 @@ static void check_parts(Ctx *c, const HostCall *h)
         more |= d->dx[i].given;
     for (int i = 0; back && i < MAX_STATES; i++)
         starts |= d->ds[i].given;
-    if (h->call.spend && (!h->call.saved || h->call.begins))
-        fail(c, 0, "%s: spend: that is for a call with `saved`, which is no "
-             "other's beginning", mode_name[mode]);
+    if (h->call.spend && h->call.begins)
+        fail(c, 0, "%s: spend: another call goes on from what is saved",
+             mode_name[mode]);
     if (h->call.begins && (!starts || more))
         fail(c, 0, "%s: begins: that is for a backward call that gives "
              "dinitial alone", mode_name[mode]);

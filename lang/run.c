@@ -149,8 +149,8 @@ static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
     for (int i = 0; i < NOPTIONS; i++)
         if (!strcmp(key, options[i]))
             lang_fail(L, "dy, dstate, saved, spend and into are backward's, "
-                      "save and checkpoint forward's", "%s: '%s' is another call's",
-                      what, key);
+                      "save and checkpoint forward's",
+                      "%s: '%s' is another call's", what, key);
 
     for (int i = 0; i < n; i++)
         list[i] = g->in[i].name;

@@ -206,6 +206,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                   "\"tiles\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
+    h->args.spend = k->spend;
     h->args.checkpoint = k->checkpoint;
     if (k->checkpoint && !g->layer)
         fail(c, 0, "%s: checkpoint: %s is no layer", mode_name[h->args.mode],
@@ -458,6 +459,9 @@ static void check_parts(Ctx *c, const HostCall *h)
         more |= d->dx[i].given;
     for (int i = 0; back && i < MAX_STATES; i++)
         starts |= d->ds[i].given;
+    if (h->call.spend && h->call.begins)
+        fail(c, 0, "%s: spend: another call goes on from what is saved",
+             mode_name[mode]);
     if (h->call.begins && (!starts || more))
         fail(c, 0, "%s: begins: that is for a backward call that gives "
              "dinitial alone", mode_name[mode]);
@@ -476,6 +480,8 @@ static void run_back(Ctx *c, Variant *v, HostCall *h)
     if (from->begun && s->place != place_back(h))
         fail(c, 0, "backward: begun: what has begun it had another dy or "
              "workspace");
+    if (h->call.spend)
+        set_note(s, (Note){ 0 });
     bool went = run_backward(c, v, &h->args, &h->bound, h->adjoint);
     if (h->call.begins && went)
         set_note(s, (Note){ from->note.plan, from->note.call ^ went_back,

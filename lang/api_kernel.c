@@ -227,8 +227,9 @@ static Mode run_mode(const Running *r)
          ? M_FORWARD : k->mode;
 }
 
-static int64_t find_workspace(Ctx *c, flin_Kernel *k, const HostCall *h)
+static int64_t find_workspace(Ctx *c, flin_Kernel *k, HostCall *h)
 {
+    h->args.leaves = h->call.spend && h->call.y.data;
     if (!runs_backwards(k->mode))
         return workspace_bound(c, &k->v, &h->args, &h->bound);
     Stored room = host_stored(c, &k->v, h);

@@ -603,12 +603,14 @@ static void check_sums(Back *k)
     }
 }
 
-/* Layers can write a gradient over what it is of. */
+/* Layers can write a gradient over what it is of, and know of which of their
+ * parts' inputs. */
 static void check_apart(const Back *k)
 {
     for (int i = 0; i < k->step->nin; i++)
         if (overwrites(&k->d->dx[i], &k->args->in[i])
-            && !(k->step->layer && k->args->mode == M_BACKWARD))
+            && !(k->step->layer && k->args->mode == M_BACKWARD)
+            && !k->args->part)
             fail_help(k->c, 0, "a tensor of its own for the gradient",
                       "%s: %s cannot be written over by its gradient: layers' "
                       "inputs can", mode_name[k->args->mode],
@@ -694,6 +696,26 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
     find_plans(k);
     bind_back(k);
     return k->call;
+}
+
+bool gradient_lies_over(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        int i)
+{
+    Adjoint *d = all_gradients(c, v->step, a, b);
+    Back *k = back_new(c, v, a, b, d);
+
+    if (v->step->mask || runs_of(c, v, a, b, NULL) || !b->call.on_device
+        || window_plans(c, v, a, b, NULL) || !v->step->in[i].timed
+        || b->call.in[i].heads != b->call.heads)
+        return false;
+    for (int o = 0; o < v->step->nout; o++)
+        d->dy[o].data = (void *)ROOM_ALIGN;
+    k->room = ROOM_ALIGN;
+    find_plans(k);
+    bind_back(k);
+    return !k->forward && k->plan->backend->lies_over
+        && k->plan->backend->lies_over(c, k->plan->program, &k->call,
+                             result_of(k, v->step->in[i].name), i);
 }
 
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)

@@ -135,7 +135,7 @@ static bool adds_gradients(lua_State *L)
                         ? lua_tostring(L, -2) : "";
         only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
                         || !strcmp(key, "saved") || !strcmp(key, "into")
-                        || !strcmp(key, "inplace")
+                        || !strcmp(key, "inplace") || !strcmp(key, "spend")
                         || !strcmp(key, "threads")
                         || !strcmp(key, "validate"));
     }
@@ -152,7 +152,7 @@ static Stored join_saved(lua_State *L, const char *what)
         lua_settop(L, 2);
         return (Stored){ 0 };
     }
-    const Saved *s = luaL_testudata(L, SAVED, SAVED_META);
+    Saved *s = luaL_testudata(L, SAVED, SAVED_META);
     if (!s)
         lang_fail(L, "y, state, saved = v:forward { save = true, ... }",
                   "%s: saved must be what v:forward gave, not %s", what,
@@ -164,6 +164,10 @@ static Stored join_saved(lua_State *L, const char *what)
     lua_getiuservalue(L, SAVED, OF_ARGS);
     check_writes(L, s, ARGS, variant_check(L, 1)->step, what);
     Stored stored = adds_gradients(L) ? s->room : (Stored){ 0 };
+    raw_field(L, 2, "spend");
+    if (lua_toboolean(L, -1))
+        s->room.bytes = 0;
+    lua_pop(L, 1);
     lua_newtable(L);
     copy_fields(L, ARGS, false);
     copy_fields(L, 2, false);
@@ -366,6 +370,9 @@ static int backward_mode(lua_State *L, Mode mode)
     lua_settop(L, 2);
     Stored stored = join_saved(L, what);
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
+    raw_field(L, 2, "spend");
+    k.r->args.spend = lua_toboolean(L, -1);
+    lua_pop(L, 1);
     take_adjoints(L, &k, what);
     take_sums(L, &k, what);
     take_inplace(L, &k, what);

@@ -64,6 +64,10 @@ typedef struct Args {
     Fusion fusion;                      /* a layer's */
     bool checkpoint;                    /* of a layer: its inputs alone are kept
                                            for the way back */
+    bool spend;                         /* backward: nobody reads what is saved
+                                           again, and it may be written over */
+    bool leaves;                        /* workspace is asked for of the call
+                                           that saves */
     int validate;                       /* 1: yes, 2: growth, too, -1: no, 0:
                                            as FLIN_CHECK says */
     const Backend *backend;             /* NULL: the default */
@@ -151,6 +155,10 @@ struct Backend {
     uint64_t (*layout)(Ctx *c, void *program, const Call *call);
     /* Whether such a call may run in two parts (Call.part); NULL: none may. */
     bool (*may_begin)(Ctx *c, void *program, const Call *call);
+    /* Whether such a call's result may lie where the input does; NULL: never.
+     */
+    bool (*lies_over)(Ctx *c, void *program, const Call *call, int output,
+                      int input);
     /* Seconds that the call is predicted to take, of one in parts all of them;
      * NULL or 0: that is not known. */
     double (*seconds)(Ctx *c, void *program, const Call *call);
@@ -297,6 +305,10 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* Bytes of workspace of this very call, of tensors on the device. */
 int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                       const Adjoint *d);
+/* Whether the gradient of input i may be written over it, by the plan of both
+ * passes. */
+bool gradient_lies_over(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                        int i);
 /* All gradients, as wide as what they are of; on a device with an address, as
  * kernels differ by what is wanted. */
 Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
@@ -336,12 +348,14 @@ bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
  * plans, or a matrix product (NULL). */
 typedef struct LayerProgram LayerProgram;
 struct LayerParts;
-enum { LAYER_ROOMS = 16 };
+enum { LAYER_ROOMS = 16, LAYER_CALLS = 16 };
 /* What a call takes of the device's memory: for the way back, and the rest, of
- * which this is for what is large. */
+ * which this is for what is large. over: of its first parts that have plans,
+ * which inputs their gradients may be written over, a bit each. */
 typedef struct LayerRoom {
     uint64_t call;                      /* a hash of it; 0: none */
     int64_t kept, rest, large;
+    uint32_t over[LAYER_CALLS];
 } LayerRoom;
 struct LayerProgram {
     LayerProgram *next;

@@ -379,6 +379,13 @@ typedef struct flin_Call {
                                    summary can begin, where the calls together
                                    are predicted to take less time so; a number
                                    of M may be off by what rounds 1 */
+    int spend;                  /* 1, of a backward call with `saved`: no other
+                                   reads that again. A layer's way back then
+                                   works in its memory, too, and takes less
+                                   workspace; the same bits. Behind it nothing
+                                   is saved there. Of flin_workspace: what such
+                                   a call takes, or, where y is given, the
+                                   forward call before it */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,
@@ -564,9 +571,9 @@ typedef enum flin_Mode { FLIN_FORWARD, FLIN_BACKWARD, FLIN_STEP,
 FLIN_API flin_Kernel *flin_prepare(flin_Variant *v, flin_Mode mode,
                                    const flin_Call *like, flin_Error *e);
 
-/* The bytes of workspace that a run of this call takes at most, fewer where it
- * has `saved`; 0: none; -1: the call is not one of this kernel, and flin_run
- * says why. */
+/* The bytes of workspace that a run of this call takes at most, either way of
+ * a kernel that goes both (but see `spend`), fewer where it has `saved`; 0:
+ * none; -1: the call is not one of this kernel, and flin_run says why. */
 FLIN_API int64_t flin_workspace(const flin_Kernel *k, const flin_Call *call);
 
 /* Runs it; grad for the modes that go backwards, else NULL. Any thread,

@@ -9,7 +9,6 @@
 #include "../backend/cuda/passes.h"
 #include "../backend/cuda/pools.h"
 #include "../backend/cuda/rows.h"
-#include "../backend/cuda/stage.h"
 #include "layer_gpu.h"
 
 enum { ROOM_ALIGN = 256 };
@@ -38,13 +37,9 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-static int64_t take(Lay *k, Gaps *a, int64_t bytes)
+/* Behind the first i there are. */
+static int64_t put_taken(Lay *k, Gaps *a, int i, int64_t at, int64_t bytes)
 {
-    int64_t at = 0;
-    int i = 0;
-
-    for (; i < a->n && a->taken[i].at - at < bytes; i++)
-        at = a->taken[i].at + a->taken[i].bytes;
     if (a->n == a->max) {
         int max = 2 * a->max + 32;
         a->taken = ctx_grow(k->c, a->taken, (size_t)a->max * sizeof *a->taken,
@@ -59,38 +54,73 @@ static int64_t take(Lay *k, Gaps *a, int64_t bytes)
     return at;
 }
 
+/* The first gap that is wide enough. */
+static int64_t take(Lay *k, Gaps *a, int64_t bytes)
+{
+    int64_t at = 0;
+    int i = 0;
+
+    for (; i < a->n && a->taken[i].at - at < bytes; i++)
+        at = a->taken[i].at + a->taken[i].bytes;
+    return put_taken(k, a, i, at, bytes);
+}
+
+/* The narrowest gap that is wide enough, in what has been taken once; -1: there
+ * is none. */
+static int64_t take_again(Lay *k, Gaps *a, int64_t bytes)
+{
+    int64_t at = 0, least = INT64_MAX, found = -1;
+    int before = 0;
+
+    for (int i = 0; i <= a->n; i++) {
+        int64_t end = i < a->n ? a->taken[i].at : a->most;
+        if (end - at >= bytes && end - at < least) {
+            least = end - at;
+            found = at;
+            before = i;
+        }
+        at = i < a->n ? end + a->taken[i].bytes : at;
+    }
+    return found < 0 ? found : put_taken(k, a, before, found, bytes);
+}
+
 /* What is kept lies before all else, or in memory of its own: how much that is
  * is known when it runs. */
 static void *room(Lay *k, int64_t bytes, bool keep)
 {
     Arena *a = &k->arena;
-    int64_t at;
+    int64_t at = -1;
 
     bytes = rounded(bytes);
-    if (keep) {
-        at = a->kept;
-        a->kept += bytes;
-        if (!k->dry && a->kept > a->most_kept)
-            fail_code(k->c, ERR_INTERNAL, "%s: keeps more than was counted",
-                      k->g->name);
-        return (void *)(a->kept_base + (uintptr_t)at);
-    }
-    Gaps *r = &a->region[bytes < a->small ? SMALL : LARGE];
+    bool large = !keep && bytes >= a->small;
+    if (large && k->back && k->spends)
+        at = take_again(k, &a->region[KEPT], bytes);
+    Gaps *r = &a->region[keep || at >= 0 ? KEPT : large ? LARGE : SMALL];
     int64_t most = r->most;
-    at = take(k, r, bytes);
+    at = at < 0 ? take(k, r, bytes) : at;
     if (!k->dry && r->most > most)
-        fail_code(k->c, ERR_INTERNAL, "%s: takes more than was counted",
-                  k->g->name);
+        fail_code(k->c, ERR_INTERNAL, "%s: %s more than was counted",
+                  k->g->name, keep ? "keeps" : "takes");
     return (void *)(r->base + (uintptr_t)at);
 }
 
-/* The small ones are behind the others. */
+/* The one that has it: the last that begins before. Of those that begin at one
+ * place all but one are empty, and come first. */
+static Gaps *region_of(Arena *a, const void *at)
+{
+    Gaps *found = NULL;
+
+    for (Gaps *r = a->region; r < a->region + REGIONS; r++)
+        if ((uintptr_t)at >= r->base && (!found || r->base >= found->base))
+            found = r;
+    return found;
+}
+
 static void drop(Lay *k, void *at)
 {
-    Gaps *r = k->arena.region;
+    Gaps *r = region_of(&k->arena, at);
 
-    r += (uintptr_t)at >= r[SMALL].base ? SMALL : LARGE;
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; r && i < r->n; i++)
         if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {
             r->n--;
             memmove(r->taken + i, r->taken + i + 1, (size_t)(r->n - i)
@@ -279,23 +309,12 @@ static void move_on(View *v, int64_t tokens)
         v->data = (char *)v->data + tokens * v->st * dtype_size(v->dtype);
 }
 
-/* A graph's copy with the sizes of a call, to which tensors may be added. */
-static Graph *sized_copy(Ctx *c, const Graph *step, const int32_t *size)
-{
-    Graph *g = ctx_alloc(c, sizeof *g);
-
-    *g = *step;
-    for (int ax = AX_DIM; ax < g->naxes; ax++)
-        g->axis[ax].size = size[ax];
-    return g;
-}
-
 /* As run_rows goes forward, for states that lie in pools or are kept behind
  * each token: by states side by side, token by token in the latter case. */
 static void run_rows_apart(Lay *k, Sub *s)
 {
     const Call whole = s->bound.call;
-    const Graph *step = sized_copy(k->c, s->p->step, whole.size);
+    const Graph *step = copy_sized(k->c, s->p->step, whole.size);
     bool pages = whole.pages.at;
     int64_t T = s->bound.T, times = whole.each ? T : 1;
     void *at = pages ? room(k, pools_bytes(step, &whole), false) : NULL;
@@ -381,9 +400,17 @@ static void run_passes(Lay *k, Sub *s, bool backward)
         drop(k, dy);
 }
 
-static bool cheap(const Lay *k, int part)
+static bool remakes(const Lay *k, int part)
 {
     return k->p->rows && k->p->rows[part] && !rows_carry(k->p->rows[part]);
+}
+
+static bool cheap(const Lay *k, int part)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+
+    return remakes(k, part) || (!p->step && !joint_of(k, part)
+                                && product_widens(k, p));
 }
 
 /* Not of what heads share, which is summed over them first. */
@@ -395,6 +422,50 @@ static bool adds(const Lay *k, int part, int input)
 
     return k->p->rows && k->p->rows[part] && !shared
         && rows_adds(k->p->rows[part], input);
+}
+
+/* The part's number among those that have plans. */
+static int call_number(const Lay *k, int part)
+{
+    int n = 0;
+
+    for (int i = 0; i < part; i++)
+        n += k->p->variant[i] && !k->p->rows[i] && !k->p->passes[i];
+    return n;
+}
+
+/* Where the call's memory is counted it is found out; it runs by that. */
+static bool call_lies_over(const Lay *k, int part, int input)
+{
+    int n = call_number(k, part);
+    uint32_t bit = input < 32 ? (uint32_t)1 << input : 0;
+
+    if (n >= LAYER_CALLS || !bit)
+        return false;
+    if (k->dry && !(k->asked[n] & bit)) {
+        Lay *to = (Lay *)k;             /* what is known of it */
+        Sub *s = see_sub(to, part);
+        to->asked[n] |= bit;
+        if (gradient_lies_over(k->c, s->v, &s->args, &s->bound, input))
+            to->over[n] |= bit;
+    }
+    return k->over[n] & bit;
+}
+
+static bool over(const Lay *k, int part, int input)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+    bool result = input == OVER_RESULT;
+    bool shared = p->heads
+               && !(k->g->n[result ? p->y : p->in[input]].axes
+                    & AXIS(p->heads));
+
+    if (!result && p->step && k->p->variant[part] && !k->p->rows[part]
+        && !k->p->passes[part])
+        return !shared && call_lies_over(k, part, input);
+    return (!result && k->p->over[part] && k->p->over[part][input])
+        || (k->p->rows && k->p->rows[part] && !shared
+            && rows_over(k->p->rows[part], input));
 }
 
 typedef struct NewRows {
@@ -672,8 +743,8 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, adds, cheap, forward,
-                          backward };
+                          takes, gives, product, cheap, adds, remakes, over,
+                          forward, backward };
 
 /* ---- a call's memory ---- */
 
@@ -706,9 +777,9 @@ static uint64_t hash_call(const Lay *k)
     const int64_t x[] = { k->b->B, k->b->T, k->b->N, k->args->mode,
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
-                          k->left, (int64_t)k->chosen,
+                          k->left, k->spends, (int64_t)k->chosen,
                           call->pages.at != NULL };
-    uint64_t h = hash_words(1, x, 12);
+    uint64_t h = hash_words(1, x, 13);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),
@@ -774,12 +845,16 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
     bool dry = k->dry;
 
     k->dry = true;
-    k->arena = (Arena){ .kept_base = ROOM_ALIGN, .small = small_bytes(k),
+    memset(k->over, 0, sizeof k->over);
+    memset(k->asked, 0, sizeof k->asked);
+    k->arena = (Arena){ .small = small_bytes(k),
                         .region[LARGE].base = ROOM_ALIGN,
-                        .region[SMALL].base = (uintptr_t)1 << 60 };
+                        .region[SMALL].base = (uintptr_t)1 << 60,
+                        .region[KEPT].base = (uintptr_t)1 << 61 };
     place_ends(k);
     f(k);
-    room->kept = k->arena.kept;
+    memcpy(room->over, k->over, sizeof room->over);
+    room->kept = k->arena.region[KEPT].most;
     room->large = k->arena.region[LARGE].most;
     room->rest = room->large + k->arena.region[SMALL].most;
     k->dry = dry;
@@ -832,125 +907,15 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
         at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                       (size_t)need);
     uintptr_t rest = at + (uintptr_t)(need - r.rest);
-    k->arena = (Arena){ .kept_base = k->kept_at ? (uintptr_t)k->kept_at : at,
-                        .most_kept = r.kept, .small = small_bytes(k),
+    uintptr_t kept = k->kept_at ? (uintptr_t)k->kept_at : at;
+    k->arena = (Arena){ .small = small_bytes(k),
+                        .region[KEPT] = { .base = kept, .most = r.kept },
                         .region[LARGE] = { .base = rest, .most = r.large },
                         .region[SMALL] = { .base = rest + (uintptr_t)r.large,
                                            .most = r.rest - r.large } };
+    memcpy(k->over, r.over, sizeof k->over);
     place_ends(k);
     f(k);
-}
-
-/* ---- tensors of the host ---- */
-
-typedef struct Staged {
-    Variant *v;
-    const Args *a;
-    const Bound *b;
-    const Adjoint *d;
-} Staged;
-
-static void add_state(Graph *g, Call *call, const State *like, const View *s0,
-                      const View *s1)
-{
-    g->st[g->nst] = *like;
-    call->s0[g->nst] = *s0;
-    call->s1[g->nst++] = *s1;
-}
-
-static void add_result(Graph *g, Call *call, const Input *in, const View *v)
-{
-    Output *o = &g->out[g->nout];
-
-    o->rank = in->rank;
-    memcpy(o->order, in->order, sizeof o->order);
-    call->out[g->nout++] = *v;
-}
-
-/* dy behind the inputs, gradients of inputs as results, those of states behind
- * the states. */
-static void stage_gradients(Graph *g, Call *call, const Staged *s)
-{
-    const Graph *step = s->v->step;
-    Input *dy = &g->in[g->nin];
-
-    g->nout = 0;
-    memset(call->out, 0, sizeof call->out);
-    *dy = (Input){ .timed = true, .rank = step->out[0].rank };
-    memcpy(dy->order, step->out[0].order, sizeof dy->order);
-    if (s->d->dy[0].given)
-        call->in[g->nin] = result_view(step, 0, &s->d->dy[0]);
-    g->nin++;
-    for (int i = 0; i < step->nin; i++) {
-        View v = { 0 };
-        if (s->d->dx[i].given)
-            v = input_view(step, i, &s->d->dx[i]);
-        add_result(g, call, &step->in[i], &v);
-    }
-    for (int i = 0; i < step->nst; i++) {
-        View from = { 0 }, to = { 0 };
-        if (s->d->dstate[i].given)
-            from = state_view(step, i, &s->d->dstate[i]);
-        if (s->d->ds[i].given)
-            to = state_view(step, i, &s->d->ds[i]);
-        add_state(g, call, &step->st[i], &from, &to);
-    }
-}
-
-static void move_given(Given *g, const View *v)
-{
-    g->data = v->data;
-    g->dtype = v->dtype;
-    g->device = true;
-}
-
-static void run_staged(Ctx *c, void *ud, const Call *call)
-{
-    const Staged *s = ud;
-    const Graph *step = s->v->step;
-    Bound *b = ctx_alloc(c, sizeof *b);
-    Adjoint *d = s->d ? ctx_alloc(c, sizeof *d) : NULL;
-
-    *b = *s->b;
-    b->call = *call;
-    if (!d) {
-        runs_of(c, s->v, s->a, b, NULL)->forward(c, s->v, s->a, b);
-        return;
-    }
-    *d = *s->d;
-    memset(b->call.out, 0, sizeof b->call.out);
-    for (int i = 0; i < step->nst; i++)
-        b->call.s1[i] = (View){ 0 };
-    if (d->dy[0].given)
-        move_given(&d->dy[0], &call->in[step->nin]);
-    for (int i = 0; i < step->nin; i++)
-        if (d->dx[i].given)
-            move_given(&d->dx[i], &call->out[i]);
-    for (int i = 0; i < step->nst; i++) {
-        if (d->dstate[i].given)
-            move_given(&d->dstate[i], &call->s0[step->nst + i]);
-        if (d->ds[i].given)
-            move_given(&d->ds[i], &call->s1[step->nst + i]);
-    }
-    runs_of(c, s->v, s->a, b, d)->backward(c, s->v, s->a, b, d);
-}
-
-void gpu_stage(Ctx *c, Variant *v, const Args *a, const Bound *b,
-               const Adjoint *d)
-{
-    Staged s = { v, a, b, d };
-    Call *call = ctx_alloc(c, sizeof *call);
-    Graph *g = sized_copy(c, v->step, b->call.size);
-
-    if (d && 2 * v->step->nst > MAX_STATES)
-        fail_help(c, 0, "tensors on the GPU", "%s: %d states are too many to "
-                  "be copied there and back", mode_name[a->mode],
-                  v->step->nst);
-    *call = b->call;
-    call->workspace = NULL;
-    if (d)
-        stage_gradients(g, call, &s);
-    stage_run(c, v->shared.gpu, g, call, run_staged, &s);
 }
 
 void layer_there(Lay *k, void (*f)(Lay *k))

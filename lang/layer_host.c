@@ -223,6 +223,11 @@ static void backward(Lay *k, Sub *s)
         run_backward(k->c, s->v, &s->args, &s->bound, &s->d);
 }
 
+static bool over(const Lay *k, int part, int input)
+{
+    return input != OVER_RESULT && k->p->over[part] && k->p->over[part][input];
+}
+
 const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
-                           gives, product, cheap, adds, cheap, forward,
+                           gives, product, cheap, adds, cheap, over, forward,
                            backward };

@@ -38,12 +38,43 @@ static bool may_join(const Graph *g, const LayerPart *p,
         && entries(size, own_axes(g, p)) % EACH == 0;
 }
 
-static bool joins(const LayerParts *parts, const Joint *j, const LayerPart *p)
+/* Does the part carry more from token to token than tokens before? */
+static bool is_scan(const LayerPart *p)
 {
-    const LayerPart *first = &parts->part[j->part[0]];
+    const Graph *g = p->step;
+
+    for (int i = 0; g && !p->taps && i < g->nst; i++)
+        if (g->n[g->st[i].next].op != OP_input
+            && g->n[g->st[i].next].op != OP_state)
+            return true;
+    return false;
+}
+
+/* How many scans stand before the first part that reads part i's result; of
+ * what another product reads, which is of low rank, 0. */
+static int scans_before(const LayerParts *parts, int i)
+{
+    int n = 0;
+
+    for (int at = 0; at < parts->n; at++) {
+        const LayerPart *p = &parts->part[at];
+        for (int j = 0; j < p->nin; j++)
+            if (p->in[j] == parts->part[i].y)
+                return p->step ? n : 0;
+        n += is_scan(p);
+    }
+    return 0;
+}
+
+/* What a scan reads does not wait on the way back for a gradient that is there
+ * before the scan goes back, nor this in memory for what comes behind it. */
+static bool joins(const LayerParts *parts, const Joint *j, int i)
+{
+    const LayerPart *first = &parts->part[j->part[0]], *p = &parts->part[i];
 
     return j->n < MAX_JOINT && p->in[0] == first->in[0]
-        && p->over == first->over;
+        && p->over == first->over
+        && scans_before(parts, j->part[0]) == scans_before(parts, i);
 }
 
 static bool is_wide(const Graph *g, const LayerParts *parts, int i)
@@ -86,7 +117,7 @@ Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
         int at = 0;
         if (!may_join(g, &parts->part[i], size))
             continue;
-        while (at < n && !joins(parts, &all->joint[at], &parts->part[i]))
+        while (at < n && !joins(parts, &all->joint[at], i))
             at++;
         if (at == MAX_JOINTS)
             continue;

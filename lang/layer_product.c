@@ -135,11 +135,18 @@ static bool is_result(Lay *k, const Multiply *m, Matrix *y, const Axes *r,
         && k->realm->gives(k, &y->v);
 }
 
+Array product_array(const Lay *k, const LayerPart *p)
+{
+    Multiply m = multiply(k, p);
+
+    return row_array(k, &m, &m.cols);
+}
+
 /* y, where the caller wants it or in a place of its own. */
 void run_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);
-    bool keep = k->keep && k->readers[p->y];
+    bool keep = k->keep && k->readers[p->y] && !k->anew[p->y];
     if (k->left) {
         k->value[p->y] = row_array(k, &m, &m.cols);
         make_room(k, &k->value[p->y], k->realm->type(k, p->y), keep);
@@ -161,6 +168,28 @@ void run_product(Lay *k, const LayerPart *p)
     free_factor(k, &b);
     free_factor(k, &a);
     k->value[p->y] = y.v;
+}
+
+static double entries_of(const Lay *k, AxisSet s)
+{
+    double n = 1;
+
+    for (; s; s &= s - 1)
+        n *= k->b->call.size[lowest(s)];
+    return n;
+}
+
+bool product_widens(const Lay *k, const LayerPart *p)
+{
+    const Machine *m = k->p->machine;
+    AxisSet xs = k->g->n[p->in[0]].axes, ws = k->g->n[p->in[1]].axes;
+    double tokens = (double)k->b->B * (double)k->b->T;
+    double x = entries_of(k, xs), y = entries_of(k, k->g->n[p->y].axes);
+    double bytes = (tokens * (x + y) + entries_of(k, ws))
+                 * dtype_size(k->realm->type(k, 0));
+
+    return x < y && 2 * tokens * entries_of(k, xs | ws) / m->matrix
+                    <= bytes / m->bandwidth;
 }
 
 static Matrix turned(const Matrix *x)
@@ -416,7 +445,7 @@ void run_joint(Lay *k, const Joint *j)
 }
 
 /* In the shelf's memory, row-major. */
-static void lie_in(Array *v, const Shelf *shelf, DType d)
+static void lie_in(Array *v, Shelf *shelf, DType d)
 {
     int64_t n = 1;
 
@@ -424,6 +453,8 @@ static void lie_in(Array *v, const Shelf *shelf, DType d)
         v->st[i] = n;
     v->dtype = d;
     v->data = shelf->at;
+    v->shelf = shelf;
+    shelf->live++;
 }
 
 /* The place of part i's dy beside the others', as factors are; over the
@@ -445,16 +476,6 @@ static Array joint_dy(Lay *k, const Joint *j, int i)
     return columns_of(j, i, 0, all, row_array(k, &own, &own.cols));
 }
 
-/* Room for all of them is not held from the first narrow one on: that is moved
- * when the others come. */
-static bool comes_early(const Lay *k, const Joint *j, int i)
-{
-    enum { SHARE = 8 };
-    int64_t n = j->from[i + 1] - j->from[i];
-
-    return !k->dy[j - k->p->joints->joint].data && n * SHARE < j->from[j->n];
-}
-
 bool joint_grad(Lay *k, Ref r, Array *to)
 {
     for (int i = 0; i < k->p->parts->n; i++) {
@@ -465,7 +486,7 @@ bool joint_grad(Lay *k, Ref r, Array *to)
             continue;
         while (j->part[at] != i)
             at++;
-        if (comes_early(k, j, at))
+        if (is_moved(k, j, at))
             return false;
         *to = joint_dy(k, j, at);
         return true;

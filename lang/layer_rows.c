@@ -93,33 +93,63 @@ void find_rows(Ctx *c, const Layer *l, LayerProgram *p)
 
 /* ---- memory that gradients take over ---- */
 
-/* Is the call's own value r through once the one part that reads it has read
- * it? That one's passes write each entry when they have read it. */
+/* Is the call's own value r through once the part that is the first to read it
+ * has gone back? That one's kernels write each entry when they have read it. */
 static bool is_through(const Lay *k, Ref r)
 {
     const LayerPart *p = &k->p->parts->part[k->first[r]];
-    const uint8_t *over = k->p->over[k->first[r]];
-    bool through = k->readers[r] == 1 && over && !k->left && !k->kept_at
-                && r != k->g->out[0].node && k->g->n[r].timed
+    bool through = k->readers[r] && k->spends && k->g->n[r].timed
+                && r != k->g->out[0].node
                 && k->value[r].dtype == k->realm->type(k, r);
+    int times = 0;
+
+    for (int j = 0; j < p->nin; j++)
+        times += p->in[j] == r;
+    through = through && times == 1;
 
     for (int j = 0; through && j < p->nin; j++)
-        through = p->in[j] != r || over[j];
+        through = p->in[j] != r || k->realm->over(k, k->first[r], j);
     return through;
 }
 
-bool lies_over(const Lay *k, Ref r)
+bool lies_over(const Lay *k, int i, Ref r)
 {
-    return is_through(k, r) && k->value[r].own && !k->value[r].shelf;
+    return k->first[r] == i && is_through(k, r)
+        && (k->value[r].own || k->value[r].shelf);
+}
+
+/* And no other part has to do with it. */
+static bool is_through_at_once(const Lay *k, Ref r)
+{
+    return k->readers[r] == 1 && is_through(k, r);
+}
+
+/* Columns of little weight wait for the others' place. */
+static bool is_little(const Joint *j, int i)
+{
+    enum { SHARE = 8 };
+
+    return (j->from[i + 1] - j->from[i]) * SHARE < j->from[j->n];
 }
 
 bool joint_lies_over(const Lay *k, const Joint *j)
 {
-    bool all = j->narrow == j->n;
+    int at = (int)(j - k->p->joints->joint);
+    bool all = j->narrow == j->n && k->shelf[at][0].live;
 
     for (int i = 0; i < j->n; i++)
-        all = all && is_through(k, k->p->parts->part[j->part[i]].y);
+        all = all && (is_little(j, i) || is_through_at_once(k,
+                                         k->p->parts->part[j->part[i]].y));
     return all;
+}
+
+bool is_moved(const Lay *k, const Joint *j, int i)
+{
+    Ref r = k->p->parts->part[j->part[i]].y;
+    const Array *dy = &k->dy[j - k->p->joints->joint];
+    bool over = dy->data ? dy->shelf != NULL : joint_lies_over(k, j);
+
+    return over ? !is_through_at_once(k, r) : !dy->data && is_little(j, i);
 }
 
 /* The bytes from the first entry's to behind the last's. */

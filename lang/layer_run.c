@@ -152,6 +152,7 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     *k = (Lay){ .c = c, .v = v, .g = g, .step = v->step, .args = a, .b = b,
                 .d = d, .realm = b->call.on_device ? &realm_gpu : &realm_host,
                 .p = layer_program(c, v, a, b) };
+    k->spends = d;
     k->keep = d || (a->mode == M_FORWARD && layer_checkpoints(v, a));
     k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
@@ -206,7 +207,31 @@ static void drop_values(Lay *k, int i)
             drop_array(k, &k->value[p->in[j]]);
 }
 
-/* What is cheap, made of what is kept, and read by no call. */
+/* The part whose result r is. */
+static int part_of(const Lay *k, Ref r)
+{
+    int of = 0;
+
+    while (k->p->parts->part[of].y != r)
+        of++;
+    return of;
+}
+
+/* Of what is kept, or of the other kind of part that is made anew itself: a
+ * product's of rows, rows' of a product. */
+static bool is_made_anew(const Lay *k, const LayerPart *p)
+{
+    bool all = true;
+
+    for (int j = 0; all && j < p->nin; j++) {
+        const LayerPart *from = k->anew[p->in[j]]
+                              ? &k->p->parts->part[part_of(k, p->in[j])] : NULL;
+        all = !from || !from->step != !p->step;
+    }
+    return all;
+}
+
+/* What is cheap, and read by no call. */
 static void find_anew(Lay *k)
 {
     const LayerParts *parts = k->p->parts;
@@ -214,9 +239,8 @@ static void find_anew(Lay *k)
     memset(k->anew, 0, k->g->len);
     for (int i = 0; k->keep && i < parts->n; i++) {
         const LayerPart *p = &parts->part[i];
-        bool all = k->realm->cheap(k, i) && !p->constant && k->readers[p->y];
-        for (int j = 0; j < p->nin; j++)
-            all = all && !k->anew[p->in[j]];
+        bool all = k->realm->cheap(k, i) && !p->constant && k->readers[p->y]
+                && p->y != k->g->out[0].node && is_made_anew(k, p);
         for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
             for (int in = 0; in < parts->part[j].nin; in++)
                 all = all && (parts->part[j].in[in] != p->y
@@ -234,13 +258,15 @@ static void make_anew(Lay *k, int i)
 
     for (int j = 0; j < p->nin; j++) {
         Ref r = p->in[j];
-        int of = 0;
         if (!k->anew[r] || k->value[r].data)
             continue;
-        while (k->p->parts->part[of].y != r)
-            of++;
+        int of = part_of(k, r);
+        make_anew(k, of);
         k->keep = k->left = false;
-        run_step(k, of);
+        if (k->p->parts->part[of].step)
+            run_step(k, of);
+        else
+            run_product(k, &k->p->parts->part[of]);
         k->keep = keep;
         k->left = left;
     }
@@ -263,8 +289,8 @@ static void run_parts(Lay *k)
         ctx_poll(k->c);
         if (!is_needed(k, p))
             continue;
-        if (k->left && k->anew[p->y]) {
-            k->value[p->y] = step_array(k, p);  /* for its axes */
+        if (k->left && k->anew[p->y]) {         /* for its axes */
+            k->value[p->y] = p->step ? step_array(k, p) : product_array(k, p);
             continue;
         }
         const Joint *j = joint_of(k, i);
@@ -347,7 +373,6 @@ static bool comes_again(const Lay *k, int i, const Joint *j)
     const LayerParts *parts = k->p->parts;
     Ref x = parts->part[i].in[0];
     bool wanted = false;
-    int of = 0;
 
     for (int at = 0; at < (j ? j->n : 1); at++)
         wanted |= k->wanted[parts->part[j ? j->part[at] : i].in[1]];
@@ -355,9 +380,22 @@ static bool comes_again(const Lay *k, int i, const Joint *j)
         || !k->anew[x] || k->value[x].data
         || k->readers[x] != (j ? j->n : 1))
         return false;
-    while (parts->part[of].y != x)
-        of++;
-    return k->realm->remakes(k, of);
+    return k->realm->remakes(k, part_of(k, x));
+}
+
+/* Behind part i's way back: what it was the first to read, and what it has
+ * saved. */
+static void drop_kept(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    if (!k->spends || k->p->tile[i])
+        return;
+    for (int j = 0; j < p->nin; j++)
+        if (k->first[p->in[j]] == i && p->in[j] != k->g->out[0].node)
+            drop_array(k, &k->value[p->in[j]]);
+    if (k->stored[i].bytes)
+        k->realm->drop(k, k->stored[i].at);
 }
 
 static void back_owed(Lay *k, int i, const Joint *j)
@@ -428,6 +466,7 @@ static void run_both_ways(Lay *k)
             dy.data = k;                /* somewhere: nobody reads it */
         k->grad[y] = y_array(k, &dy);
     }
+    k->back = true;
     for (int i = k->p->parts->n - 1; i >= 0; i--) {
         const LayerPart *p = &k->p->parts->part[i];
         const Joint *j = joint_of(k, i);
@@ -442,7 +481,9 @@ static void run_both_ways(Lay *k)
             back_part(k, i);
         else
             back_factors(k, i, j);
+        drop_kept(k, i);
     }
+    k->back = false;
     give_gradients(k);
 }
 
@@ -480,6 +521,7 @@ void find_left(Lay *k)
         || saved_bytes(k->c, k->v, k->args, k->b) != s->bytes)
         return;
     k->left = true;
+    k->spends = k->args->spend;
     k->kept_at = s->at;
 }
 
@@ -588,9 +630,12 @@ static int64_t workspace_of(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return gpu_layer_bytes(k, run_all);
     Args forward = *a;                  /* both halves in the same workspace */
     forward.mode = M_FORWARD;
-    int64_t left = gpu_layer_room(lay_saving(c, v, &forward, b), run_all).rest;
+    bool leaves = !a->spend || a->leaves, goes_back = !a->spend || !a->leaves;
+    int64_t left = !leaves ? 0
+        : gpu_layer_room(lay_saving(c, v, &forward, b), run_all).rest;
     k->left = true;
-    int64_t back = gpu_layer_room(k, run_all).rest;
+    k->spends = a->spend;
+    int64_t back = goes_back ? gpu_layer_room(k, run_all).rest : 0;
     return left > back ? left : back;
 }
 

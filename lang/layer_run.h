@@ -63,6 +63,8 @@ typedef struct Joints {
 typedef struct Lay Lay;
 typedef struct Sub Sub;
 
+enum { OVER_RESULT = -1 };
+
 /* Where values lie, and what computes them there. cheap: computing the part
  * again costs less than keeping its result. */
 typedef struct Realm {
@@ -87,6 +89,9 @@ typedef struct Realm {
      * its way back make its result again, too? */
     bool (*adds)(const Lay *k, int part, int input);
     bool (*remakes)(const Lay *k, int part);
+    /* Can the gradient be written over the input, or what is made again over
+     * its gradient (OVER_RESULT)? */
+    bool (*over)(const Lay *k, int part, int input);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -100,13 +105,12 @@ typedef struct Gaps {
     struct Taken { int64_t at, bytes; } *taken;
 } Gaps;
 
-/* Memory of the call on the device: what is kept one after another; else what
- * is small lies by itself, so that it does not take the place of what is not.
- */
-enum { LARGE, SMALL, REGIONS };
+/* Memory of the call on the device: what is kept, where the way back puts what
+ * has room between the parts of it that are left; else what is small lies by
+ * itself, so that it does not take the place of what is not. */
+enum { KEPT, LARGE, SMALL, REGIONS };
 typedef struct Arena {
-    uintptr_t kept_base;
-    int64_t kept, most_kept, small;
+    int64_t small;
     Gaps region[REGIONS];
 } Arena;
 
@@ -124,12 +128,17 @@ struct Lay {
     bool keep;                          /* values stay for the way back */
     bool left;                          /* they are there: another call has
                                            left them */
+    bool spends;                        /* the way back: what nobody reads any
+                                           more is dropped, and written over */
+    bool back;                          /* it is on */
     void *kept_at;                      /* outside of the call's workspace; or
                                            NULL */
     Stored *stored;                     /* what parts have saved */
     Sub *sub;                           /* the one part's that runs: large */
     struct RowsCall *rows;              /* its call on the device, as large */
     Arena arena;
+    uint32_t over[LAYER_CALLS], asked[LAYER_CALLS];     /* see LayerRoom; which
+                                           of these are known */
     uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */
     int *readers, *last;                /* per node: inputs of parts; the last
@@ -211,6 +220,11 @@ bool direct_grad(const Lay *k, Ref r, Array *to);
 /* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
+/* How its result lies by itself. */
+Array product_array(const Lay *k, const LayerPart *p);
+/* Is its result longer than its values, and made in no more time than these
+ * are read and it is written? */
+bool product_widens(const Lay *k, const LayerPart *p);
 /* The gradients of the values, of the weight. */
 void back_product(Lay *k, const LayerPart *p);
 void back_weight(Lay *k, const LayerPart *p);
@@ -249,8 +263,12 @@ bool by_rows(const Graph *g, const LayerParts *p, int i, bool device);
 void find_rows(Ctx *c, const Layer *l, LayerProgram *p);
 /* Is the call's own value written over by its gradient, all of a joint's?
  * Nobody reads it any more then. */
-bool lies_over(const Lay *k, Ref r);
+bool lies_over(const Lay *k, int i, Ref r);
 bool joint_lies_over(const Lay *k, const Joint *j);
+/* Is the gradient of a joint's part i moved to the others' place when all have
+ * come? Where these lie over the results, one that cannot; else room for all is
+ * not held from the first narrow one on. */
+bool is_moved(const Lay *k, const Joint *j, int i);
 /* Fails where an input that the caller gives up would be read after its
  * gradient has been written over it. */
 void check_inplace(const Lay *k);
@@ -263,6 +281,8 @@ int state_at(const LayerPart *p, int i);
  * all of them, else heads first. */
 Array step_array(const Lay *k, const LayerPart *p);
 void run_step(Lay *k, int i);
+/* The call that goes back, while another one may be on. */
+Sub *see_sub(Lay *k, int i);
 void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */
 void make_value(Lay *k, int i);

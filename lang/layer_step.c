@@ -141,6 +141,16 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     return s;
 }
 
+Sub *see_sub(Lay *k, int i)
+{
+    Sub *now = k->sub;
+
+    k->sub = ctx_alloc(k->c, sizeof *k->sub);
+    Sub *found = new_sub(k, i, M_BACKWARD);
+    k->sub = now;
+    return found;
+}
+
 static int count_axes(AxisSet s)
 {
     int n = 0;
@@ -242,8 +252,9 @@ static bool adds_to(const Lay *k, int i, int j)
 
 /* Room for a gradient of input j: r's own, or, where r is one for all tokens,
  * as if it differed from token to token. */
-static Array gradient_array(Lay *k, const LayerPart *p, int j)
+static Array gradient_array(Lay *k, int i, int j)
 {
+    const LayerPart *p = &k->p->parts->part[i];
     Ref r = p->in[j];
     const Array *like = &k->value[r];
     Array v = { 0 };
@@ -252,9 +263,10 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
     if (first && !spread(k, p, j)
         && (direct_grad(k, r, &v) || joint_grad(k, r, &v)))
         return v;
-    if (first && lies_over(k, r)) {
+    if (first && lies_over(k, i, r)) {
         v = k->value[r];
         k->value[r].own = false;
+        k->value[r].shelf = NULL;
         return v;
     }
     v = (Array){ 0 };
@@ -262,9 +274,9 @@ static Array gradient_array(Lay *k, const LayerPart *p, int j)
         array_add(k, &v, AX_B);
         array_add(k, &v, AX_T);
     }
-    for (int i = 0; i < like->rank; i++)
-        if (like->ax[i] < NAXES)
-            array_add(k, &v, like->ax[i]);
+    for (int d = 0; d < like->rank; d++)
+        if (like->ax[d] < NAXES)
+            array_add(k, &v, like->ax[d]);
     make_room(k, &v, k->realm->type(k, r), false);
     return v;
 }
@@ -339,6 +351,23 @@ static void add_shares(Lay *k, const LayerPart *p, Array *share)
     }
 }
 
+/* Room for the result that the way back makes again: over its gradient, where
+ * that is the call's own, and can be. */
+static void make_again(Lay *k, int i)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    Array *d = &k->grad[p->y], *v = &k->value[p->y];
+
+    if (!k->spends || !d->own || d->dtype != k->realm->type(k, p->y)
+        || array_count(d) != array_count(v)
+        || !k->realm->over(k, i, OVER_RESULT)) {
+        make_value(k, i);
+        return;
+    }
+    *v = *d;
+    d->own = false;
+}
+
 void back_step(Lay *k, int i, bool again)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
@@ -361,12 +390,12 @@ void back_step(Lay *k, int i, bool again)
         if (!k->wanted[p->in[j]])
             continue;
         s->add[j] = adds_to(k, i, j);
-        dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, p, j);
+        dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, i, j);
         s->inplace[j] = dx[j].data == k->value[p->in[j]].data && !k->dry;
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
     if (again) {
-        make_value(k, i);
+        make_again(k, i);
         Given y = see_y(k, p, &k->value[p->y]);
         s->bound.call.out[0] = result_view(p->step, 0, &y);
         s->again = true;

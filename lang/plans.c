@@ -118,6 +118,12 @@ static bool cuda_begins(Ctx *c, void *program, const Call *call)
     return cuda_may_begin(c, program, call);
 }
 
+static bool cuda_overlies(Ctx *c, void *program, const Call *call, int output,
+                          int input)
+{
+    return cuda_lies_over(c, program, call, output, input);
+}
+
 static double cuda_predicts(Ctx *c, void *program, const Call *call)
 {
     return cuda_seconds(c, program, call);
@@ -204,6 +210,7 @@ static const Backend backends[] = {
       .wrong = cuda_fault,
       .prepare = cuda_ready, .workspace = cuda_bytes, .kept = cuda_saved,
       .layout = cuda_lay, .may_begin = cuda_begins,
+      .lies_over = cuda_overlies,
       .seconds = cuda_predicts, .keep = cuda_keep, .clear = cuda_clear,
       .fill = cuda_fill,
       .put = cuda_put, .probe = cuda_look,

@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
     "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index",
-    "states" };
+    "states", "spend" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -148,9 +148,9 @@ static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
 
     for (int i = 0; i < NOPTIONS; i++)
         if (!strcmp(key, options[i]))
-            lang_fail(L, "dy, dstate, saved and into are backward's, save and "
-                      "checkpoint forward's", "%s: '%s' is another call's",
-                      what, key);
+            lang_fail(L, "dy, dstate, saved, spend and into are backward's, "
+                      "save and checkpoint forward's",
+                      "%s: '%s' is another call's", what, key);
 
     for (int i = 0; i < n; i++)
         list[i] = g->in[i].name;
@@ -169,7 +169,7 @@ static bool is_option(Mode mode, const char *key)
     if (!strcmp(key, "save") || !strcmp(key, "checkpoint"))
         return mode == M_FORWARD;
     if (!strcmp(key, "saved") || !strcmp(key, "dy") || !strcmp(key, "dstate")
-        || !strcmp(key, "into"))
+        || !strcmp(key, "into") || !strcmp(key, "spend"))
         return back;
     for (int i = 0; i < NOPTIONS; i++)
         if (!strcmp(key, options[i]))

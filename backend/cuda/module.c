@@ -58,6 +58,26 @@ static double kernel_price(const Lowered *t, int wait)
     return gpu_seconds(&m, &w);
 }
 
+/* Of what heads share a kernel leaves each head's part, which is read again to
+ * be added up; but where a block of one kernel over all chunks has these heads
+ * one after another. */
+static double parts_price(const Lowered *t, const CudaOptions *o)
+{
+    const Schedule *s = t->out->schedule;
+    double bytes = 0;
+
+    for (int i = 0; s && !s->why && i < s->g->nout; i++) {
+        bool part = o->sum_out[i]
+                 && (s->kind != K_TOKEN || s->slices > 1)
+                 && schedule_computes(s, shown_node(s->g, s->g->out[i].node));
+        double n = 4 * t->p->g->chunk;
+        for (int d = 0; d < s->g->out[i].rank; d++)
+            n *= s->g->axis[s->g->out[i].order[d]].size;
+        bytes += part ? n : 0;
+    }
+    return bytes / options_machine(t->o)->bandwidth;
+}
+
 /* Of the kernels that a call launches: where the way forward is to be
  * cuda_emit's, those of the way back. */
 static double price_of(const Prepared *y, const CudaOptions *o, int wait)
@@ -65,7 +85,7 @@ static double price_of(const Prepared *y, const CudaOptions *o, int wait)
     double seconds = 0;
 
     for (int i = o->rows ? y->p->split : 0; i < y->p->nkernels; i++)
-        seconds += kernel_price(y->t[i], wait);
+        seconds += kernel_price(y->t[i], wait) + parts_price(y->t[i], o);
     return seconds;
 }
 

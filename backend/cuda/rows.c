@@ -491,6 +491,15 @@ bool rows_adds(const Rows *p, int i)
     return in->timed && (in->axes & p->lanes) == p->lanes && p->lanes;
 }
 
+bool rows_over(const Rows *p, int i)
+{
+    AxisSet y = p->forward->n[p->forward->out[0].node].axes;
+    bool whole = i >= 0 ? rows_adds(p, i)
+                        : p->lanes && (y & p->lanes) == p->lanes;
+
+    return !p->nst && !p->carried && !p->product && whole;
+}
+
 /* ---- a call ---- */
 
 /* Of a block. */

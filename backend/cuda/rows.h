@@ -52,6 +52,11 @@ bool rows_multiply(const Rows *p, int32_t *k, int32_t *n);
  * lane? */
 bool rows_adds(const Rows *p, int i);
 
+/* Can its gradient be written over it, or (i < 0) the result over its own?
+ * Lanes read their entries of a token, and then write them: but for tokens
+ * before, which others may have read. */
+bool rows_over(const Rows *p, int i);
+
 /* The same for both ways; 0: there is nothing to keep. */
 int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../compiler/schedule/schedule.h"
 #include "build.h"
 #include "driver_entry.h"
 #include "ends.h"
@@ -664,7 +665,8 @@ typedef struct Question {
     const Call *call;
     int64_t bytes;                      /* answers, each of who finds it */
     uint64_t layout;
-    bool may_begin;
+    bool may_begin, over;
+    int output, input;
     double seconds;
 } Question;
 
@@ -715,6 +717,48 @@ bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
     gpu_enter(c, p->builds.gpu);
     return call->on_device && (call->kept || !plan_is_joint(p->builds.plan))
         && answered(c, p, call, find_beginning).may_begin;
+}
+
+static bool has_arg(const CudaKernel *k, CudaArgKind kind, int index)
+{
+    bool any = false;
+
+    for (int i = 0; i < k->nmaps; i++)
+        any |= k->map[i].kind == kind && k->map[i].index == index;
+    for (int i = 0; i < k->ntensors; i++)
+        any |= k->tensor[i].kind == kind && k->tensor[i].index == index;
+    return any;
+}
+
+static void find_over(Ctx *c, void *ud)
+{
+    Question *q = ud;
+    Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
+    const Build *forward = NULL;
+    const CudaModule *m = build_for(c, &q->p->builds, &s.call, &forward)->m;
+    const CudaKernel *last = NULL, *leaves = NULL;
+    int n = 0;
+    for (const CudaKernel *k = m->kernel; k < m->kernel + m->nkernels; k++) {
+        last = has_arg(k, ARG_INPUT, q->input) ? k : last;
+        leaves = has_arg(k, ARG_OUTPUT, q->output) ? k : leaves;
+        n += has_arg(k, ARG_OUTPUT, q->output);
+    }
+    q->over = n == 1 && last && last <= leaves && !m->sum_out[q->output]
+           && (leaves->walk == CUDA_SCHEDULED || leaves->walk == CUDA_WALKED)
+           && leaves->schedule
+           && (last < leaves
+               || schedule_lies_over(leaves->schedule, q->output, q->input));
+}
+
+bool cuda_lies_over(Ctx *c, CudaProgram *p, const Call *call, int output,
+                    int input)
+{
+    Question q = { .p = p, .output = output, .input = input,
+                   .call = call_twins(c, p->builds.plan->g, call, true) };
+
+    gpu_enter(c, p->builds.gpu);
+    with_program(c, p, find_over, &q);
+    return q.over;
 }
 
 static void find_seconds(Ctx *c, void *ud)

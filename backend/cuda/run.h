@@ -40,6 +40,11 @@ uint64_t cuda_layout(Ctx *c, CudaProgram *p, const Call *call);
  * takes. */
 bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call);
 
+/* Whether the call's result may lie where the input does: the last kernel that
+ * reads this leaves it. */
+bool cuda_lies_over(Ctx *c, CudaProgram *p, const Call *call, int output,
+                    int input);
+
 /* As segments_seconds has it. */
 double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call);
 

@@ -602,7 +602,8 @@ static int64_t begun_bytes(const Segments *s)
     return is_diagonal(s->cut) ? 0 : unit_bytes(s) + zeros_bytes(s);
 }
 
-/* Places in the workspace, one behind the other. */
+/* Places in the workspace, one behind the other; of a way that is not gone
+ * they have no room. */
 typedef struct Places {
     int64_t start, own, back, back_own, m, unit, zeros, end;
 } Places;
@@ -610,8 +611,9 @@ typedef struct Places {
 static Places places_of(const Segments *s)
 {
     int64_t states = states_bytes(s), back = goes_back(s) ? states : 0;
-    Places p = { .own = states };
-    p.back = p.own + states;
+    int64_t forward = goes_forward(s) ? states : 0;
+    Places p = { .own = forward };
+    p.back = p.own + forward;
     p.back_own = p.back + back;
     p.m = p.back_own + back;
     bool makes = walks_transitions(s);
@@ -628,7 +630,7 @@ int64_t segments_bytes(const Segments *s)
     if (s->n == 1)
         return 0;
     Call call = ends_call(s);
-    if (!s->ends)
+    if (!s->ends || !goes_forward(s))
         return places_of(s).end;
     return places_of(s).end
          + aligned(cuda_workspace(s->ends->m, s->cut->ends.plan, &call));

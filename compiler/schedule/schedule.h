@@ -604,6 +604,12 @@ int count_decays(const Schedule *s, const KInst *k);
 double nodes_cycles(const Graph *g, const Kernel *k);
 double plain_cycles(const Graph *g, const Kernel *k);
 
+/* ---- over.c ---- */
+
+/* May the output lie where the input does, if no kernel behind this one reads
+ * that? Requires waits. */
+bool schedule_lies_over(const Schedule *s, int output, int input);
+
 /* ---- tokens.c, regtile.c, places.c: all warps do the same ---- */
 
 /* False: `why` says what is missing. Leaves values with places, instructions

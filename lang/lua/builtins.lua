@@ -122,7 +122,8 @@ row("v:backward", "arguments: table -> gradients",
 
 dy = gradient of y, or { y = , NAME = } of results, dstate = { S = gradient of
 the final state }; saved = what v:forward gave, instead of the arguments, which
-must not have been written to.
+must not have been written to; spend = true: it is not needed again, so that a
+layer works in its memory (a call with it then begins with the way forward).
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
 input that is given up over it, with the same bits. Returns grad.q ...,

@@ -69,10 +69,12 @@ local function lives(name, layer, sizes)
   local d_again = layer:backward(with(x, { dy = y }))
   local saving, _, saved = layer:forward(with(x, { save = true }))
   local d_saved = layer:backward { saved = saved, dy = y }
-  expect(saved ~= nil, "%s: nothing is saved", name)
+  local d_spent = layer:backward { saved = saved, dy = y, spend = true }
+  expect(saved and saved.bytes == 0, "%s: nothing is saved, or spent", name)
   for what, tensor in pairs(with(d, { y = y })) do
     local second = what == "y" and again or d_again[what]
     local third = what == "y" and saving or d_saved[what]
+    local fourth = d_spent[what] or third
     local most = what == "y" and 1e-2 * tensor:to "cpu":maxabs() or 0
     expect(not flin.is_tensor(tensor)
            or (tensor:to "cpu" - second:to "cpu"):maxabs() == 0,
@@ -80,6 +82,9 @@ local function lives(name, layer, sizes)
     expect(not flin.is_tensor(tensor)
            or (tensor:to "cpu" - third:to "cpu"):maxabs() <= most,
            "%s: %s differs from what was saved", name, what)
+    expect(not flin.is_tensor(tensor)
+           or (third:to "cpu" - fourth:to "cpu"):maxabs() == 0,
+           "%s: %s differs from what was spent", name, what)
   end
 end
 

@@ -69,7 +69,11 @@ for name in "gla", "gated_deltanet":
         for n in found:
             close(f"layer {name}: {n}", found[n].cpu().double(), wanted[n],
                   tolerance)
-        o.backward(dy.cuda().to(dtype))
+        o.backward(dy.cuda().to(dtype), retain_graph=True)
+        leaves = {"x": x1, **there.weights}
+        for n, d in zip(leaves, torch.autograd.grad(
+                o, leaves.values(), dy.cuda().to(dtype))):
+            same(f"layer {name}: d{n}, the last time", d, leaves[n].grad)
         close(f"layer {name}: dx", x1.grad.cpu().double(), x64.grad,
               2 * tolerance)
         for n, p in there.weights.items():

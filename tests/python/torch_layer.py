@@ -125,7 +125,7 @@ x = torch.randn(2, 9, 6)
 was = beside(x)[0].detach()
 held = {n: p.detach().clone() for n, p in beside.weights.items()}
 check("beside: which", beside.layer.beside == [
-    (["Wq", "Wk", "Wv", "Wg", "Wa", "Wb"], ["d"])])
+    (["Wq", "Wk", "Wv", "Wa", "Wb"], ["d"])])
 beside.lay_beside()
 for n, p in beside.weights.items():
     same(f"beside: {n}", p.detach(), held[n])

@@ -300,6 +300,57 @@ static void run(Ctx *c, void *ud)
     }
 }
 
+/* May the gradient lie over its input? */
+static bool gradient_over(const Schedule *s, const char *name)
+{
+    int output = 0, input = 0;
+    while (strcmp(s->g->out[output].name, ctx_format(s->c, "d_%s", name)))
+        output++;
+    while (strcmp(s->g->in[input].name, name))
+        input++;
+    return schedule_lies_over(s, output, input);
+}
+
+static void none_waits(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        s->inst[i].wait_full = 0;
+}
+static void in_slices(Schedule *s) { s->slices = 2; }
+static void in_pairs(Schedule *s) { s->paired = true; }
+static void read_in_place(Schedule *s)
+{
+    for (int i = 0; i < s->nvalues; i++)
+        if (s->g->n[s->value[i].node].op == OP_input)
+            s->value[i].layout = LAY_GLOBAL;
+}
+
+static void lies_over(Ctx *c, void *ud)
+{
+    void (*const spoil[])(Schedule *) = { none_waits, in_slices, in_pairs,
+                                          read_in_place };
+    Test t = { .plan = plan_parse(c, read_text(c,
+                                               "tests/plans/gla_chunks.plan")),
+               .arch = 90 };
+    int last = t.plan->nkernels - 1;
+    Schedule *s = schedule_of(c, &t, last, true);
+    (void)ud;
+    expect(gradient_over(s, "q") && gradient_over(s, "k")
+           && gradient_over(s, "v"), "gradients over inputs", NULL);
+    expect(!gradient_over(s, "g"), "over what is read where it lies", NULL);
+    for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
+        s = schedule_of(c, &t, last, true);
+        spoil[i](s);
+        expect(!gradient_over(s, "q"), "over an input, spoiled", NULL);
+    }
+    t.plan = plan_parse(c, read_text(c, "tests/plans/trapezoidal_chunks.plan"));
+    s = schedule_of(c, &t, t.plan->nkernels - 2, true);
+    bool delayed = false;
+    for (int i = 0; i < s->nvalues; i++)
+        delayed |= tokens_delayed(s->g, shown_node(s->g, s->value[i].node)) > 0;
+    expect(delayed && !gradient_over(s, "v"), "of tokens before", NULL);
+}
+
 /* Of single tokens. */
 static void drop_barrier(Schedule *s) { drop(s, find(s, K_SYNC, 0)); }
 static void drop_map(Schedule *s) { drop(s, find(s, K_MAP, 0)); }
@@ -374,6 +425,8 @@ int main(void)
             expect(false, cases[i].plan, c->err.message);
     if (!ctx_protect(c, tokens, NULL))
         expect(false, "single tokens", c->err.message);
+    if (!ctx_protect(c, lies_over, NULL))
+        expect(false, "over an input", c->err.message);
     if (!ctx_protect(c, as_it_is, NULL))
         expect(false, "what is stored as it is", c->err.message);
     ctx_free(c);

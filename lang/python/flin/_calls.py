@@ -55,16 +55,18 @@ class Request:
     request with its inputs has begun it, whose `saved` and `note` it has; what
     is BACKWARD from one for gradients at starts alone that `begins`, whose
     `note`, `place` and `room` it has. in_parts: of all calls of a part of a
-    sequence, so that their kernels go together."""
+    sequence, so that their kernels go together. spend: no other call reads
+    `saved` again."""
     __slots__ = ("mode", "x", "s0", "cu", "chunk", "final", "inplace", "dy",
                  "ds", "want", "saved", "note", "validate", "into", "over",
                  "index", "begun", "begins", "place", "room", "beside",
-                 "in_parts")
+                 "in_parts", "spend")
 
     def __init__(self, mode, x, s0=(), cu=None, chunk=0, final=False,
                  inplace=False, dy=None, ds=(), want=(), saved=None,
                  note=None, validate=0, into=(), over=(), index=None,
-                 begun=False, beside=False, in_parts=False):
+                 begun=False, beside=False, in_parts=False,
+                 spend=False):
         self.mode, self.x, self.s0, self.cu = mode, x, s0, cu
         self.chunk, self.final, self.inplace = chunk, final, inplace
         self.dy = dy if isinstance(dy, (list, tuple)) else (dy,)
@@ -72,7 +74,7 @@ class Request:
         self.saved, self.note, self.validate = saved, note, validate
         self.into, self.over, self.index = into, over, index
         self.begun, self.begins, self.place, self.room = begun, False, 0, None
-        self.beside, self.in_parts = beside, in_parts
+        self.beside, self.in_parts, self.spend = beside, in_parts, spend
 
 
 class Kernel:
@@ -96,7 +98,7 @@ class Frame:
                  "error", "call_at", "grad_at", "error_at")
 
     def __init__(self, groups, nseq, chunk=0, plan=None, checkpoint=False,
-                 in_parts=False):
+                 in_parts=False, spend=False):
         structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
         self.memory, self.used, self.slots = bytearray(
             sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
@@ -107,6 +109,7 @@ class Frame:
         self.call.nseq, self.call.chunk = nseq, chunk
         self.call.plan = plan and plan.encode()
         self.call.checkpoint, self.call.in_parts = checkpoint, in_parts
+        self.call.spend = spend
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
@@ -287,7 +290,7 @@ class Caller:
             given = [t for t in given if t is not None]
         try:
             key = (r.mode, r.chunk, r.final, r.inplace, r.want, r.over,
-                   r.saved is None, r.beside, r.in_parts, present,
+                   r.saved is None, r.beside, r.in_parts, r.spend, present,
                    None if r.cu is None else tuple(door.signature((r.cu,))),
                    *door.signature(given), *door.signature(sums))
         except (AttributeError, TypeError, RuntimeError):
@@ -388,7 +391,8 @@ class Caller:
                    if r.mode != _c.BACKWARD
                    else self.gradients(door, r, groups, nseq))
         like = (groups, nseq, r.chunk, self.plan,
-                self.checkpoint and r.mode == SAVING, r.in_parts)
+                self.checkpoint and r.mode == SAVING, r.in_parts,
+                r.spend or r.mode == SAVING)
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
         if (mode == SAVING and not self.checkpoint) or r.saved is not None:

@@ -266,6 +266,7 @@ class Function(torch.autograd.Function):
         r = Request(_c.BACKWARD, tensors[:n], tensors[n:], cu, chunk, dy=dy,
                     ds=ds, want=want, note=note, validate=validate,
                     saved=as_left(saved, tensors[0]), into=into,
+                    spend=saved is not None and is_last(),
                     over=over if any(over) else (), beside=variant.is_layer)
         found = run(variant, r)
         for t, o in zip(tensors, over):
@@ -281,6 +282,20 @@ class Function(torch.autograd.Function):
             return (None, None, *found)
         found = iter(found)
         return (None, None) + tuple(next(found) if w else None for w in want)
+
+
+def _keeps_graph():
+    return True
+
+
+# PyTorch 2.5 on.
+keeps_graph = getattr(torch._C._autograd,
+                      "_get_current_graph_task_keep_graph", _keeps_graph)
+
+
+def is_last():
+    """Whether the way back that is on is the last through its graph."""
+    return not keeps_graph()
 
 
 def apart(variant, found):

@@ -325,6 +325,10 @@ class Layer(nn.Module):
             layer = _whole(layer, plan, checkpoint)
         self.layer = layer if isinstance(layer, Variant) else \
             load(layer, plan, checkpoint)
+        if not self.layer.is_layer:
+            raise Error(f"Layer: {self.layer.name} is a variant, and no layer"
+                        "\n  help: flin.nn.LinearAttention(hidden_size, "
+                        f"{self.layer.name!r}) puts one around it")
         self.alone = alone
         self.initial = initial or {}
         self.sizes = self.find_sizes(heads, sizes)

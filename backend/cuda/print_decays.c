@@ -338,7 +338,7 @@ static bool is_kept_early(const Print *p, const KInst *k, const KValue *v)
     return v->layout == LAY_GLOBAL && !k->parts && k->row == AX_I
         && node_of(p, v->node)->op != OP_input
         && !is_found_of_state(p, k, v)
-        && !schedule_computes(p->s, loaded_node(p->s->g, v->node))
+        && !schedule_computes(p->s, loaded_node(p->s, v->node))
         && !multiplies(p);
 }
 
@@ -360,8 +360,8 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
                    " col0(%d), x, l%s);\n", u, more, regs,
                    kept_pitch(p, v->col),
-                   tokens_delayed(p->s->g, v->node), u, more,
-                   kept_place(p, loaded_node(p->s->g, v->node)),
+                   tokens_delayed(p->s, v->node), u, more,
+                   kept_place(p, loaded_node(p->s, v->node)),
                    sliced_index(p, v->col, 0), share,
                    end_text(p, v->col, share));
 }

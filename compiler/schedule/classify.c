@@ -159,10 +159,10 @@ static bool is_loaded_delayed(const Select *x, const Node *n)
 {
     enum { MOST_DELAY = 4 };
     Ref delay = shown_node(x->g, n->a[0]), b = n->a[1];
-    Ref a = loaded_node(x->g, delay);
+    Ref a = loaded_node(x->s, delay);
     if (!op_is(n->op, SHIFTS) || count_axes(n->axes) != 2
         || !(n->axes & DIM_AXES) || x->kind[delay] != LOADED
-        || tokens_delayed(x->g, delay) >= MOST_DELAY || n->flags & ~REVERSE
+        || tokens_delayed(x->s, delay) >= MOST_DELAY || n->flags & ~REVERSE
         || (delay != a && x->g->n[delay].flags != n->flags))
         return false;
     if (x->g->n[a].op == OP_input

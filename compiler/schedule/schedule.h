@@ -751,10 +751,11 @@ static inline Ref shown_node(const Graph *g, Ref r)
         r = g->n[r].a[0];
     return r;
 }
-/* What a tile of node r is loaded from: itself, or what it is delayed of, some
- * tokens before or after; how many; what its first tokens are then, or 0. */
-Ref loaded_node(const Graph *g, Ref r);
-int tokens_delayed(const Graph *g, Ref r);
+/* What a tile of node r is loaded from: itself, as another kernel stored it, or
+ * what it is delayed of here, some tokens before or after; how many; what its
+ * first tokens are then, or 0. */
+Ref loaded_node(const Schedule *s, Ref r);
+int tokens_delayed(const Schedule *s, Ref r);
 Ref first_row(const Graph *g, Ref r, int token);
 /* Whether the kernel computes it; else it finds it. */
 bool schedule_computes(const Schedule *s, Ref node);

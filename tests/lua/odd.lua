@@ -142,6 +142,15 @@ local WRITES <const> = {
       S = S + outer(lt(0, a) * k, v - dot(k, S))
       return S + outer(lt(1, a) * b, c - dot(b, S))
     end },
+  { "one of two", { "t", "t k : unit_norm", "t v" },
+    function (S, k, v, a, b, c)
+      return where(lt(a, 0), S + outer(k, v) - 0.5 * outer(b, c),
+                   S + outer(b, c - dot(b, S)))
+    end },
+  { "at some tokens", { "t" }, function (S, k, v, a)
+    return where(lt(a, 0), S, 0.5 * S + outer(k, v - dot(k, S))) end },
+  { "of some keys", { "t k" }, function (S, k, v, a)
+    return where(lt(a, 0), S, 0.5 * S + outer(k, v)) end },
   { "what nothing reads", {}, function (S, k, v)
     local _ = flin.prev(flin.sigmoid(k))
     return S + outer(k, v - 0.5 * dot(k, S))
@@ -260,7 +269,7 @@ local BESIDE <const> = {
     function (S, s, x)
       local k = flin.rename(x.k, "k", "d")
       local R = 0.9 * s.R + 0.1 * outer(x.k, k)
-      return flin.tanh(dot(x.q, dot(R, k))) * s.S + outer(x.k, x.v), { R = R }
+      return flin.tanh(dot(x.q, dot(R, k))) * S, { R = R }
     end },
   { "signs of keys that are read", { R = "k d" }, { "t d : unit_norm" },
     function (S, s, x, a)
@@ -282,7 +291,7 @@ local BESIDE <const> = {
   { "what it was at a token", { M = "k v" }, { "t" },
     function (S, s, x, a)
       local M = where(lt(a, -0.5), s.S, s.M)
-      return S + 0.5 * M, { M = M }
+      return S + 0.1 * M, { M = M }
     end },
   { "its average", { M = "k v" }, { "t : unit" },
     function (S, s, x, a)

@@ -249,7 +249,7 @@ static Ref kept_where(Graph *g, Ref c, Ref x, bool yes)
     int found = with_axes(g, &n, with);
     bool each = n.op == OP_add || n.op == OP_sub || n.op == OP_neg
               ? found == op_info[n.op].arity
-              : (n.op == OP_mul || n.op == OP_dot) && found;
+              : (n.op == OP_mul || is_contraction(n.op)) && found;
 
     if (is_num(g, x, 0))
         return x;

@@ -424,6 +424,9 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
  * are made of sums that do not, as far as they are linear. */
 const Plan *plan_sums_found(Ctx *c, const Plan *p);
 
+/* The plan in which constant matrices of these types are rounded, where they are
+ * of float32, before products find them. */
+const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 /* Whether the node is such an angle. */

@@ -36,9 +36,9 @@
  * A kernel of single tokens has no products of tiles: all its warps do the
  * same, one instruction after another, and matrices that it carries stay in
  * their registers. regtile.c deals those out, tokens.c makes its instructions.
- * What all of them ask is in queries.c. Before them scales.c, ranks.c and, of
- * single tokens, found.c change the plan, as softmax.c does for float16;
- * range.c says what that may not hold.
+ * What all of them ask is in queries.c. Before them scales.c, ranks.c,
+ * constants.c and, of single tokens, found.c change the plan, as softmax.c does
+ * for float16; range.c says what that may not hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -424,8 +424,8 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
  * are made of sums that do not, as far as they are linear. */
 const Plan *plan_sums_found(Ctx *c, const Plan *p);
 
-/* The plan in which constant matrices of these types are rounded, where they are
- * of float32, before products find them. */
+/* The plan in which inputs of these types that are constant matrices of float32
+ * are rounded before products find them. */
 const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);

@@ -229,6 +229,51 @@ static Ref either(Graph *g, Ref c, Ref x, Ref y)
                             y ? y : num(g, 1));
 }
 
+/* Of the operands of n, how many have all of these axes. */
+static int with_axes(const Graph *g, const Node *n, AxisSet with)
+{
+    int found = 0;
+
+    for (int i = 0; i < 2; i++)
+        found += n->a[i] && !(with & ~g->n[n->a[i]].axes);
+    return found;
+}
+
+/* x where the condition c comes out so, and else 0. A choice between matrices
+ * is no product of vectors: each factor, and each term, is chosen. */
+static Ref kept_where(Graph *g, Ref c, Ref x, bool yes)
+{
+    const Node n = g->n[x];
+    AxisSet with = g->n[c].axes;
+    Ref a[4] = { n.a[0], n.a[1] }, zero = num(g, 0);
+    int found = with_axes(g, &n, with);
+    bool each = n.op == OP_add || n.op == OP_sub || n.op == OP_neg
+              ? found == op_info[n.op].arity
+              : (n.op == OP_mul || is_contraction(n.op)) && found;
+
+    if (is_num(g, x, 0))
+        return x;
+    if (with == n.axes || with & n.over || !each)
+        return op3(g, OP_where, c, yes ? x : zero, yes ? zero : x);
+    for (int i = 0; i < 2; i++)
+        if (a[i] && !(with & ~g->n[a[i]].axes))
+            a[i] = kept_where(g, c, a[i], yes);
+    return node_copy(g, &n, a);
+}
+
+/* Of where(c, x, y): what is written, each side maybe 0. */
+static Ref written(Graph *g, Ref c, Ref x, Ref y)
+{
+    Ref zero = num(g, 0);
+
+    x = x ? x : zero;
+    y = y ? y : zero;
+    if (x == y || !((g->n[x].axes | g->n[y].axes) & ~g->n[c].axes))
+        return either(g, c, x, y);
+    return op2(g, OP_add, kept_where(g, c, x, true),
+               kept_where(g, c, y, false));
+}
+
 /* Whether x has an axis that a term sums over: another one of that name. */
 static bool meets_rank(const Graph *g, const Affine *a, Ref x)
 {
@@ -286,8 +331,7 @@ static bool choose(Graph *g, Affine *a, Ref at, StateSet of, bool fresh)
     for (int k = 0; k < no->n; k++)
         no->term[k].coef = either(g, n.a[0], zero, no->term[k].coef);
     if (a->rest || no->rest) {
-        a->rest = either(g, n.a[0], a->rest ? a->rest : zero,
-                         no->rest ? no->rest : zero);
+        a->rest = written(g, n.a[0], a->rest, no->rest);
         no->rest = 0;
     }
     return add_terms(g, a, no, false, at);

@@ -47,15 +47,25 @@ Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back)
     char text[48];
 
     snprintf(l.name, sizeof l.name, "%s", name);
-    for (int n = 0; n < m->g->nin; n++)
+    for (int n = 0; n < m->g->nin; n++) {
         if (same_leaf(&m->leaf[n], &l))
             return m->g->in[n].node;
+        if (!strcmp(m->leaf[n].name, name))
+            l.sign = m->leaf[n].sign;
+    }
     if (m->g->nin == MAX_INPUTS)
         graph_refuse(m->g, ERR_USER, m->g->line, NULL, "the mask reads more "
                      "than %d values (%s)", MAX_INPUTS, name);
     leaf_name(text, &l);
     m->leaf[m->g->nin] = l;
     return m->g->in[graph_input(m->g, text, "")].node;
+}
+
+void mask_declare_sign(Mask *m, const char *name, int sign)
+{
+    for (int n = 0; n < m->g->nin; n++)
+        if (!strcmp(m->leaf[n].name, name))
+            m->leaf[n].sign = sign;
 }
 
 bool mask_reads(const Mask *m, const char *name)

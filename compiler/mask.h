@@ -23,6 +23,8 @@ typedef enum LeafKind { LEAF_CONSTANT, LEAF_TOKEN, LEAF_CUMSUM, LEAF_POSITION,
 typedef struct Leaf {
     LeafKind kind;
     int side, back;
+    int sign;                           /* of all that a sum adds up, as it is
+                                           declared; 0: any */
     char name[48];
 } Leaf;
 
@@ -100,6 +102,7 @@ typedef struct Mask {
                                            and, transposed, from the last
                                            (mask_above.c); NULL: none, or all
                                            pairs are taken */
+    bool signs;                         /* pieces hold by what sums add up */
     double scale;                       /* of scores; 0: K^-1/2 */
     Graph *cache;                       /* where all pairs are taken: a step
                                            that keeps keys and values; NULL:
@@ -123,6 +126,8 @@ Mask *mask_new(Ctx *c);
 Mask *mask_copy(Ctx *c, const Mask *m); /* in another context (copy.c) */
 Ref mask_leaf(Mask *m, LeafKind kind, int side, const char *name, int back);
 bool mask_reads(const Mask *m, const char *name);
+/* What sums of that name add up has one sign. */
+void mask_declare_sign(Mask *m, const char *name, int sign);
 int mask_traits(Mask *m, Ref r);
 void mask_work(Mask *m);                /* fails after MAX_WORK calls */
 void linear(Mask *m, Ref r, Linear *out);

@@ -4,12 +4,16 @@
 #include "mask.h"
 
 #include <math.h>
+#include <string.h>
 
 static uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
 }
+
+/* Where sums go on for ever, tokens repeat. */
+enum { PERIOD = 64 };
 
 /* In [0, 1). */
 static double noise(const char *name, int64_t t, unsigned draw)
@@ -21,10 +25,24 @@ static double noise(const char *name, int64_t t, unsigned draw)
     return (double)(mix(h, 1) >> 11) * 0x1p-53;
 }
 
-/* Where sums go on for ever, tokens repeat. */
-enum { PERIOD = 64 };
 
-double mask_draw(const Mask *m, const char *name, int64_t t, unsigned draw)
+/* Of what tokens add up, where pieces hold by it; 0: any. */
+static int sign_of(const Mask *m, const char *name)
+{
+    for (int n = 0; n < m->g->nin && m->signs; n++)
+        if (!strcmp(m->leaf[n].name, name))
+            return m->leaf[n].sign;
+    return 0;
+}
+
+/* Goes up with t, however far, and not beyond 1. */
+static double far_sum(int64_t t)
+{
+    return t < 0 ? 0 : (double)(t + 1) / (double)(t + 1 + PERIOD);
+}
+
+static double draw_any(const Mask *m, const char *name, int64_t t,
+                       unsigned draw)
 {
     double x;
 
@@ -42,10 +60,22 @@ double mask_draw(const Mask *m, const char *name, int64_t t, unsigned draw)
     }
 }
 
+double mask_draw(const Mask *m, const char *name, int64_t t, unsigned draw)
+{
+    int sign = sign_of(m, name);
+
+    if (sign && draw == DRAW_FAR)
+        return sign * (far_sum(t) - far_sum(t - 1));
+    return sign ? sign * fabs(draw_any(m, name, t, draw))
+                : draw_any(m, name, t, draw);
+}
+
 double mask_cumsum(const Mask *m, const char *name, int64_t t, unsigned draw)
 {
     double c = 0, all = 0;
 
+    if (draw == DRAW_FAR && sign_of(m, name))
+        return sign_of(m, name) * far_sum(t);
     if (draw == DRAW_FAR)
         return t < 0 ? 0 : noise(name, t, draw);
     if (draw > DRAW_FAR && t >= PERIOD) {

@@ -85,6 +85,62 @@ static bool position_form(Mask *m, Ref a, Ref b, Form *f)
     return fabs(f->c) < 1e9;
 }
 
+/* The leaf that an atom is, of what grows or falls from token to token; NULL:
+ * it is none, or is late, or nobody says. */
+static const Leaf *growing(const Mask *m, Ref atom)
+{
+    const Node *n = &m->g->n[atom];
+    const Leaf *l = n->op == OP_input ? &m->leaf[n->index] : NULL;
+    bool grows = l && !l->back && (l->kind == LEAF_POSITION
+                                   || (l->kind == LEAF_CUMSUM && l->sign));
+
+    return grows ? l : NULL;
+}
+
+/* Is part i w u(i), and one other -w u(j)? */
+static bool has_twin(Mask *m, const Linear *l, int i, const Leaf *own)
+{
+    double w = m->g->n[l->part[i].coef].num;
+    int twins = 0;
+
+    for (int k = 0; k < l->n; k++) {
+        const Leaf *p = growing(m, l->part[k].atom);
+        twins += p && p->kind == own->kind && p->side != own->side
+              && !strcmp(p->name, own->name)
+              && is_num(m->g, l->part[k].coef, -w);
+    }
+    return twins == 1;
+}
+
+/* Is a - b a sum of w (u(i) - u(j)), of which all grow, or all fall, with
+ * i - j, by what they are declared to add up? Its sign is then that of i - j,
+ * or its opposite; but it may be 0 beside the diagonal, too. */
+static bool monotone_form(Mask *m, Ref a, Ref b, Form *f)
+{
+    int sign = 0;
+    bool sums = false;
+    Linear l;
+
+    linear(m, op2(m->g, OP_sub, a, b), &l);
+    if (!is_num(m->g, l.rest, 0))
+        return false;
+    for (int i = 0; i < l.n; i++) {
+        const Node *coef = &m->g->n[l.part[i].coef];
+        const Leaf *u = growing(m, l.part[i].atom);
+        if (!u || coef->op != OP_num || !has_twin(m, &l, i, u))
+            return false;
+        int grows = ((coef->num > 0) - (coef->num < 0))
+                  * (u->kind == LEAF_POSITION ? 1 : u->sign)
+                  * (u->side == SIDE_J ? -1 : 1);
+        if (sign && grows != sign)
+            return false;
+        sums |= u->kind == LEAF_CUMSUM;
+        sign = grows;
+    }
+    *f = (Form){ VAR_DISTANCE, sign, 0 };
+    return sums && sign;
+}
+
 /* The part of r where the form is < 0 (outcome 0), 0 (1), > 0 (2). */
 static bool outcome(const Region *r, const Form *f, int n, Region *out)
 {
@@ -465,7 +521,7 @@ static bool pivot(Mask *m, Ref r, Form *f, Ref out[3])
     const Node n = m->g->n[r];
     Ref a = n.a[0], b = n.a[1], zero, one;
 
-    if (!(mask_traits(m, r) & HAS_POSITION))
+    if (!(mask_traits(m, r) & (HAS_POSITION | HAS_CUMSUM)))
         return false;
     zero = num(m->g, 0);
     one = num(m->g, 1);
@@ -490,7 +546,16 @@ static bool pivot(Mask *m, Ref r, Form *f, Ref out[3])
     default: return false;
     }
     memcpy(out, is, sizeof is);
-    return position_form(m, a, b, f);
+    if (mask_traits(m, r) & HAS_POSITION && position_form(m, a, b, f))
+        return true;
+    bool steps = n.op == OP_lt || n.op == OP_le || n.op == OP_eq
+              || n.op == OP_sign;       /* where it is 0 they are others */
+    if (steps || !(mask_traits(m, r) & HAS_CUMSUM)
+        || !monotone_form(m, a, b, f))
+        return false;
+    m->signs = true;
+    out[1] = out[f->sign > 0 ? 2 : 0];  /* on the diagonal both are right */
+    return true;
 }
 
 bool mask_unfold(Mask *m, Ref cond, Ref *first, Ref of[2])

@@ -297,8 +297,10 @@ static void run_factor(Ctx *c, void *ud)
     Mask *m = t->mask;
     Error why;
     Reach reach;
-    bool factors = !m->softmax && mask_factor(m, &t->above, &why);
+    bool factors;
 
+    mask_declare_signs(t);
+    factors = !m->softmax && mask_factor(m, &t->above, &why);
     if (factors && !(t->quadratic && mask_ends(m, &reach) && reach.width))
         return;
     if (!t->quadratic && !m->softmax)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../compiler/domain.h"
 #include "declare.h"
 #include "mask_trace.h"
 
@@ -118,6 +119,24 @@ void mask_declare(lua_State *L, MaskTrace *t, int def)
 }
 
 typedef struct Reads { MaskTrace *t; bool read[MAX_INPUTS]; } Reads;
+
+static int sign_of(const char *domain)
+{
+    const Domain *d = domain_named(domain);
+
+    return domain_within(d, -INFINITY, 0) ? -1
+         : domain_within(d, 0, INFINITY) ? 1 : 0;
+}
+
+void mask_declare_signs(MaskTrace *t)
+{
+    for (int n = 0; n < t->nreads; n++)
+        mask_declare_sign(t->mask, t->read[n].name,
+                          t->read[n].token ? 0 : sign_of("log_decay"));
+    for (int n = 0; n < t->args->nin; n++)
+        mask_declare_sign(t->mask, t->args->in[n].name,
+                          sign_of(t->args->in[n].domain));
+}
 
 void mask_declare_read(lua_State *L, MaskTrace *t)
 {

@@ -41,6 +41,8 @@ void mask_declare(lua_State *L, MaskTrace *t, int def);
 /* Writes the step of a mask with the definition's transition at `piece`. */
 void mask_transition(lua_State *L, MaskTrace *t, int piece, int owner,
                      Tracer *step);
+/* Tells the mask what domains say of the sums that were read. */
+void mask_declare_signs(MaskTrace *t);
 /* Declares what was read, where there was no such table. */
 void mask_declare_read(lua_State *L, MaskTrace *t);
 

@@ -500,6 +500,12 @@ template<class LEAVES> INLINE void plain_leaves(const LEAVES &all)
 /* What planes [from, to) of an input's leaves have, and numbers' rows: to its
  * gradient, float32 of the call's heads. */
 struct LeafSum { float *to; int n, plane[MOST_LEAVES], number; };
+/* What pairs have added to the gradient of a leaf; where none has a slope, what
+ * compares two numbers, they have left nothing there. */
+INLINE float leaf_slope(const Pairs &a, int plane, i64 at)
+{
+    return SLOPES ? a.dleaf[plane * a.plane + at] : 0.f;
+}
 template<class SUMS> INLINE void plain_sums(const SUMS &all)
 {
     const Pairs &a = all.a;
@@ -512,7 +518,7 @@ template<class SUMS> INLINE void plain_sums(const SUMS &all)
         if (blockIdx.x / a.heads % a.nseq != 0)
             return;
         for (i64 t = threadIdx.x; t < a.rows; t += LEAF_THREADS)
-            own += a.dleaf[p.plane[0] * a.plane + x.head * a.rows + t];
+            own += leaf_slope(a, p.plane[0], x.head * a.rows + t);
         const double before = before_here(own);
         if (threadIdx.x == LEAF_THREADS - 1)
             p.to[x.head] = (float)(before + own);
@@ -523,21 +529,20 @@ template<class SUMS> INLINE void plain_sums(const SUMS &all)
         for (int k = 0; k < p.n; k++) {
             const LeafPlace &l = all.leaf[p.plane[k]];
             if (!l.sum && t + l.back < x.len)
-                sum += a.dleaf[p.plane[k] * a.plane + x.at + t + l.back];
+                sum += leaf_slope(a, p.plane[k], x.at + t + l.back);
         }
         p.to[x.at + t] = sum;
     }
     for (int k = 0; k < p.n; k++) {
-        const float *d = a.dleaf + p.plane[k] * a.plane + x.at;
         if (!all.leaf[p.plane[k]].sum)
             continue;
         /* from the last token back: thread 0 has the last ones */
         double sum = 0;
         for (int t = first; t < last; t++)
-            sum += d[x.len - 1 - t];
+            sum += leaf_slope(a, p.plane[k], x.at + x.len - 1 - t);
         sum = before_here(sum);
         for (int t = first; t < last; t++) {
-            sum += d[x.len - 1 - t];
+            sum += leaf_slope(a, p.plane[k], x.at + x.len - 1 - t);
             p.to[x.at + x.len - 1 - t] += (float)sum;
         }
         __syncthreads();

@@ -338,7 +338,7 @@ static bool is_kept_early(const Print *p, const KInst *k, const KValue *v)
     return v->layout == LAY_GLOBAL && !k->parts && k->row == AX_I
         && node_of(p, v->node)->op != OP_input
         && !is_found_of_state(p, k, v)
-        && !schedule_computes(p->s, loaded_node(p->s->g, v->node))
+        && !schedule_computes(p->s, loaded_node(p->s, v->node))
         && !multiplies(p);
 }
 
@@ -360,8 +360,8 @@ static void put_kept(Print *p, const KInst *k, const KValue *v,
         buf_printf(p->b, "float g%u%s[%d];\nload_kept<%d, %d>(g%u%s, %s + %s +"
                    " col0(%d), x, l%s);\n", u, more, regs,
                    kept_pitch(p, v->col),
-                   tokens_delayed(p->s->g, v->node), u, more,
-                   kept_place(p, loaded_node(p->s->g, v->node)),
+                   tokens_delayed(p->s, v->node), u, more,
+                   kept_place(p, loaded_node(p->s, v->node)),
                    sliced_index(p, v->col, 0), share,
                    end_text(p, v->col, share));
 }
@@ -426,6 +426,22 @@ void put_spread(Print *p, KRole role)
     }
 }
 
+/* A head's constant, of float32. */
+static void put_constant(Print *p, const KInst *k, const KValue *v, int regs)
+{
+    int index = p->s->g->n[v->node].index, share = map_share(p, k);
+    bool padded = is_padded(p->s, v->row) || is_padded(p->s, v->col);
+    buf_printf(p->b, "float g%u[%d];\nload_constant<%s, %d, %d%s>(g%u,"
+               " a.tensor[%d], x, %s%s, %s + col0(%d), l);\n",
+               (unsigned)v->node, regs, element_type(p->o->in[index]),
+               rows_of_group(p->s, k->role, v->nrow), share, !padded ? ""
+               : ctx_format(p->c, ", %d, %d", padded_end(p, v->row),
+                            padded_end(p, v->col)), (unsigned)v->node,
+               tensor_for(p, ARG_INPUT, index, p->o->in[index]),
+               row0_text(p, k), sliced_index(p, v->row, 0),
+               sliced_index(p, v->col, 0), share);
+}
+
 void put_found_matrices(Print *p, const KInst *k, int regs)
 {
     int share = map_share(p, k);
@@ -452,6 +468,8 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
             put_found_vector(p, k, v->node, share, "");
         else if (n->op != OP_input)
             put_kept(p, k, v, "");
+        else if (v->row >= AX_DIM)
+            put_constant(p, k, v, regs);
         else
             buf_printf(p->b, "float g%u[%d];\nload_matrix<%s%s>(g%u,"
                        " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,

@@ -25,11 +25,11 @@ static int map_for(Print *p, CudaArgKind kind, int index, DType d)
     return add_map(p, kind, index, d);
 }
 
-/* A stored value's place and shape, as the map of it needs them. */
-static int stored_map(Print *p, const KValue *v)
+/* The place of the stored node r and its shape, that of v, as the map of it
+ * needs them. */
+static int stored_map(Print *p, const KValue *v, Ref r)
 {
     CudaKernel *k = p->k;
-    Ref r = loaded_node(p->s->g, v->node);
     int64_t from = p->stored->at[r];
     bool later = p->stored->later[r];
     int at = 0;
@@ -51,16 +51,16 @@ static int stored_map(Print *p, const KValue *v)
 
 static bool is_row_off(const Print *p, const KValue *v)
 {
-    return loaded_node(p->s->g, v->node) != v->node;
+    return loaded_node(p->s, v->node) != v->node;
 }
 
 /* By the role's lanes. Rows count from the chunk's first on. */
 static void put_load_by_lanes(Print *p, const KValue *v)
 {
-    Ref r = loaded_node(p->s->g, v->node);
+    Ref r = loaded_node(p->s, v->node);
     const Node *n = &p->s->g->n[r];
     bool input = n->op == OP_input, back = p->s->g->n[v->node].flags & REVERSE;
-    int delay = tokens_delayed(p->s->g, v->node);
+    int delay = tokens_delayed(p->s, v->node);
     int off = back ? delay : -delay, rows = rows_lying(v);
     int cols = full_extent(p, v->col);
     bool widens = input && p->o->in[n->index] != p->s->tile;
@@ -131,7 +131,7 @@ static int slot_bytes(const Print *p, const KInst *k, bool *first)
 static const Node *engine_input(const Print *p, const KInst *k)
 {
     bool loads = k->op == K_LOAD && is_waited(p, FORM_COPY);
-    Ref r = loads ? loaded_node(p->s->g, value_at(p, k->out[0])->node) : 0;
+    Ref r = loads ? loaded_node(p->s, value_at(p, k->out[0])->node) : 0;
     return r && p->s->g->n[r].op == OP_input ? &p->s->g->n[r] : NULL;
 }
 
@@ -160,7 +160,7 @@ void put_heads(Print *p)
 void put_load(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->out[0]);
-    const Node *n = &p->s->g->n[loaded_node(p->s->g, v->node)];
+    const Node *n = &p->s->g->n[loaded_node(p->s, v->node)];
     bool input = n->op == OP_input, ranks = p->s->g->rows;
     bool back = p->s->g->n[v->node].flags & REVERSE;
     if (!is_waited(p, FORM_COPY)) {
@@ -169,10 +169,10 @@ void put_load(Print *p, const KInst *k)
     }
     const char *off = !is_row_off(p, v) ? ""    /* of tokens, or of rows */
         : ctx_format(p->c, " %s %d%s", back ? "+" : "-",
-                     tokens_delayed(p->s->g, v->node),
+                     tokens_delayed(p->s, v->node),
                      ranks && !input ? " * RANKS" : "");
     int map = input ? map_for(p, ARG_INPUT, n->index, p->o->in[n->index])
-                    : stored_map(p, v);
+                    : stored_map(p, v, loaded_node(p->s, v->node));
     int rows = rows_lying(v);
     bool first;
     int bytes = slot_bytes(p, k, &first);
@@ -230,7 +230,7 @@ static void put_ends(Print *p, const KInst *k, int threads)
 {
     const KValue *v = value_at(p, k->in[0]);
     bool back = p->s->g->n[v->node].flags & REVERSE;
-    int delay = tokens_delayed(p->s->g, v->node);
+    int delay = tokens_delayed(p->s, v->node);
     for (int i = 0; i < delay && !back; i++) {
         if (i)                          /* a chunk may end before */
             buf_printf(p->b, "if (x.n > %d * RANKS)\n", i);
@@ -328,7 +328,7 @@ static void put_keep_cut_off(Print *p, const KValue *v)
 /* A state as a chunk finds it: every chunk has its place. */
 static void put_keep_by_engine(Print *p, const KValue *v)
 {
-    int map = stored_map(p, v), rows = rows_lying(v);
+    int map = stored_map(p, v, v->node), rows = rows_lying(v);
     buf_printf(p->b, "%sif (lane == 0) {\nconst u32 from = %s;\n",
                once_text(p, v->node), place(p, v));
     for (int c = 0; c < v->ncol; c += piece_cols(v))

@@ -357,6 +357,16 @@ INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
             if (has_entry<ROWS, SHARE, END_ROW, END>(e, row, col, l))
                 x[e] = element(p + state_place<SHARE>(t, e, row, col, l));
 }
+/* The same of a head's constant matrix. */
+template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
+INLINE void load_constant(float (&x)[N], const Tensor &t, const Item &at,
+                          int row, int col, const Lane &l)
+{
+    const T *p = (const T *)t.p + at.head / t.group * t.sh;
+    UNROLL for (int e = 0; e < N; e++)
+        x[e] = has_entry<ROWS, SHARE, END_ROW, END>(e, row, col, l)
+             ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
+}
 template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int row, int col, const Lane &l)

@@ -420,7 +420,7 @@ static bool finds_first(const Schedule *s, const KInst *k, Ref r)
 {
     uint64_t used = 1;
     bool all = k->nin <= 64;
-    for (int i = 0; i < tokens_delayed(s->g, r) && all; i++) {
+    for (int i = 0; i < tokens_delayed(s, r) && all; i++) {
         Ref first = first_row(s->g, r, i);
         bool found = !first || !s->g->n[first].axes;
         for (int j = 1; j < k->nin && !found; j++) {
@@ -765,7 +765,7 @@ static const char *check_rows(const Schedule *s)
         if (!load && (k->op != K_STORE || has_matrices(k->role)))
             continue;
         const KValue *v = &s->value[load ? k->out[0] : k->in[0]];
-        bool tensor = load ? s->g->n[loaded_node(s->g, v->node)].op == OP_input
+        bool tensor = load ? s->g->n[loaded_node(s, v->node)].op == OP_input
                            : k->index != NOTHING;
         int64_t bytes = v->col < AX_DIM ? 0 : s->g->axis[v->col].size
                       * (int64_t)dtype_size(s->memory);
@@ -902,7 +902,7 @@ static const char *check_maps(const Schedule *s)
         if (!load && (k->op != K_STORE || has_matrices(k->role)))
             continue;
         Ref r = s->value[load ? k->out[0] : k->in[0]].node;
-        r = load ? loaded_node(s->g, r) : r;
+        r = load ? loaded_node(s, r) : r;
         n += !moved[r];
         moved[r] = 1;
     }

@@ -132,7 +132,8 @@ static bool loads(Select *x, Ref r)
         }
         if (is_constant_matrix(n, in)) {
             x->kind[r] = LOADED;
-            return (x->w->in[n->index] == x->w->memory
+            return ((x->w->in[n->index] == x->w->memory
+                     || x->w->in[n->index] == F32)
                     && !(x->s->row_axis && n->axes & AXIS(x->s->row_axis)))
                 || refuse(x, r, "a constant matrix of another type, or whose"
                           " axis the walk's blocks deal");
@@ -159,10 +160,10 @@ static bool is_loaded_delayed(const Select *x, const Node *n)
 {
     enum { MOST_DELAY = 4 };
     Ref delay = shown_node(x->g, n->a[0]), b = n->a[1];
-    Ref a = loaded_node(x->g, delay);
+    Ref a = loaded_node(x->s, delay);
     if (!op_is(n->op, SHIFTS) || count_axes(n->axes) != 2
         || !(n->axes & DIM_AXES) || x->kind[delay] != LOADED
-        || tokens_delayed(x->g, delay) >= MOST_DELAY || n->flags & ~REVERSE
+        || tokens_delayed(x->s, delay) >= MOST_DELAY || n->flags & ~REVERSE
         || (delay != a && x->g->n[delay].flags != n->flags))
         return false;
     if (x->g->n[a].op == OP_input
@@ -284,7 +285,9 @@ static bool check_constants(Select *x)
             const Node *n = &x->g->n[a];
             if (x->kind[a] == LOADED && n->op == OP_input
                 && is_constant_matrix(n, &x->g->in[n->index])
-                && !(x->kind[u] == PRODUCT && is_product(x, &x->g->n[u])))
+                && !(x->kind[u] == PRODUCT && is_product(x, &x->g->n[u]))
+                && !(x->g->n[u].op == OP_factor
+                     && x->w->in[n->index] != x->w->memory))
                 return refuse(x, a, "a constant matrix that is more than a"
                               " factor of products");
         }

@@ -17,6 +17,8 @@ static void find_space(Select *x, Ref r)
         s = (s & ~AXIS(AX_J)) | AXIS(AX_I);
     if (count_axes(s) != 2)
         return;
+    if (n->op == OP_factor)             /* a constant, rounded */
+        n = &x->g->n[n->a[0]];
     if (n->op == OP_input && !(n->axes & AXIS(AX_I))) {
         x->row[r] = x->g->in[n->index].order[0];    /* as it lies */
         x->col[r] = x->g->in[n->index].order[1];

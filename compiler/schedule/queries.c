@@ -77,18 +77,23 @@ int32_t shared_room(const Schedule *s)
     return (s->target->shared + OWN) / s->resident - OWN;
 }
 
-int tokens_delayed(const Graph *g, Ref r)
+static bool is_shifted_here(const Schedule *s, Ref r)
+{
+    return op_is(s->g->n[r].op, SHIFTS) && schedule_computes(s, r);
+}
+
+int tokens_delayed(const Schedule *s, Ref r)
 {
     int n = 0;
-    for (; op_is(g->n[r].op, SHIFTS); n++)
-        r = shown_node(g, g->n[r].a[0]);
+    for (; is_shifted_here(s, r); n++)
+        r = shown_node(s->g, s->g->n[r].a[0]);
     return n;
 }
 
-Ref loaded_node(const Graph *g, Ref r)
+Ref loaded_node(const Schedule *s, Ref r)
 {
-    while (op_is(g->n[r].op, SHIFTS))
-        r = shown_node(g, g->n[r].a[0]);
+    while (is_shifted_here(s, r))
+        r = shown_node(s->g, s->g->n[r].a[0]);
     return r;
 }
 

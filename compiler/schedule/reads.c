@@ -56,7 +56,7 @@ bool is_scanned(const Select *x, Ref r)
 bool is_read_directly(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
-    Ref from = loaded_node(x->g, r);
+    Ref from = loaded_node(x->s, r);
     bool state = !(x->g->n[r].axes & ~DIM_AXES);
     if (x->g->n[from].op != OP_input)
         return is_matrix(x, r) && !schedule_computes(x->s, from)

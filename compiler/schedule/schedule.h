@@ -36,9 +36,9 @@
  * A kernel of single tokens has no products of tiles: all its warps do the
  * same, one instruction after another, and matrices that it carries stay in
  * their registers. regtile.c deals those out, tokens.c makes its instructions.
- * What all of them ask is in queries.c. Before them scales.c, ranks.c and, of
- * single tokens, found.c change the plan, as softmax.c does for float16;
- * range.c says what that may not hold.
+ * What all of them ask is in queries.c. Before them scales.c, ranks.c,
+ * constants.c and, of single tokens, found.c change the plan, as softmax.c does
+ * for float16; range.c says what that may not hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -424,6 +424,9 @@ const Plan *plan_scales_joined(Ctx *c, const Plan *p);
  * are made of sums that do not, as far as they are linear. */
 const Plan *plan_sums_found(Ctx *c, const Plan *p);
 
+/* The plan in which inputs of these types that are constant matrices of float32
+ * are rounded before products find them. */
+const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 /* Whether the node is such an angle. */
@@ -757,10 +760,11 @@ static inline Ref shown_node(const Graph *g, Ref r)
         r = g->n[r].a[0];
     return r;
 }
-/* What a tile of node r is loaded from: itself, or what it is delayed of, some
- * tokens before or after; how many; what its first tokens are then, or 0. */
-Ref loaded_node(const Graph *g, Ref r);
-int tokens_delayed(const Graph *g, Ref r);
+/* What a tile of node r is loaded from: itself, as another kernel stored it, or
+ * what it is delayed of here, some tokens before or after; how many; what its
+ * first tokens are then, or 0. */
+Ref loaded_node(const Schedule *s, Ref r);
+int tokens_delayed(const Schedule *s, Ref r);
 Ref first_row(const Graph *g, Ref r, int token);
 /* Whether the kernel computes it; else it finds it. */
 bool schedule_computes(const Schedule *s, Ref node);

@@ -77,7 +77,7 @@ void select_load(Select *x, Ref r)
     if (x->row[r] == AX_I || (has_row_axis(x, r) && x->col[r] == AX_I)) {
         KInst *k = inst_new(x, K_CLEAR, KR_MATRIX);
         reads(x, k, v);
-        for (int i = 0; i < tokens_delayed(x->g, r); i++) {
+        for (int i = 0; i < tokens_delayed(x->s, r); i++) {
             Ref first = first_row(x->g, r, i);
             if (first && x->g->n[first].axes)
                 reads(x, k, value_of(x, first, found_layout(x, first)));

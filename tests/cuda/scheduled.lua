@@ -175,6 +175,20 @@ local more <const> = {
       return { M = M, S = s.S + M }, flin.dot(x.q, s.S + M)
     end,
   },
+  -- a number of either sign that is made of what another state holds, whose
+  -- products of pairs are kept a row late
+  read_sign = flin.variant {
+    name  = "read_sign",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v" },
+    state = { C = "k l", S = "k v" },
+    step  = function (x, s)
+      local k = flin.rename(x.k, "k", "l")
+      local C = 0.9 * s.C + 0.1 * flin.outer(x.k, k)
+      local sign = flin.tanh(flin.dot(x.q, flin.dot(s.C, k)))
+      local S = sign * s.S + flin.outer(x.k, x.v)
+      return { C = C, S = S }, flin.dot(x.q, S)
+    end,
+  },
   band_of_three = flin.variant {
     name = "band_of_three", mask = function (i, j, p)
       if i < j then return 0 end
@@ -384,6 +398,8 @@ local cases <const> = {
   "momentum_deltanet,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   "momentum_deltanet,B=1,T=70,H=1,K=128,V=128,typed=1",
   "heavy_ball,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
+  -- a lower state's read is a sign: pairs that are kept a row late
+  "read_sign,B=1,T=73,H=1,K=64,V=64,L=64,cu=0/3/70/73",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
   -- two states that turn into each other

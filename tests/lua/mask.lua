@@ -139,6 +139,24 @@ same_as_sum("sink", function (i, j, p)
   return exp(p.g_cumsum[i] - p.g_cumsum[j])
 end, { input = { s = "", g = "t : log_decay" } })
 
+same_as_sum("the size of a decay", function (i, j, p)
+  return exp(-flin.abs(p.g_cumsum[i] - p.g_cumsum[j] + 0.1 * (j - i)))
+end, { causal = false })
+
+same_as_sum("of a key's decay", function (i, j, p)
+  if i < j then return 0 end
+  return exp(-flin.abs(p.g_cumsum[i] - p.g_cumsum[j]))
+end, { input = { g = "t : positive" } })
+
+do                              -- of sums of either sign nothing is known
+  local ok, why = pcall(flin.variant, { causal = false, input = { g = "t" },
+                                        mask = function (i, j, p)
+    return exp(-flin.abs(p.g_cumsum[i] - p.g_cumsum[j]))
+  end })
+  check("a sum of either sign", not ok and tostring(why):find "does not factor",
+        why)
+end
+
 same_as_sum("two decays", function (i, j, p)
   if i < j then return 0 end
   return p.a[i] * exp(p.g_cumsum[i] - p.g_cumsum[j])

@@ -49,6 +49,13 @@ local weights <const> = {
     local n = pick(3)
     return function (i, _, p) return p.x[i - n] end
   end,
+  function () return function (i, j, p)   -- sums of one sign grow with i - j
+    return exp(-abs(p.g_cumsum[i] - p.g_cumsum[j]))
+  end end,
+  function () return function (i, j, p)
+    local d = p.h_cumsum[i] - p.h_cumsum[j] - 0.1 * (i - j)
+    return p.b[j] * exp(flin.min(d, -d))
+  end end,
   function () return function (_, j) return 1 / (1 + j) end end,
   function () return function (i) return exp(-0.05 * i) end end,
 }

@@ -142,6 +142,15 @@ local WRITES <const> = {
       S = S + outer(lt(0, a) * k, v - dot(k, S))
       return S + outer(lt(1, a) * b, c - dot(b, S))
     end },
+  { "one of two", { "t", "t k : unit_norm", "t v" },
+    function (S, k, v, a, b, c)
+      return where(lt(a, 0), S + outer(k, v) - 0.5 * outer(b, c),
+                   S + outer(b, c - dot(b, S)))
+    end },
+  { "at some tokens", { "t" }, function (S, k, v, a)
+    return where(lt(a, 0), S, 0.5 * S + outer(k, v - dot(k, S))) end },
+  { "of some keys", { "t k" }, function (S, k, v, a)
+    return where(lt(a, 0), S, 0.5 * S + outer(k, v)) end },
   { "what nothing reads", {}, function (S, k, v)
     local _ = flin.prev(flin.sigmoid(k))
     return S + outer(k, v - 0.5 * dot(k, S))
@@ -255,6 +264,45 @@ local BESIDE <const> = {
     function (S, s, x, a)
       local R = a * s.R + outer(x.k, flin.rename(x.k, "k", "d"))
       return S + outer(flin.rename(dot(x.q, R), "d", "k"), x.v), { R = R }
+    end },
+  { "a sign that is read", { R = "k d" }, {},
+    function (S, s, x)
+      local k = flin.rename(x.k, "k", "d")
+      local R = 0.9 * s.R + 0.1 * outer(x.k, k)
+      return flin.tanh(dot(x.q, dot(R, k))) * S, { R = R }
+    end },
+  { "signs of keys that are read", { R = "k d" }, { "t d : unit_norm" },
+    function (S, s, x, a)
+      local R = 0.9 * s.R + outer(x.k, a - dot(x.k, s.R))
+      return flin.tanh(dot(R, a)) * S, { R = R }
+    end },
+  { "keys that are corrected", { R = "k d" }, { "t : unit" },
+    function (S, s, x, a)
+      local k = flin.rename(x.k, "k", "d")
+      local R = s.R + outer(a * x.k, k - dot(x.k, s.R))
+      local to = flin.l2norm(flin.rename(dot(x.k, R), "d", "k"))
+      return S + outer(to, x.v - dot(to, S)), { R = R }
+    end },
+  { "a full block", { M = "k v" }, { "t", "t", "t" },
+    function (S, s, x, a, b, c)
+      a, b, c = flin.tanh(a) / 2, flin.tanh(b) / 2, flin.tanh(c) / 2
+      return S + a * s.M, { M = b * s.S + c * s.M - outer(x.q, x.v) }
+    end },
+  { "what it was at a token", { M = "k v" }, { "t" },
+    function (S, s, x, a)
+      local M = where(lt(a, -0.5), s.S, s.M)
+      return S + 0.1 * M, { M = M }
+    end },
+  { "its average", { M = "k v" }, { "t : unit" },
+    function (S, s, x, a)
+      local M = a * s.M + (1 - a) * s.S
+      return S - 0.1 * M, { M = M }
+    end },
+  { "a mean over all tokens", { M = "k v", met = "" }, {},
+    function (S, s, x)
+      local met = flin.abs(s.met) + 1
+      local M = s.M + (outer(x.k, x.v) - s.M) / met
+      return S + outer(x.k, dot(x.q, M)), { M = M, met = met }
     end },
 }
 
@@ -477,6 +525,9 @@ local function trial(seed, named)
   local v = flin.variant(d)
   local sized = { B = o.B, T = o.T, H = o.H, HV = o.HV, seed = seed,
                   K = o.K, V = o.V }
+  for _, i in ipairs(v.inputs) do
+    if i.axes:find " d" then sized.D = o.K end
+  end
   local x = v:random(sized)
   if large then typed(v, x) end
   local call = with(x, { cu_seqlens = o.cu_seqlens, chunk = o.chunk,

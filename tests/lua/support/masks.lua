@@ -24,6 +24,7 @@ local function token(input)
     for d = 1, size do x[d] = number() end
     return x
   end
+  if input.domain == "positive" then return math.abs(number()) end
   return input.domain == "log_decay" and -math.abs(number()) or number()
 end
 

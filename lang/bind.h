@@ -56,6 +56,7 @@ typedef struct Args {
     const void *device_cu;              /* the same on the GPU, int64 */
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
+    int cache, way;                     /* as in Call */
     bool part;                          /* of a layer */
     bool unread;                        /* tensors are still to come: of those
                                            here only the sizes are known */

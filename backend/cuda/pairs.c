@@ -13,10 +13,15 @@
 
 enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
        LEAF_THREADS = 256,              /* as in pairs.cuh, pairs_plain.cuh */
+       WAY_THREADS = 256,               /* pairs_ways.cuh */
        DELTA_ROWS = 4 };                /* a warp's of y . dy, or so */
 
+/* Bytes of scores, and of weights' gradients, that lie in memory at a time. */
+#define SCORES_MOST ((int64_t)4 << 30)
+
 /* A source's kernels. */
-enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, FIRST, NKERNELS };
+enum { FORWARD, KEYS, QUERIES, VALUES, SCORES, DELTA, LEAVES, SUMS, FIRST,
+       NKERNELS };
 typedef struct PairKernels {
     struct PairKernels *next;
     PairsShape shape;
@@ -32,8 +37,17 @@ typedef struct PairEnds {
     int64_t n, *end;
 } PairEnds;
 
+/* How such calls go back. */
+typedef struct PairRoad {
+    struct PairRoad *next;
+    PairAsk ask;
+    int asked;                          /* Call.way */
+    PairWay way;
+} PairRoad;
+
 struct PairPrograms {
     PairKernels *kernels;
+    PairRoad *roads;
     PairEnds *ends;
     Ends left_out;
     bool plain;                         /* the compiler does not take those
@@ -59,6 +73,9 @@ typedef struct HostPairs {
     HostPlace q, k, v, y, again, dy, dq, dk, dv;
     uint64_t leaf, number, lse, delta, dleaf, part;
     int64_t blocks;
+    uint64_t scores, gains;
+    int64_t wide;
+    int32_t head, turn;
 } HostPairs;
 typedef struct HostSum {
     uint64_t to;
@@ -81,8 +98,8 @@ _Static_assert(sizeof(HostSums) <= 4000, "what a kernel is passed");
 
 /* What lies in the workspace, from its beginning; -1: nothing. */
 typedef struct Scratch {
-    int64_t leaf, number, lse, delta, dleaf, part, y, d[3], sum[PAIR_LEAVES],
-            bytes;
+    int64_t leaf, number, lse, delta, dleaf, part, y, scores, gains, d[3],
+            sum[PAIR_LEAVES], bytes;
 } Scratch;
 
 typedef struct Hand {
@@ -100,8 +117,11 @@ typedef struct Hand {
     PairsShape shape;
     Scratch scratch;
     DevicePtr room;
+    const PairWay *way;                 /* back, without wgmma */
+    int turn;                           /* heads whose scores are written at a
+                                           time */
     PairKernels *fast;                  /* wgmma's, or plain */
-    const PairKernels *plain;
+    const PairKernels *plain, *back;
     const Ends *left_out;
     HostPairs a;
 } Hand;
@@ -145,12 +165,36 @@ static bool is_whole(const View *v)
         && (uintptr_t)v->data % 16 == 0;
 }
 
+static int shared_of(const Hand *h, int kernel)
+{
+    const PairLeaves *p = &h->leaves;
+    int key = (h->key + 63) / 64 * 64, value = (h->value + 63) / 64 * 64;
+    int wide = key > value ? key : value, soft = h->m->softmax ? 2 : 0;
+    int all = kernel == FORWARD
+        ? OWN * wide * 2 + 2 * 128 * (key + value) * 2 + 2 * p->cols * 128 * 4
+        : OWN * (key + value) * 2 + 3 * 64 * (key + value) * 2
+          + 3 * 64 * 4 * (kernel == KEYS ? soft + p->rows : p->cols);
+
+    return all + 128 + 1024;
+}
+
+/* The most that a kernel of its way back with wgmma takes. */
+static int most_shared(const Hand *h)
+{
+    int keys = shared_of(h, KEYS), queries = shared_of(h, QUERIES);
+
+    return keys > queries ? keys : queries;
+}
+
 /* Wide enough for wgmma? All matrices are of one type of 16 bits. */
 static bool fits_wgmma(const Hand *h)
 {
     const Call *call = h->p->call;
     DType type = call->in[h->in[0]].dtype;
     bool fits = h->d->arch / 10 == 9 && is_short(type) && h->key <= 128
+        && !(h->p->backward && call->way == 1 + TILES)
+        && (!h->p->backward || !call->cache
+            || most_shared(h) <= call->cache)
         && h->value <= 128 && h->key % 8 == 0 && h->value % 8 == 0
         && h->tokens < 1 << 30;
 
@@ -206,8 +250,22 @@ static int64_t part_bytes(const Hand *h)
                   + h->leaves.cols;
 
     width += width % 2;                 /* as PART_WIDTH */
-    return !h->first.keys ? 0 : slots(h, h->first.span) * h->heads
+    return !h->first.keys || !h->shape.wgmma ? 0 : slots(h, h->first.span) * h->heads
                                 * h->first.keys * width * 4;
+}
+
+/* Numbers of a row of scores. */
+static int64_t score_width(const Hand *h)
+{
+    int64_t band = pair_band(h->m);
+
+    return band && band < h->tokens ? band : h->tokens;
+}
+
+/* A head's of all rows. */
+static int64_t score_bytes(const Hand *h)
+{
+    return h->rows * score_width(h) * (int64_t)sizeof(float);
 }
 
 static void find_scratch(Hand *h)
@@ -224,6 +282,10 @@ static void find_scratch(Hand *h)
     r->delta = take(r, plane * 4);
     r->dleaf = take(r, h->leaves.n * plane * 4);
     r->part = take(r, part_bytes(h));
+    if (h->way && h->way->way == TILES) {
+        r->scores = take(r, h->turn * score_bytes(h));
+        r->gains = take(r, h->turn * score_bytes(h));
+    }
     for (int k = 0; k < 3; k++) {
         const View *v = &h->p->dx[h->in[k]];
         r->d[k] = v->data && is_direct(h, v) ? -1
@@ -246,8 +308,101 @@ static void check_leaves(Ctx *c, const Graph *step)
                       step->in[i].name);
 }
 
+/* ---- the way back ---- */
+
+static PairAsk road_ask(const Hand *h)
+{
+    const Call *call = h->p->call;
+    int64_t most = (int64_t)h->d->machine->shared, nseq = call->nseq;
+    PairAsk a;
+
+    memset(&a, 0, sizeof a);            /* compared as bytes */
+    a.key = h->key;
+    a.value = h->value;
+    a.tokens = (double)(h->packed ? (h->tokens + nseq - 1) / (nseq ? nseq : 1)
+                                  : h->tokens);
+    a.tokens = a.tokens > 1 ? a.tokens : 1;
+    a.heads = (double)h->heads * (double)nseq;
+    a.element = dtype_size(call->in[h->in[0]].dtype);
+    a.memory = call->cache && call->cache < most ? call->cache : most;
+    return a;
+}
+
+typedef struct Road { const Hand *h; PairPrograms **all; const PairWay *found; }
+    Road;
+
+static void find_road(Ctx *c, void *ud)
+{
+    Road *k = ud;
+    const Hand *h = k->h;
+    const Machine *on = h->d->machine;
+    int asked = h->p->call->way;
+    PairAsk ask = road_ask(h);
+
+    if (!*k->all && !(*k->all = calloc(1, sizeof **k->all)))
+        fail_code(c, ERR_MEMORY, "out of memory");
+    PairRoad *r = (*k->all)->roads;
+    while (r && (r->asked != asked || memcmp(&r->ask, &ask, sizeof ask)))
+        r = r->next;
+    if (!r) {
+        PairWay way;
+        if (!asked) {
+            way = pair_best_way(c, h->m, &ask, on);
+            if (way.way == TILES && 2 * score_bytes(h) > SCORES_MOST)
+                pair_way(c, h->m, &ask, on, BLOCKS, &way);
+        } else if (!pair_way(c, h->m, &ask, on, (AttentionWay)(asked - 1), &way))
+            fail(c, 0, "cache = %d: too little for that way back over all pairs"
+                 " of tokens", (int)ask.memory);
+        if (!way.shape[PAIR_KEYS].own)  /* blocks do not fit either */
+            way = pair_best_way(c, h->m, &ask, on);
+        r = calloc(1, sizeof *r);
+        if (!r)
+            fail_code(c, ERR_MEMORY, "out of memory");
+        *r = (PairRoad){ (*k->all)->roads, ask, asked, way };
+        (*k->all)->roads = r;           /* freed with the programs */
+    }
+    k->found = &r->way;
+}
+
+/* Heads whose scores are written at once: so many that each processor has a
+ * block of the product that has fewest. */
+static int heads_at_once(const Hand *h)
+{
+    int64_t least = INT64_MAX;
+
+    for (int k = 0; k < PAIR_KERNELS; k++) {
+        int64_t n = slots(h, h->way->shape[k].own);
+        least = n < least ? n : least;
+    }
+    int64_t heads = h->d->machine->units / (least ? least : 1) + 1;
+    int64_t most = score_bytes(h) ? SCORES_MOST / (2 * score_bytes(h)) : heads;
+    heads = heads < most ? heads : most ? most : 1;
+    return heads < h->heads ? (int)heads : h->heads;
+}
+
+static void set_way(Hand *h, PairPrograms **all)
+{
+    Road road = { h, all, NULL };
+
+    gpu_locked(h->c, h->g, find_road, &road);
+    h->way = road.found;
+    h->turn = h->way->way == TILES ? heads_at_once(h) : h->heads;
+}
+
+static PairsShape plain_shape(const Hand *h)
+{
+    PairsShape s;
+
+    memset(&s, 0, sizeof s);            /* compared as bytes */
+    s.key = h->key;
+    s.value = h->value;
+    s.type = F32;
+    return s;
+}
+
 /* plain: without wgmma, whatever would fit. */
-static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
+static Hand hand_of(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p,
+                    bool plain)
 {
     static const char *const name[] = { "q", "k", "v" };
     const Call *call = p->call;
@@ -265,20 +420,27 @@ static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
     h.packed = is_packed(call);
     h.tokens = tokens_of(call, h.packed);
     h.rows = h.packed ? h.tokens : h.tokens * call->nseq;
-    h.shape = (PairsShape){ .key = h.key, .value = h.value };
+    h.shape = plain_shape(&h);
     h.shape.wgmma = !plain && fits_wgmma(&h);
     h.shape.type = h.shape.wgmma ? call->in[h.in[0]].dtype : F32;
     for (int k = 0; k < 3 && h.shape.wgmma && p->backward; k++) {
         const View *v = &p->dx[h.in[k]];
         h.shape.floats[k] = !is_direct(&h, v) || v->dtype == F32;
     }
+    if (p->backward && !h.shape.wgmma)
+        set_way(&h, all);
     find_scratch(&h);
     return h;
 }
 
-int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p)
+static bool goes_plain(PairPrograms *const *all)
 {
-    return hand_of(c, g, p, false).scratch.bytes;
+    return *all && (*all)->plain;
+}
+
+int64_t pairs_workspace(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
+{
+    return hand_of(c, g, all, p, goes_plain(all)).scratch.bytes;
 }
 
 /* What the way back needs of the way forward: logsumexp, and y. */
@@ -298,21 +460,36 @@ int64_t pairs_kept(const PairsCall *p)
 
 /* ---- kernels ---- */
 
-static int shared_of(const Hand *h, int kernel)
-{
-    const PairLeaves *p = &h->leaves;
-    int key = (h->key + 63) / 64 * 64, value = (h->value + 63) / 64 * 64;
-    int wide = key > value ? key : value, soft = h->m->softmax ? 2 : 0;
-    int all = kernel == FORWARD
-        ? OWN * wide * 2 + 2 * 128 * (key + value) * 2 + 2 * p->cols * 128 * 4
-        : OWN * (key + value) * 2 + 3 * 64 * (key + value) * 2
-          + 3 * 64 * 4 * (kernel == KEYS ? soft + p->rows : p->cols);
+static const char *const kernel_name[] = { "flin_forward", "flin_keys",
+    "flin_queries", "flin_values", "flin_scores", "flin_delta", "flin_leaves",
+    "flin_sums", "flin_first" };
+/* Those that a way's kernels are. */
+static const int way_kernel[PAIR_KERNELS] = { KEYS, QUERIES, VALUES, SCORES };
 
-    return all + 128 + 1024;
+static bool has_kernel(const Hand *h, const PairsShape *s, int n)
+{
+    if (s->wgmma)
+        return n <= QUERIES;
+    for (int k = 0; k < PAIR_KERNELS && s->back; k++)
+        if (way_kernel[k] == n)
+            return s->own[k].own > 0;
+    return !s->back && (n == FORWARD || (n >= DELTA && n < FIRST)
+                        || (n == FIRST && h->first.keys));
 }
 
-static const char *const kernel_name[] = { "flin_forward", "flin_keys",
-    "flin_queries", "flin_delta", "flin_leaves", "flin_sums", "flin_first" };
+static int way_shared(const Hand *h, int kernel)
+{
+    for (int k = 0; k < PAIR_KERNELS; k++)
+        if (way_kernel[k] == kernel)
+            return h->way->room[k];
+    return 0;
+}
+
+static int room_of(const Hand *h, const PairsShape *s, int kernel)
+{
+    return s->wgmma ? shared_of(h, kernel) : s->back ? way_shared(h, kernel)
+         : LEAF_THREADS * (int)sizeof(double);
+}
 
 /* NULL, and *why, where they do not compile as they should. */
 static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
@@ -330,10 +507,11 @@ static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
     k->shape = *s;
     k->module = m;
     bool ok = true;
-    int all = s->wgmma ? DELTA : h->first.keys ? NKERNELS : FIRST;
-    for (int n = 0; n < all && ok; n++) {
-        k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n], s->wgmma
-            ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double), why);
+    for (int n = 0; n < NKERNELS && ok; n++) {
+        if (!has_kernel(h, s, n))
+            continue;
+        k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n],
+                                     room_of(h, s, n), why);
         ok = k->f[n];
     }
     if (ok)
@@ -407,29 +585,35 @@ static void be_plain(Hand *h, PairPrograms *all, const char *why)
     if (c->say)
         c->say(c->say_ud, ctx_format(c, "flin: %s: plain kernels run over all "
                "pairs (said once): %s", h->p->step->name, why));
-    *h = hand_of(c, h->g, h->p, true);
 }
 
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     Hand *h = w->h;
-    PairsShape plain = { .key = h->key, .value = h->value, .type = F32 };
+    PairsShape plain = plain_shape(h);
 
     if (!*w->all && !(*w->all = calloc(1, sizeof **w->all)))
         fail_code(c, ERR_MEMORY, "out of memory");
-    if (h->shape.wgmma && (*w->all)->plain)
-        *h = hand_of(c, h->g, h->p, true);
     if (h->shape.wgmma) {
         Error why;
         h->fast = find_kernels_if(h, *w->all, &h->shape, &why);
-        if (!h->fast)
+        if (!h->fast) {
             be_plain(h, *w->all, why.message);
+            return;                     /* and is asked again */
+        }
     }
     if (!h->fast)
-        h->fast = find_kernels(h, *w->all, &h->shape);
+        h->fast = find_kernels(h, *w->all, &plain);
     h->plain = h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
+    if (h->way) {
+        PairsShape back = plain;
+        back.back = true;
+        back.way = h->way->way;
+        memcpy(back.own, h->way->shape, sizeof back.own);
+        h->back = find_kernels(h, *w->all, &back);
+    }
     if (h->p->call->device_cu)
         ends_compile(c, h->g, &(*w->all)->left_out);
     h->left_out = &(*w->all)->left_out;
@@ -441,21 +625,22 @@ static void find_locked(Ctx *c, void *ud)
  * first run, unless the stream records a graph. */
 static Hand ready(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
-    Hand h = hand_of(c, g, p, false);
-    Wish w = { &h, all };
-
-    gpu_locked(c, g, find_locked, &w);
-    if (!h.fast->shape.wgmma || h.fast->judged[p->backward]
-        || stream_capturing(c, h.d, p->call->stream))
-        return h;
-    h.fast->judged[p->backward] = true;
-    const char *why = pairs_verify(c, g, all, pairs_run, pairs_workspace, p,
-                                   h.shape.floats);
-    if (why) {
-        be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
+    for (;;) {
+        Hand h = hand_of(c, g, all, p, goes_plain(all));
+        Wish w = { &h, all };
         gpu_locked(c, g, find_locked, &w);
+        if (!h.fast)
+            continue;
+        if (!h.fast->shape.wgmma || h.fast->judged[p->backward]
+            || stream_capturing(c, h.d, p->call->stream))
+            return h;
+        h.fast->judged[p->backward] = true;
+        const char *why = pairs_verify(c, g, all, pairs_run, pairs_workspace, p,
+                                       h.shape.floats);
+        if (!why)
+            return h;
+        be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
     }
-    return h;
 }
 
 void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
@@ -471,6 +656,10 @@ void pairs_free(Gpu *g, PairPrograms *p)
         next = k->next;
         module_unload(gpu_driver(g), k->module);
         free(k);
+    }
+    for (PairRoad *r = p ? p->roads : NULL, *next; r; r = next) {
+        next = r->next;
+        free(r);
     }
     for (PairEnds *e = p ? p->ends : NULL, *next; e; e = next) {
         next = e->next;
@@ -515,6 +704,7 @@ static void fill(Hand *h)
     a->v = place_of(call, &call->in[h->in[2]]);
     a->leaf = at_scratch(h, h->scratch.leaf);
     a->number = at_scratch(h, h->scratch.number);
+    a->turn = h->heads;
 }
 
 static void fill_gradients(Hand *h)
@@ -531,6 +721,9 @@ static void fill_gradients(Hand *h)
     h->a.delta = at_scratch(h, h->scratch.delta);
     h->a.dleaf = at_scratch(h, h->scratch.dleaf);
     h->a.part = at_scratch(h, h->scratch.part);
+    h->a.scores = at_scratch(h, h->scratch.scores);
+    h->a.gains = at_scratch(h, h->scratch.gains);
+    h->a.wide = score_width(h);
 }
 
 /* ---- launching ---- */
@@ -584,9 +777,9 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
         return;
     if (!k->shape.wgmma || kernel == DELTA) {
         int each = kernel == DELTA ? DELTA_ROWS : 1;
-        int64_t rows = h->rows * h->heads + more * h->first.keys;
+        int64_t rows = h->rows * h->heads;
         start(h, k->f[kernel], (rows + each * PLAIN_WARPS - 1)
-              / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS,
+              / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 32 * 4 * PLAIN_WARPS,
               &a);
         return;
     }
@@ -597,6 +790,34 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
     encode(h, kernel == FORWARD ? &h->a.v : &h->a.dy, h->value, maps.map[3]);
     start(h, k->f[kernel], maps.a.blocks + more * h->first.tiles,
           HOPPER_THREADS, shared_of(h, kernel), &maps);
+}
+
+/* A kernel of the way back, of `turn` heads from `head` on. */
+static void start_way(const Hand *h, int k, int head, int turn)
+{
+    const PairShape *s = &h->way->shape[k];
+    int64_t columns = k == PAIR_VALUES ? h->value : h->key;
+    int64_t slices = h->way->way == TILES && k != PAIR_SCORES
+                   ? (columns + s->wide - 1) / s->wide : 1;
+    HostPairs a = h->a;
+
+    a.head = head;
+    a.turn = turn;
+    start(h, h->back->f[way_kernel[k]], slots(h, s->own) * turn * slices,
+          WAY_THREADS, h->way->room[k], &a);
+}
+
+static void start_ways(const Hand *h)
+{
+    static const int order[] = { PAIR_SCORES, PAIR_VALUES, PAIR_KEYS,
+                                 PAIR_QUERIES };
+
+    for (int head = 0; head < h->heads && h->rows; head += h->turn) {
+        int left = h->heads - head, turn = h->turn < left ? h->turn : left;
+        for (int n = 0; n < PAIR_KERNELS; n++)
+            if (h->way->shape[order[n]].own)
+                start_way(h, order[n], head, turn);
+    }
 }
 
 /* What parts of the rows have added to the first keys' gradients. */
@@ -809,9 +1030,13 @@ static void run_backward(Hand *h)
             start_rows(h, h->fast, FORWARD);
         start_rows(h, h->plain, DELTA);
     }
-    start_rows(h, h->fast, KEYS);
-    start_first(h);
-    start_rows(h, h->fast, QUERIES);
+    if (h->way) {
+        start_ways(h);
+    } else {
+        start_rows(h, h->fast, KEYS);
+        start_first(h);
+        start_rows(h, h->fast, QUERIES);
+    }
     move_matrices(h);
     start_sums(h);
 }

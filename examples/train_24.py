@@ -10,10 +10,10 @@ modules.
 On a GPU the sizes are 24 layers of width 1024, 16 query and 4 key heads of 64,
 SwiGLU of 4096, 32,000 tokens, 4 sequences of 1024; on a CPU small ones. Says
 milliseconds a step, tokens a second, peak memory and losses of each side, and
-draws the losses. Sides beside the first run in processes of their own, one after
-another, and end after --limit seconds; Triton's kernels and what was chosen of
-them are kept (TRITON_CACHE_DIR, FLIN_TUNED). --graph records a step as a CUDA
-graph, on all sides alike; --kernels N says what takes a step's time.
+draws the losses. Sides beside the first run in processes of their own, one
+after another, and end after --limit seconds; Triton's kernels and what was
+chosen of them are kept (TRITON_CACHE_DIR, FLIN_TUNED). --graph records a step
+as a CUDA graph, on all sides alike; --kernels N says what takes a step's time.
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse

@@ -133,6 +133,8 @@ static void choose_way(Job *j)
         j->plan_words = j->way[j->best];
 }
 
+static const char *const made[] = { "dk", "dq", "dv", "scores" };
+
 /* Both ways as kernels, in a block's memory of so many bytes. */
 static void find_kernels(Job *j)
 {
@@ -154,8 +156,6 @@ static void find_kernels(Job *j)
 
 static void kernels_text(Job *j)
 {
-    static const char *const made[] = { "dk", "dq", "dv", "scores" };
-
     for (int w = 0; w < 2; w++) {
         const PairWay *k = &j->kernels[w];
         if (!j->fits[w])
@@ -298,6 +298,21 @@ static void push_walk(lua_State *L, const Job *j, const IoWalk *w)
         set_number(L, "chunk", w->chunk);
 }
 
+static void push_kernel(lua_State *L, const PairWay *k, int n)
+{
+    lua_newtable(L);
+    lua_pushinteger(L, k->shape[n].own);
+    lua_setfield(L, -2, "own");
+    lua_pushinteger(L, k->shape[n].step);
+    lua_setfield(L, -2, "step");
+    lua_pushinteger(L, k->shape[n].wide);
+    lua_setfield(L, -2, "wide");
+    lua_pushinteger(L, k->room[n]);
+    lua_setfield(L, -2, "room");
+    set_number(L, "words", k->moved[n] / WORD);
+    lua_setfield(L, -2, made[n]);
+}
+
 /* Of each way: words of a head, seconds of the call; which is taken. */
 static void push_kernels(lua_State *L, const Job *j)
 {
@@ -315,6 +330,8 @@ static void push_kernels(lua_State *L, const Job *j)
         lua_newtable(L);
         set_number(L, "words", k[w].bytes / WORD);
         set_number(L, "seconds", k[w].all);
+        for (int n = 0; n < PAIR_KERNELS && k[w].shape[n].own; n++)
+            push_kernel(L, &k[w], n);
         lua_setfield(L, -2, way_name[w]);
     }
     lua_pushstring(L, way_name[less]);

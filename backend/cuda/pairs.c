@@ -250,8 +250,9 @@ static int64_t part_bytes(const Hand *h)
                   + h->leaves.cols;
 
     width += width % 2;                 /* as PART_WIDTH */
-    return !h->first.keys || !h->shape.wgmma ? 0 : slots(h, h->first.span) * h->heads
-                                * h->first.keys * width * 4;
+    if (!h->first.keys || !h->shape.wgmma)
+        return 0;
+    return slots(h, h->first.span) * h->heads * h->first.keys * width * 4;
 }
 
 /* Numbers of a row of scores. */
@@ -350,7 +351,8 @@ static void find_road(Ctx *c, void *ud)
             way = pair_best_way(c, h->m, &ask, on);
             if (way.way == TILES && 2 * score_bytes(h) > SCORES_MOST)
                 pair_way(c, h->m, &ask, on, BLOCKS, &way);
-        } else if (!pair_way(c, h->m, &ask, on, (AttentionWay)(asked - 1), &way))
+        } else if (!pair_way(c, h->m, &ask, on, (AttentionWay)(asked - 1),
+                             &way))
             fail(c, 0, "cache = %d: too little for that way back over all pairs"
                  " of tokens", (int)ask.memory);
         if (!way.shape[PAIR_KEYS].own)  /* blocks do not fit either */

@@ -80,7 +80,8 @@ INLINE void multiply(float *c, int line, const float *a, int am, int at,
                      const float *b, int bn, int bt, int terms, bool add)
 {
     constexpr int SIDE = Square<M, N>::SIDE;
-    constexpr int ROWS_OF = (M + SIDE - 1) / SIDE, COLS_OF = (N + SIDE - 1) / SIDE;
+    constexpr int ROWS_OF = (M + SIDE - 1) / SIDE;
+    constexpr int COLS_OF = (N + SIDE - 1) / SIDE;
     NO_UNROLL for (int n = threadIdx.x; n < ROWS_OF * COLS_OF;
                    n += WAY_THREADS) {
         const int row = n / COLS_OF, col = n - row * COLS_OF;
@@ -112,8 +113,8 @@ INLINE void multiply(float *c, int line, const float *a, int am, int at,
 
 /* ---- who has which tokens ---- */
 
-/* Of block n, by parts of OWN tokens and heads, the first; false: there is none.
- */
+/* The first token of block n, by parts of OWN ones and heads; false: it has
+ * none. */
 template<int OWN> INLINE bool find_own(const Pairs &a, i64 n, OwnRow &x)
 {
     const SeqPart p = find_part<OWN>(a, n / a.turn);
@@ -143,7 +144,8 @@ INLINE void find_others(const OwnRow &x, int to, int &first, int &last)
 }
 template<bool OF_KEYS> INLINE bool any_pair(int own, int to, int from, int end)
 {
-    return OF_KEYS ? meets<0>(from, end, own, to) : meets<0>(own, to, from, end);
+    return OF_KEYS ? meets<0>(from, end, own, to)
+                   : meets<0>(own, to, from, end);
 }
 /* Own token `own`, streaming token `other`. */
 template<bool OF_KEYS>
@@ -213,7 +215,8 @@ template<bool OF_KEYS, int OWN, int STEP> INLINE void way_blocks(const Pairs &a)
     NO_UNROLL for (int from = first; from <= last; from += STEP) {
         if (!any_pair<OF_KEYS>(x.t, to, from, from + STEP - 1))
             continue;
-        fetch_rows<STEP, KEY_SIZE, KEY_SIZE>(row_k, KEY_LINE, other, x, from, 0);
+        fetch_rows<STEP, KEY_SIZE, KEY_SIZE>(row_k, KEY_LINE, other, x, from,
+                                             0);
         fetch_rows<STEP, VALUE_SIZE, VALUE_SIZE>(row_v, VALUE_LINE, other_v, x,
                                                  from, 0);
         __syncthreads();

@@ -125,7 +125,10 @@ the final state }; saved = what v:forward gave, instead of the arguments, which
 must not have been written to.
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
-input that is given up over it, with the same bits. Returns grad.q ...,
+input that is given up over it, with the same bits. Of a mask over all pairs, on
+a GPU, where no tiles of Hopper's tensor cores hold it: cache = bytes of a
+block's memory that it may take, way = "blocks" or "tiles": the scores formed
+anew, or written; else the one that moves less. Returns grad.q ...,
 grad.initial_state.S; with states = false, or of a mask's window that is given
 no states, not these.]])
 row("v:step", "arguments: table -> tensor, tensors",
@@ -228,7 +231,9 @@ row("v:io", "options?: table -> io",
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
 Z_QK, from (v:plan's). With backward, the plan of a mask over all pairs is the
 schedule of attention's backward pass that moves fewer words: plan.way =
-"blocks" or "tiles", as flin.pebble.attention has them.]])
+"blocks" or "tiles", as flin.pebble.attention has them. plan.kernels has both
+as a GPU's kernels in that memory: of each words of a head, seconds of H heads,
+and each kernel's sizes; and `way`, which is the one that v:backward takes.]])
 row("v:mask", "options?: table -> tensor",
     "weight of token j in token i's result, [T, T]", [[
 What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the

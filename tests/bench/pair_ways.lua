@@ -24,6 +24,7 @@ end
 local CACHES <const> = { 8, 16, 32, 64, 128, 227 }      -- KB
 local BANDS <const> = { 1, 4, 16 }                      -- T over its width
 local WAYS <const> = { "blocks", "tiles" }
+local program <const> = arg[-1] or "flin"
 local gpu <const> = pcall(function () return flin.zeros(1):to "cuda" end)
 
 local function variant(band)
@@ -64,15 +65,17 @@ end
 -- Bytes between multiprocessors and the last cache, of the way's kernels.
 local function counted(d, band, cache, way)
   local command <const> = ("ncu --clock-control none --csv --print-units base "
-    .. "--kernel-name-base function -k regex:'flin_(keys|queries|values|scores)' "
+    .. "--kernel-name-base function "
+    .. "-k regex:'flin_(keys|queries|values|scores)' "
     .. "--metrics lts__t_sectors_srcunit_tex_op_read.sum,"
     .. "lts__t_sectors_srcunit_tex_op_write.sum %s %s T=%d H=%d "
-    .. "one=%d,%d,%d,%s 2>&1"):format(flin.program or "build/flin", arg[0], T, H,
-                                      d, band, cache, way)
+    .. "one=%d,%d,%d,%s 2>&1"):format(program, arg[0], T, H, d, band, cache,
+                                      way)
   local sectors, seen <const> = 0, {}
   for line in assert(io.popen(command)):lines() do
     seen[#seen + 1] = line
-    local number <const> = line:match 'srcunit_tex_op_%a+%.sum","[^"]*","([%d,.]+)"'
+    local number <const> = line:match
+      'srcunit_tex_op_%a+%.sum","[^"]*","([%d,.]+)"'
     if number then sectors = sectors + tonumber((number:gsub(",", ""))) end
   end
   if sectors == 0 then
@@ -108,8 +111,8 @@ for _, d in ipairs(sizes) do
         if k then
           local bytes <const> = 4 * k.words * H
           local text = ("%4d  1/%-3d %4dK  %-6s %8.0f %13.2f"):format(d, band,
-            cache, way .. (r.plan.kernels.way == way and "*" or ""), bytes / 1e6,
-            1e3 * k.seconds)
+            cache, way .. (r.plan.kernels.way == way and "*" or ""),
+            bytes / 1e6, 1e3 * k.seconds)
           if gpu then
             local ok, ms = pcall(time, v, x, d, cache, way)
             text = text .. (ok and ("%10.2f"):format(ms)
@@ -133,5 +136,5 @@ end
 if svg then
   local file <close> = assert(io.open(svg, "w"))
   file:write(flin.picture.curves(series, { log = true, x = "M / d²",
-    y = "words moved a pair", title = "the way back over all pairs: two ways" }))
+    y = "words moved a pair", title = "two ways back over all pairs" }))
 end

@@ -576,9 +576,18 @@ class Training:
         self.optimiser.zero_grad(set_to_none=True)
         loss = self.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters, 1)
+        norm = self.clip()
         self.optimiser.step()
         return loss.detach(), norm
+
+    def clip(self):
+        """The gradients' norm, to 1 at most; where the optimiser's kernel
+        divides gradients by a number as it reads them, there."""
+        if not (self.cuda and hasattr(nn.utils, "get_total_norm")):
+            return nn.utils.clip_grad_norm_(self.parameters, 1)
+        norm = nn.utils.get_total_norm([p.grad for p in self.parameters])
+        self.optimiser.grad_scale = norm.float().clamp(min=1)
+        return norm
 
     def step(self, rows):
         self.set_rate()

@@ -36,7 +36,7 @@ local function variant(band)
   end or nil }
 end
 
-local function arguments(v, d)
+local function arguments(d)
   local x = {}
   for i, n in ipairs { "q", "k", "v", "dy" } do
     x[n] = flin.randn({ 1, T, H, d }, { seed = i }):to "cuda"
@@ -45,12 +45,9 @@ local function arguments(v, d)
 end
 
 -- Milliseconds of the way back alone, from what was saved: the least of three.
-local function time(v, x, d, cache, way)
-  local y = { q = x.q, k = x.k, v = x.v, save = true }
-  local _, _, saved = v:forward(y)
+local function time(v, saved, dy, cache, way)
   local function back()
-    return v:backward { saved = saved, dy = x.dy, cache = cache << 10,
-                        way = way }
+    return v:backward { saved = saved, dy = dy, cache = cache << 10, way = way }
   end
   back().v:narrow(2, 1, 1):to "cpu"
   local least = math.huge
@@ -87,7 +84,7 @@ end
 if one then
   local d, band, cache, way = one:match "(%d+),(%d+),(%d+),(%a+)"
   local v <const> = variant(math.tointeger(band))
-  local x = arguments(v, math.tointeger(d))
+  local x = arguments(math.tointeger(d))
   x.cache, x.way = math.tointeger(cache) << 10, way
   v:backward(x).v:narrow(2, 1, 1):to "cpu"
   os.exit(0)
@@ -100,7 +97,12 @@ print("   d  band  cache  way       MB  predicted ms" ..
 for _, d in ipairs(sizes) do
   for _, band in ipairs(BANDS) do
     local v <const> = variant(band)
-    local x <const> = gpu and arguments(v, d)
+    local x <const> = gpu and arguments(d)
+    local _, _, saved = (function ()
+      if gpu then
+        return v:forward { q = x.q, k = x.k, v = x.v, save = true }
+      end
+    end)()
     for _, way in ipairs(WAYS) do
       local curve <const> = { name = ("d %d, 1/%d, %s"):format(d, band, way),
                               points = {} }
@@ -114,7 +116,7 @@ for _, d in ipairs(sizes) do
             cache, way .. (r.plan.kernels.way == way and "*" or ""),
             bytes / 1e6, 1e3 * k.seconds)
           if gpu then
-            local ok, ms = pcall(time, v, x, d, cache, way)
+            local ok, ms = pcall(time, v, saved, x.dy, cache, way)
             text = text .. (ok and ("%10.2f"):format(ms)
                                or "  " .. tostring(ms):match "[^\n]*")
           end

@@ -461,6 +461,9 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
 /* A whole number among the options, or `usual`. */
 lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
+/* Sets cache and way of the arguments from the table's options of these names:
+ * the way back over all pairs of tokens. */
+void pairs_options(lua_State *L, const char *what, int arg, Args *a);
 /* Lua error where the variant is a layer: METHOD is for single variants yet. */
 void refuse_layer(lua_State *L, const Variant *v, const char *method);
 /* Of a mask's two directions the one that the option `from` asks for, whose

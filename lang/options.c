@@ -221,8 +221,9 @@ const Graph *step_of_way(const Variant *v, int way)
 void refuse_pairs(lua_State *L, const Variant *v, const char *method)
 {
     if (v->step->mask)
-        lang_fail(L, NULL, "%s: a mask over all pairs of tokens has no plan",
-                  method);
+        lang_fail(L, strcmp(method, "plan") ? NULL : "machine = \"h200\" has "
+                  "one, as a table", "%s: a mask over all pairs of tokens has "
+                  "no plan", method);
 }
 
 void refuse_layer(lua_State *L, const Variant *v, const char *method)

@@ -355,9 +355,7 @@ Fusion fusion_option(lua_State *L, const char *what, int arg)
     return f;
 }
 
-/* The way back over all pairs of tokens, and the memory of a block that it may
- * take. */
-static void pairs_options(lua_State *L, const char *what, int arg, Args *a)
+void pairs_options(lua_State *L, const char *what, int arg, Args *a)
 {
     static const char *const ways[] = { "blocks", "tiles" };
 

@@ -223,9 +223,9 @@ Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 of a mask of both directions; of sums that pairs of tokens can make, too, on a
 GPU, or scans in blocks of a window: B, T, H, by which the cheaper is taken
 (plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
-layer: B, T,
-beside = true, where weights of the same values lie beside one another, and
-plan, as v:forward has it; `plans` has the prices of all of them.]])
+mask over all pairs, on a GPU: B, T, H, dtype, and v:backward's cache and way.
+Of a layer: B, T, beside = true, where weights of the same values lie beside one
+another, and plan, as v:forward has it; `plans` has the prices of all of them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,

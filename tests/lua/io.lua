@@ -268,6 +268,27 @@ do
            "kernels for d = %d", d)
   end
   expect(taken(256, 227 << 10) == "tiles", "d = 256")
+  -- v:plan has the same kernels
+  local function plan(options)
+    options.T, options.K, options.V, options.H = 4096, 128, 128, 16
+    options.machine, options.backward = options.machine or "h200", true
+    return softmax:plan(options)
+  end
+  local fast, little = plan {}, plan { dtype = "float32", cache = 1 << 15 }
+  expect(#fast.kernels == 3 and not fast.way
+         and fast.kernels[2].form == "wgmma", "by tensor cores: %s", fast.text)
+  expect(#little.kernels == 5 and little.way == "tiles", "tiles: %s",
+         little.text)
+  expect(#plan { machine = "a100", way = "blocks" }.kernels == 3, "a100")
+  local io = softmax:io { T = 4096, K = 128, V = 128, cache = 1 << 15,
+                          machine = "h200", backward = true }
+  local bytes = 0
+  for i = 2, 5 do bytes = bytes + little.kernels[i].bytes end
+  expect(math.abs(bytes * 4096 / 4 / io.plan.kernels.tiles.words - 1) < 1e-9,
+         "v:plan's bytes beside v:io's words")
+  refused("plan", "too little", function ()
+    plan { cache = 1000, way = "blocks" }
+  end)
 end
 refused("cache", "at least 64 bytes", function () gla:io { cache = 8 } end)
 refused("machine", "no machine 'abacus'", function ()

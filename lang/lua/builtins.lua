@@ -219,9 +219,9 @@ row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 "l40s", "rtx4090" or "rtx5090", backward, chunk, format = "table", "dot"
-(Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token,
-of a mask of both directions; of sums that pairs of tokens can make, too, on a
-GPU, or scans in blocks of a window: B, T, H, by which the cheaper is taken
+(Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token, of
+a mask of both directions; of sums that pairs of tokens can make, too, on a GPU,
+or scans in blocks of a window: B, T, H, by which the cheaper is taken
 (plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
 mask over all pairs, on a GPU: B, T, H, dtype, and v:backward's cache and way.
 Of a layer: B, T, beside = true, where weights of the same values lie beside one

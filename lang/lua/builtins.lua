@@ -224,8 +224,9 @@ a mask of both directions; of sums that pairs of tokens can make, too, on a GPU,
 or scans in blocks of a window: B, T, H, by which the cheaper is taken
 (plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
 mask over all pairs, on a GPU: B, T, H, dtype, and v:backward's cache and way.
-Of a layer: B, T, beside = true, where weights of the same values lie beside one
-another, and plan, as v:forward has it; `plans` has the prices of all of them.]])
+Of a layer: B, T, beside = true, where weights of the same values lie beside
+one another, and plan, as v:forward has it; `plans` has the prices of all of
+them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,

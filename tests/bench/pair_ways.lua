@@ -2,26 +2,32 @@
 -- memory of so many bytes, and with a band of the pairs alone: the bytes that
 -- are predicted to be moved, and on a GPU milliseconds, and the bytes that ncu
 -- counts between multiprocessors and what lies behind them. Draws the bytes.
---   flin tests/bench/pair_ways.lua [T=4096 H=16] [D=128,256] [SVG=FILE] [ncu]
+--   flin tests/bench/pair_ways.lua [T=4096 H=16] [D=64,128,256]
+--                                  [KB=8,16,32,64,128,227] [SVG=FILE] [ncu]
 -- ncu: counts, too (as root; clocks are left as they are). On the CPU: what is
 -- predicted.
 local flin = require "flin"
 io.stdout:setvbuf "line"
 
-local T, H, sizes, svg, count, one = 4096, 16, { 64, 128, 256 }, nil, false, nil
+local T, H, svg, count, one, failed = 4096, 16, nil, false, nil, 0
+local sizes, caches = { 64, 128, 256 }, { 8, 16, 32, 64, 128, 227 }
+
+local function numbers(list)
+  local found = {}
+  for n in list:gmatch "%d+" do found[#found + 1] = math.tointeger(n) end
+  return found
+end
 for _, word in ipairs(arg) do
   local name, value = word:match "^(%a+)=(.+)$"
   if name == "T" then T = math.tointeger(value)
   elseif name == "H" then H = math.tointeger(value)
   elseif name == "SVG" then svg = value
-  elseif name == "D" then
-    sizes = {}
-    for d in value:gmatch "%d+" do sizes[#sizes + 1] = math.tointeger(d) end
+  elseif name == "D" then sizes = numbers(value)
+  elseif name == "KB" then caches = numbers(value)
   elseif name == "one" then one = value
   elseif word == "ncu" then count = true end
 end
 
-local CACHES <const> = { 8, 16, 32, 64, 128, 227 }      -- KB
 local BANDS <const> = { 1, 4, 16 }                      -- T over its width
 local WAYS <const> = { "blocks", "tiles" }
 local program <const> = arg[-1] or "flin"
@@ -106,7 +112,7 @@ for _, d in ipairs(sizes) do
     for _, way in ipairs(WAYS) do
       local curve <const> = { name = ("d %d, 1/%d, %s"):format(d, band, way),
                               points = {} }
-      for _, cache in ipairs(CACHES) do
+      for _, cache in ipairs(caches) do
         local r <const> = v:io { T = T, K = d, V = d, H = H, backward = true,
                                  machine = "h200", cache = cache << 10 }
         local k <const> = r.plan.kernels and r.plan.kernels[way]
@@ -119,6 +125,7 @@ for _, d in ipairs(sizes) do
             local ok, ms = pcall(time, v, saved, x.dy, cache, way)
             text = text .. (ok and ("%10.2f"):format(ms)
                                or "  " .. tostring(ms):match "[^\n]*")
+            failed = failed + (ok and 0 or 1)
           end
           local found, why
           if count then
@@ -140,3 +147,4 @@ if svg then
   file:write(flin.picture.curves(series, { log = true, x = "M / d²",
     y = "words moved a pair", title = "two ways back over all pairs" }))
 end
+os.exit(failed == 0)

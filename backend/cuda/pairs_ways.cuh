@@ -29,26 +29,56 @@ INLINE u32 fetch_word(const void *p) { return *(const u32 *)p; }
 INLINE u16 fetch_half(const void *p) { return *(const u16 *)p; }
 #endif
 INLINE float fetch(const float *p) { return bits(fetch_word(p)); }
-INLINE float fetch(const Place &p, i64 at)
+
+/* A number as it lies there, and what it is. */
+template<int TYPE> INLINE u32 fetch_raw(const Place &p, i64 at)
 {
-    if (p.type == F32)
-        return bits(fetch_word((const float *)p.p + at));
-    if (p.type == F64)
-        return load(p.p, p.type, at);
-    const u16 x = fetch_half((const u16 *)p.p + at);
-    return p.type == F16 ? half_to_float(x) : bits((u32)x << 16);
+    if (TYPE == F32)
+        return fetch_word((const float *)p.p + at);
+    if (TYPE == F64)
+        return bits_of(load(p.p, TYPE, at));
+    return fetch_half((const u16 *)p.p + at);
+}
+template<int TYPE> INLINE float of_raw(u32 x)
+{
+    return TYPE == F16 ? half_to_float((u16)x)
+         : TYPE == BF16 ? bits(x << 16) : bits(x);
+}
+/* So many loads are under way at once in a thread. */
+enum { AT_ONCE = 8 };
+template<int TYPE, int N, int W, int SIZE>
+INLINE void fetch_typed(float *to, int line, const Place &p, const OwnRow &x,
+                        int from, int column)
+{
+    NO_UNROLL for (int first = threadIdx.x; first < N * W;
+                   first += AT_ONCE * WAY_THREADS) {
+        u32 raw[AT_ONCE];
+        UNROLL for (int k = 0; k < AT_ONCE; k++) {
+            const int n = first + k * WAY_THREADS, r = n / W, c = n - r * W;
+            const bool in = r < N && from + r < x.len && column + c < SIZE;
+            raw[k] = in ? fetch_raw<TYPE>(p, row_place(p, x, from + r) + column
+                                             + c) : 0;
+        }
+        UNROLL for (int k = 0; k < AT_ONCE; k++) {
+            const int n = first + k * WAY_THREADS, r = n / W, c = n - r * W;
+            if (r < N)
+                to[r * line + c] = of_raw<TYPE>(raw[k]);
+        }
+    }
 }
 /* Columns [column, column + W) of SIZE of N tokens; 0 where there are none. */
 template<int N, int W, int SIZE>
 INLINE void fetch_rows(float *to, int line, const Place &p, const OwnRow &x,
                        int from, int column)
 {
-    NO_UNROLL for (int n = threadIdx.x; n < N * W; n += WAY_THREADS) {
-        const int r = n / W, c = n - r * W;
-        const bool in = from + r < x.len && column + c < SIZE;
-        to[r * line + c] = in ? fetch(p, row_place(p, x, from + r) + column + c)
-                              : 0.f;
-    }
+    if (p.type == F32)
+        fetch_typed<F32, N, W, SIZE>(to, line, p, x, from, column);
+    else if (p.type == BF16)
+        fetch_typed<BF16, N, W, SIZE>(to, line, p, x, from, column);
+    else if (p.type == F16)
+        fetch_typed<F16, N, W, SIZE>(to, line, p, x, from, column);
+    else
+        fetch_typed<F64, N, W, SIZE>(to, line, p, x, from, column);
 }
 template<int N, int W, int SIZE>
 INLINE void store_rows(const Place &p, const float *y, int line,
@@ -266,19 +296,23 @@ template<bool OF_KEYS, int OWN, int STEP> INLINE void way_blocks(const Pairs &a)
 /* ---- tiles: scores and weights' gradients are written, n x n ---- */
 
 /* Whether a piece has the pair, and the sequence both tokens. */
-INLINE bool is_pair(const PairHere &p, int len)
+INLINE bool is_pair(int i, int j, int len)
 {
     bool in = false;
-    in_piece<MIXED>(p.t, len, [&](auto) { in = true; });
-    return in && p.in;
+    At t = {};
+    t.i = i;
+    t.j = j;
+    in_piece<MIXED>(t, len, [&](auto) { in = true; });
+    return in && i < len && j < (WHOLE ? len : i + 1);
 }
 /* Where the pair's numbers are: rows of queries; of a window these begin with
  * its first key. */
-INLINE i64 entry_of(const Pairs &a, const OwnRow &x, const At &t)
+INLINE i64 entry_of(const Pairs &a, const OwnRow &x, int i, int j)
 {
-    const i64 row = (x.head - a.head) * a.rows + x.b * a.tokens + x.start + t.i;
-    return row * a.wide + (BAND ? t.j - t.i + a.wide - 1 : t.j);
+    const i64 row = (x.head - a.head) * a.rows + x.b * a.tokens + x.start + i;
+    return row * a.wide + (BAND ? j - i + a.wide - 1 : j);
 }
+enum { ENTRIES_AT_ONCE = 4 };
 /* Products of the OWN keys with queries, or (GAINS) of their values with dy: as
  * many terms at once as are `DEPTH`. */
 template<bool GAINS, int OWN, int STEP, int DEPTH>
@@ -307,18 +341,31 @@ INLINE void score_tiles(const Pairs &a, const OwnRow &x)
                                        DEPTH, at > 0);
             __syncthreads();
         }
-        NO_UNROLL for (int n = threadIdx.x; n < STEP * OWN; n += WAY_THREADS) {
-            PairHere p;
-            find_here<true>(p, a, x, x.t + n % OWN, from + n / OWN);
-            if (!is_pair(p, x.len))
-                continue;
-            const i64 entry = entry_of(a, x, p.t);
-            if (!GAINS) {
-                a.scores[entry] = scaled(tile[n]);
-            } else {
-                const float s = SOFTMAX ? fetch(a.scores + entry) : 0.f;
-                a.gains[entry] = SOFTMAX ? back_pair(a, x, p, s, tile[n]).g
-                                         : tile[n];
+        NO_UNROLL for (int all = threadIdx.x; all < STEP * OWN;
+                       all += ENTRIES_AT_ONCE * WAY_THREADS) {
+            float s[ENTRIES_AT_ONCE];
+            UNROLL for (int k = 0; k < ENTRIES_AT_ONCE; k++) {
+                const int n = all + k * WAY_THREADS;
+                const int i = from + n / OWN, j = x.t + n % OWN;
+                s[k] = SOFTMAX && GAINS && n < STEP * OWN
+                    && is_pair(i, j, x.len)
+                    ? fetch(a.scores + entry_of(a, x, i, j)) : 0.f;
+            }
+            UNROLL for (int k = 0; k < ENTRIES_AT_ONCE; k++) {
+                const int n = all + k * WAY_THREADS;
+                const int i = from + n / OWN, j = x.t + n % OWN;
+                if (n >= STEP * OWN || !is_pair(i, j, x.len))
+                    continue;
+                const i64 entry = entry_of(a, x, i, j);
+                if (!GAINS) {
+                    a.scores[entry] = scaled(tile[n]);
+                } else if (!SOFTMAX) {
+                    a.gains[entry] = tile[n];
+                } else {
+                    PairHere p;
+                    find_here<true>(p, a, x, j, i);
+                    a.gains[entry] = back_pair(a, x, p, s[k], tile[n]).g;
+                }
             }
         }
         __syncthreads();
@@ -337,25 +384,36 @@ template<int OWN, int STEP, int DEPTH> INLINE void way_scores(const Pairs &a)
 /* What a product makes: dk and dq of the scores' gradients, dv of weights. */
 enum { MAKES_KEYS, MAKES_QUERIES, MAKES_VALUES };
 constexpr bool READS_SCORES = SLOPES || (SOFTMAX || WEIGHS ? !FLAT : false);
-/* What multiplies the streaming token's row, and what leaves' gradients are
- * multiples of. */
+/* What was written of a pair. */
+struct Entry { float s, g; bool in; };
 template<int MAKES>
-INLINE float factor_of(const Pairs &a, const OwnRow &x, const PairHere &p,
-                       float &s, float &g)
+INLINE Entry fetch_entry(const Pairs &a, const OwnRow &x, int own, int other)
 {
-    s = g = 0;
-    if (!is_pair(p, x.len))
-        return 0;
-    const i64 entry = entry_of(a, x, p.t);
+    constexpr bool OF_KEYS = MAKES != MAKES_QUERIES;
+    const int i = OF_KEYS ? other : own, j = OF_KEYS ? own : other;
+    Entry e = { 0, 0, is_pair(i, j, x.len) };
+    if (!e.in)
+        return e;
+    const i64 entry = entry_of(a, x, i, j);
     if (MAKES == MAKES_VALUES || READS_SCORES)
-        s = fetch(a.scores + entry);
-    if (MAKES == MAKES_VALUES)
-        return weight_of(value_of<MIXED>(s, p.t, x.len), s,
-                         SOFTMAX ? a.lse[x.at + p.t.i] : 0.f);
-    g = fetch(a.gains + entry);
-    const float ds = score_gradient(g, s, p.t, x.len);
-    g = leaf_gradient(g, s);
-    return ds;
+        e.s = fetch(a.scores + entry);
+    if (MAKES != MAKES_VALUES)
+        e.g = fetch(a.gains + entry);
+    return e;
+}
+/* What multiplies the streaming token's row. */
+template<int MAKES>
+INLINE float factor_of(const Pairs &a, const OwnRow &x, const Entry &e, int own,
+                       int other)
+{
+    PairHere p;
+    if (!e.in)
+        return 0;
+    find_here<MAKES != MAKES_QUERIES>(p, a, x, own, other);
+    if (MAKES != MAKES_VALUES)
+        return score_gradient(e.g, e.s, p.t, x.len);
+    return weight_of(value_of<MIXED>(e.s, p.t, x.len), e.s,
+                     SOFTMAX ? a.lse[x.at + p.t.i] : 0.f);
 }
 template<int MAKES, int OWN, int STEP, int W>
 INLINE void way_product(const Pairs &a)
@@ -382,23 +440,34 @@ INLINE void way_product(const Pairs &a)
         if (!any_pair<OF_KEYS>(x.t, to, from, from + STEP - 1))
             continue;
         fetch_rows<STEP, W, SIZE>(rows, W, other, x, from, slice * W);
-        NO_UNROLL for (int n = threadIdx.x; n < STEP * OWN; n += WAY_THREADS) {
-            const int t = OF_KEYS ? n % OWN : n / STEP;
-            const int step = OF_KEYS ? n / OWN : n % STEP;
-            PairHere p;
-            float s, g;
-            find_here<OF_KEYS>(p, a, x, x.t + t, from + step);
-            by[step * OWN + t] = factor_of<MAKES>(a, x, p, s, g);
+        NO_UNROLL for (int all = threadIdx.x; all < STEP * OWN;
+                       all += ENTRIES_AT_ONCE * WAY_THREADS) {
+            Entry e[ENTRIES_AT_ONCE] = {};
+            UNROLL for (int k = 0; k < ENTRIES_AT_ONCE; k++) {
+                const int n = all + k * WAY_THREADS;
+                if (n < STEP * OWN)
+                    e[k] = fetch_entry<MAKES>(
+                        a, x, x.t + (OF_KEYS ? n % OWN : n / STEP),
+                        from + (OF_KEYS ? n / OWN : n % STEP));
+            }
+            UNROLL for (int k = 0; k < ENTRIES_AT_ONCE; k++) {
+                const int n = all + k * WAY_THREADS;
+                const int t = OF_KEYS ? n % OWN : n / STEP;
+                const int step = OF_KEYS ? n / OWN : n % STEP;
+                if (n < STEP * OWN)
+                    by[step * OWN + t] = factor_of<MAKES>(a, x, e[k], x.t + t,
+                                                          from + step);
+            }
         }
         if constexpr (LEAVES > 0)
             for (int t = threadIdx.x; slice == 0 && t < OWN; t += WAY_THREADS)
                 NO_UNROLL for (int n = 0; n < STEP; n++) {
+                    const Entry e = fetch_entry<MAKES>(a, x, x.t + t, from + n);
                     PairHere p;
-                    float s, g;
                     find_here<OF_KEYS>(p, a, x, x.t + t, from + n);
-                    factor_of<MAKES>(a, x, p, s, g);
-                    if (p.in)
-                        add_leaves<OF_KEYS>(leaf + t * LEAVES, p, s, g, x.len);
+                    if (e.in)
+                        add_leaves<OF_KEYS>(leaf + t * LEAVES, p, e.s,
+                                            leaf_gradient(e.g, e.s), x.len);
                 }
         __syncthreads();
         multiply<true, OWN, W>(sum, W, by, 1, OWN, rows, 1, W, STEP, true);

@@ -476,12 +476,25 @@ static void put_lagging_loads(Print *p)
                             : "}\nbefore += chunks;\n}\n");
 }
 
-/* What is packed of states is so behind lean iterations. */
-static void put_begins(Print *p, KRole role, bool packs)
+/* Whether it packs a state, as a factor, that lean iterations do not go on
+ * from: behind them it is packed as they leave it. */
+static bool begins_behind(const Print *p, const KInst *k)
+{
+    bool lean = !k->nin;
+    for (int i = 0; i < p->s->ninsts && !lean; i++) {
+        const KInst *packs = &p->s->inst[i];
+        lean = packs_carried(p->s, packs) && packs->lean
+            && packs->in[1] == k->out[0];
+    }
+    return !lean;
+}
+
+static void put_begins(Print *p, KRole role, bool behind)
 {
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
-        if (k->role == role && k->op == K_BEGIN && (k->nin > 0) == packs)
+        if (k->role == role && k->op == K_BEGIN
+            && begins_behind(p, k) == behind)
             put_inst(p, k);
     }
 }

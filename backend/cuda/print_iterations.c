@@ -138,7 +138,7 @@ void put_lean_insts(Print *p, KRole role, PutInst put)
     for (int i = 0; i < p->s->ninsts; i++) {
         const KInst *k = &p->s->inst[i];
         if (k->role != role || k->op < K_LOAD || k->op > K_CARRY || k->deferred
-            || packs_carried(p->s, k))
+            || (packs_carried(p->s, k) && !k->lean))
             continue;
         if (has_matrices(role))
             put_found_early(p, k);

@@ -579,13 +579,20 @@ static const char *check_progress(const Schedule *s)
     return why || !s->splits ? why : schedule_stuck(s, true);
 }
 
+static bool reads_packed(const Schedule *s, const KInst *k, const KInst *packs)
+{
+    return packs_carried(s, packs) && k->op == K_PRODUCT
+        && k->in[0] == packs->in[1];
+}
+
 /* Lean iterations make what they go on from. */
 static const char *check_lean(const Schedule *s)
 {
     for (int i = 0; i < s->ninsts && s->splits; i++)
         for (int m = 0; m < s->ninsts; m++)
             if (s->inst[i].lean && !s->inst[m].lean
-                && goes_on_from(s, &s->inst[i], &s->inst[m]))
+                && (goes_on_from(s, &s->inst[i], &s->inst[m])
+                    || reads_packed(s, &s->inst[i], &s->inst[m])))
                 return wrong(s, "a lean iteration that does not make what it"
                              " goes on from", i);
     return NULL;

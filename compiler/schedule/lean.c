@@ -85,7 +85,8 @@ static bool leaves_needed(const Schedule *s, const KInst *k, const bool *needed)
     for (int i = 0; i < k->nout; i++)
         any |= s->value[k->out[i]].layout == LAY_FRAGMENT
             && needed[fragment_root(s, k->out[i])];
-    return any || (k->op == K_CARRY && !packs_carried(s, k));
+    return any || (k->op == K_CARRY
+                   && (!packs_carried(s, k) || needed[k->in[1]]));
 }
 
 bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker)

@@ -704,6 +704,8 @@ local small <const> = {
 -- part of the sequence begins behind them.
 local shared <const> = { "simple_gla", "mlstm", "gla", "trapezoidal_gla",
                          "scaled_result,K=128,V=128",
+                         -- packed states are a factor of lean products
+                         "gated_deltanet,K=128,V=128", "kda,K=128,V=128",
                          -- of what makes two tiles these need one
                          "lightning,K=128,V=128", "retnet,K=128,V=128" }
 local parts <const> = ... == "parts"

@@ -365,6 +365,8 @@ int main(void)
           .arch = 100 },
         { .plan = "largest_forward", .spoiled = leans, .alone = true,
           .few = true },
+        { .plan = "deltanet_forward", .spoiled = packs, .alone = true,
+          .few = true },
     };
     Ctx *c = ctx_new();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

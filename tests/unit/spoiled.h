@@ -750,6 +750,19 @@ static const Spoiled leans[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of one that blocks share, of a delta rule: the state that products of lean
+ * iterations read is packed behind them alone. */
+static void not_packed_lean(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        s->inst[i].lean &= !packs_carried(s, &s->inst[i]);
+}
+static const Spoiled packs[] = {
+    { "not packed in a lean iteration", not_packed_lean,
+     "what it goes on from" },
+    { NULL, NULL, NULL },
+};
+
 /* Of one of which two blocks make half of some tiles each. */
 static void not_waited_given(Schedule *s)
 {

@@ -9,10 +9,13 @@
 /* Of the rate of elements: what products of operands in shared memory are
  * reckoned to attain, not measured. */
 #define SHARED_PRODUCTS 0.5
-/* What fewer steps may cost in words. */
-#define WORTH_STEPS 1.1
+/* What fewer steps may cost in words: kernels with steps of one token took
+ * three times those with steps of four and eight on an H200, K = V = 128, which
+ * the prices do not say. */
+#define WORTH_STEPS 1.5
 
-enum { FLOAT = 4, STEP_MOST = 32, SAMPLES = 64, SMALLEST = 16 };
+enum { FLOAT = 4, STEP_MOST = 32, SAMPLES = 64, SMALLEST = 16,
+       SECTOR = 32 };                   /* bytes that are moved at least */
 
 typedef struct Plane {                  /* what both ways know of the mask */
     const Mask *m;
@@ -55,13 +58,14 @@ static void sort_in(Stretch *list, int n, Stretch x)
 /* Tokens of the other side that stream past own tokens from .. to, as many at
  * once as a step has: steps without a pair are passed over. As the kernels'. */
 static double streamed(const Plane *p, bool of_keys, double from, double to,
-                       int step)
+                       int step, double *steps)
 {
     const Mask *m = p->m;
     double last = p->ask->tokens - 1, first = last, end = -1, sum = 0, done = 0;
     Stretch list[MAX_PATHS];
     int n = 0;
 
+    *steps = 0;
     for (int k = 0; k < m->npieces; k++) {
         Stretch s = others(&m->piece[k].at, of_keys, from, to);
         if (pair_masked(m, m->piece[k].value))
@@ -80,22 +84,28 @@ static double streamed(const Plane *p, bool of_keys, double from, double to,
         if (a > b)
             continue;
         sum += fmin((b + 1) * step, end - first + 1) - a * step;
+        *steps += b - a + 1;
         done = b + 1;
     }
     return sum;
 }
 
 /* The same summed over all parts of so many own tokens; of many parts as those
- * have it that are taken of them. */
-static double visits(const Plane *p, bool of_keys, int own, int step)
+ * have it that are taken of them. *again: own tokens, once for each step. */
+static double visits(const Plane *p, bool of_keys, int own, int step,
+                     double *again)
 {
     double tokens = p->ask->tokens, parts = ceil(tokens / own), sum = 0;
-    double taken = fmin(parts, SAMPLES);
+    double taken = fmin(parts, SAMPLES), steps;
 
+    *again = 0;
     for (double n = 0; n < taken; n++) {
         double at = floor((n + 0.5) * parts / taken) * own;
-        sum += streamed(p, of_keys, at, fmin(at + own, tokens) - 1, step);
+        double end = fmin(at + own, tokens);
+        sum += streamed(p, of_keys, at, end - 1, step, &steps);
+        *again += steps * (end - at);
     }
+    *again *= parts / taken;
     return sum * parts / taken;
 }
 
@@ -166,7 +176,7 @@ static double bytes_of(const Plane *p, AttentionWay way, int kernel,
     const PairAsk *a = p->ask;
     bool of_keys = kernel != PAIR_QUERIES;
     double n = a->tokens, e = a->element, both = a->key + a->value;
-    double seen = visits(p, of_keys, s.own, s.step);
+    double again, seen = visits(p, of_keys, s.own, s.step, &again);
     double soft = FLOAT * p->soft, leaves = p->pairs * leaf_bytes(p);
 
     if (way == BLOCKS && kernel == PAIR_KEYS)
@@ -175,7 +185,7 @@ static double bytes_of(const Plane *p, AttentionWay way, int kernel,
         return n * (2 * a->key + a->value) * e + n * soft + seen * both * e
              + leaves;
     if (kernel == PAIR_SCORES) {
-        double own = s.wide >= wider(a) ? n : s.own * ceil(seen / s.step);
+        double own = s.wide >= wider(a) ? n : again;
         return (own + seen) * both * e + seen * soft
              + 3 * FLOAT * p->pairs + leaves;
     }
@@ -255,6 +265,8 @@ static void try_widths(const Plane *p, AttentionWay way, int kernel,
         bool square = kernel == PAIR_SCORES && parts > 1;
         if (s.wide == last || (square && (s.wide > STEP_MOST || step > 1)))
             continue;
+        if (parts > 1 && s.wide * p->ask->element < SECTOR)
+            break;
         last = s.wide;
         if (set_own(p, way, kernel, floats, square, &s))
             try_shape(p, way, kernel, s, b);
@@ -302,6 +314,7 @@ static Plane plane_of(Ctx *c, const Mask *m, const PairAsk *ask,
 {
     Plane p = { .m = m, .ask = ask, .on = on,
                 .scores = pair_reads_scores(c, m), .soft = m->softmax ? 2 : 0 };
+    double again;
 
     for (int n = 0; n < m->g->nin; n++) {
         const Leaf *l = &m->leaf[n];
@@ -310,7 +323,7 @@ static Plane plane_of(Ctx *c, const Mask *m, const PairAsk *ask,
         p.cols += token && l->side == SIDE_J;
         p.numbers += l->kind == LEAF_CONSTANT;
     }
-    p.pairs = visits(&p, true, 1, 1);
+    p.pairs = visits(&p, true, 1, 1, &again);
     return p;
 }
 

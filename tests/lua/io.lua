@@ -198,9 +198,9 @@ do
       return 0
     end,
   }
-  -- Tokens that stream past all parts of own ones; and steps.
+  -- Tokens that stream past all parts of own ones; and own ones, once a step.
   local function streamed(has, of_keys, own, step)
-    local sum, steps = 0, 0
+    local sum, again = 0, 0
     for from = 0, T - 1, own do
       local to = math.min(from + own, T) - 1
       local any = {}
@@ -220,11 +220,11 @@ do
         for b = s, math.min(s + step - 1, last) do met = met or any[b] end
         if met then
           sum = sum + math.min(s + step, last + 1) - s
-          steps = steps + 1
+          again = again + to - from + 1
         end
       end
     end
-    return sum, steps
+    return sum, again
   end
   for name, has in pairs(masks) do
     local pairs_of = streamed(has, true, 1, 1)
@@ -237,14 +237,14 @@ do
         for n in pairs(kernels) do
           local s = kernels[n]
           if type(s) == "table" then
-            local seen, steps = streamed(has, n ~= "dq", s.own, s.step)
+            local seen, again = streamed(has, n ~= "dq", s.own, s.step)
             local columns = n == "dv" and V or K
             local slices = math.ceil(columns / s.wide)
             if way == "blocks" then
               want[n] = n == "dk" and 2 * T * (K + V) + seen * (K + V + 2)
                         or T * (2 * K + V + 2) + seen * (K + V)
             elseif n == "scores" then
-              local own = s.wide >= K and T or s.own * steps
+              local own = s.wide >= K and T or again
               want[n] = (own + seen) * (K + V) + 2 * seen + 3 * pairs_of
             else
               want[n] = seen * (columns + (n == "dv" and slices or 0))

@@ -91,6 +91,11 @@ typedef struct Call {
     const void *device_cu;              /* then seq is NULL: nseq + 1 ends
                                            (int64) that lie there, B = 1 */
     int64_t tokens;                     /* that these sequences share: T */
+    int cache;                          /* bytes of a block's memory that the
+                                           way back over all pairs may take; 0:
+                                           all that there is */
+    int way;                            /* which that is: 1 + an AttentionWay;
+                                           0: the one that takes less */
 } Call;
 
 /* An input that all heads share, in rows one behind the other; of no tokens:

@@ -5,7 +5,8 @@
 -- Plays the two schedules of arXiv:2410.09397 as red-blue pebble games for a
 -- small n: what they count is what they move, and their gradients are right.
 -- Then counts both over the head size d, the fast memory M and the share of
--- pairs that attend (a band), and draws words moved a pair.
+-- pairs that attend (a band), and draws words moved a pair. As kernels of a GPU
+-- tests/bench/pair_ways.lua runs them.
 --
 -- Blocks in fast memory: for dK and dV a row brings its q, dO and two numbers
 -- past a part of the columns, each 4 d + 2 words (k, v, dk, dv, and P and dP

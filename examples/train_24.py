@@ -10,7 +10,10 @@ modules.
 On a GPU the sizes are 24 layers of width 1024, 16 query and 4 key heads of 64,
 SwiGLU of 4096, 32,000 tokens, 4 sequences of 1024; on a CPU small ones. Says
 milliseconds a step, tokens a second, peak memory and losses of each side, and
-draws the losses. --graph records a step as a CUDA graph, on all sides alike.
+draws the losses. Sides beside the first run in processes of their own, one
+after another, and end after --limit seconds; Triton's kernels and what was
+chosen of them are kept (TRITON_CACHE_DIR, FLIN_TUNED). --graph records a step
+as a CUDA graph, on all sides alike; --kernels N says what takes a step's time.
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse
@@ -23,7 +26,9 @@ import math
 import os
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import types
 
@@ -358,11 +363,18 @@ class Flin:
 
 
 class Fla:
-    """flash-linear-attention's modules and functions."""
+    """flash-linear-attention's modules and functions. What their kernels are
+    tuned to is found side by side, and kept."""
     name = "fla"
 
     def __init__(self):
+        sys.path.append(os.path.join(HERE, "../tests/bench"))
         try:
+            import layers
+            import tuning
+            if "transformers" not in sys.modules:
+                layers.stand_in()
+            import fla.ops.common.chunk_o as gated
             from fla.modules.activations import swiglu
             from fla.modules.convolution import causal_conv1d
             from fla.modules.fused_linear_cross_entropy import \
@@ -374,6 +386,8 @@ class Fla:
             from fla.ops.gated_delta_rule import chunk_gated_delta_rule
         except ImportError as e:
             sys.exit(f"--beside fla wants flash-linear-attention: {e}")
+        tuning.begin()
+        gated.TRITON_ABOVE_3_7_1 = True     # computed, for its time
         self.swiglu, self.rms_norm = swiglu, rms_norm
         self.conv, self.gated = causal_conv1d, rms_norm_gated
         self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
@@ -562,9 +576,18 @@ class Training:
         self.optimiser.zero_grad(set_to_none=True)
         loss = self.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters, 1)
+        norm = self.clip()
         self.optimiser.step()
         return loss.detach(), norm
+
+    def clip(self):
+        """The gradients' norm, to 1 at most; where the optimiser's kernel
+        divides gradients by a number as it reads them, there."""
+        if not (self.cuda and hasattr(nn.utils, "get_total_norm")):
+            return nn.utils.clip_grad_norm_(self.parameters, 1)
+        norm = nn.utils.get_total_norm([p.grad for p in self.parameters])
+        self.optimiser.grad_scale = norm.float().clamp(min=1)
+        return norm
 
     def step(self, rows):
         self.set_rate()
@@ -624,10 +647,32 @@ def train(a, side, text, fused=FUSIONS):
         if i == 0 and a.verbose:
             print(f"  {side}: first step {time.monotonic() - begun:.1f} s",
                   flush=True)
+    if cuda and a.kernels:
+        kernels_of(run, next(draw), a.kernels)
     return {"side": side, "fused": list(fused), "losses": losses.tolist(),
             "norms": norms.tolist(), "times": times,
             "parameters": sum(p.numel() for p in run.parameters),
             "peak": torch.cuda.max_memory_allocated() if cuda else None}
+
+
+def kernels_of(run, rows, most):
+    """Of one more step: the kernels that take longest, all of a name as one."""
+    from torch.profiler import ProfilerActivity, profile
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        run.step(rows)
+        torch.cuda.synchronize()
+    found = collections.defaultdict(lambda: [0, 0])
+    for e in seen.events():
+        if e.device_type.name == "CUDA":
+            one = found[re.sub(r"<.*|\(.*", "", e.name)[:60]]
+            one[0] += 1
+            one[1] += e.device_time
+    rest = sorted(found.items(), key=lambda x: -x[1][1])
+    print(f"{sum(n for _, (n, _) in rest)} kernels, "
+          f"{sum(us for _, (_, us) in rest) / 1000:.2f} ms a step")
+    for name, (n, us) in rest[:most]:
+        print(f"  {us / 1000:8.3f} ms {n:5}  {name}", flush=True)
 
 
 def typical(r):
@@ -685,6 +730,10 @@ def options(words=None):
     p.add_argument("--text", metavar="FILE")
     p.add_argument("--svg", metavar="FILE", help="the losses, drawn")
     p.add_argument("--log", metavar="FILE", help="a line of JSON each side")
+    p.add_argument("--limit", type=float, default=None, metavar="SECONDS",
+                   help="that a side beside the first may take")
+    p.add_argument("--kernels", type=int, default=0, metavar="N",
+                   help="says which N kernels of a step take longest")
     p.add_argument("--verbose", action="store_true")
     for name, value in FULL.items():
         p.add_argument("--" + name.replace("_", "-"), type=type(value))
@@ -707,23 +756,52 @@ def options(words=None):
     return a
 
 
+def apart(a, side):
+    """The same in a process of its own; None: it did not end, or failed."""
+    words, skip = [], False
+    for word in sys.argv[1:]:
+        name = word.split("=")[0]
+        if skip or name in ("--beside", "--alone", "--svg", "--log"):
+            skip = not skip and "=" not in word
+            continue
+        words.append(word)
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        try:
+            subprocess.run([sys.executable, os.path.abspath(__file__), *words,
+                            "--alone", side, "--log", log], check=True,
+                           timeout=a.limit)
+            with open(log, encoding="utf-8") as f:
+                return json.loads(f.readlines()[-1])
+        except subprocess.TimeoutExpired:
+            print(f"{side}: no result in {a.limit:g} s", flush=True)
+        except subprocess.CalledProcessError as e:
+            print(f"{side}: it ended with {e.returncode}", flush=True)
+    return None
+
+
 def main():
     a = options()
     text = tokens_of(words_of(a.text), a.vocabulary)
     runs = []
     for side in [a.alone] + [s for s in a.beside if s != a.alone]:
-        fused = a.fused if side == "flin" else FUSIONS
-        runs.append(train(a, side, text, fused))
         if side == a.alone:
-            print(f"{runs[0]['parameters'] / 1e6:.1f} million parameters, "
+            fused = a.fused if side == "flin" else FUSIONS
+            run = train(a, side, text, fused)
+            print(f"{run['parameters'] / 1e6:.1f} million parameters, "
                   f"{a.layers} layers, {a.batch} x {a.length} tokens a step, "
                   f"{len(text)} tokens of text", flush=True)
-        print(line(a, runs[-1]), flush=True)
+            print(line(a, run), flush=True)
+        else:
+            run = apart(a, side)
+            if run is None:
+                continue
+        runs.append(run)
         if runs[0]["side"] == "flin" and side != "flin":
-            print(beside(runs[0], runs[-1]), flush=True)
+            print(beside(runs[0], run), flush=True)
         if a.log:
             with open(a.log, "a", encoding="utf-8") as f:
-                print(json.dumps({"mixer": a.mixer, **runs[-1]}), file=f)
+                print(json.dumps({"mixer": a.mixer, **run}), file=f)
     if a.svg:
         with open(a.svg, "w", encoding="utf-8") as f:
             f.write(flin.curves({r["side"]: r["losses"] for r in runs},

@@ -753,7 +753,7 @@ int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
     if (v->step->mask) {
         PairsCall p = device_pairs(k);
-        return pairs_workspace(c, v->shared.gpu, &p);
+        return pairs_workspace(c, v->shared.gpu, &v->pairs, &p);
     }
     find_plans(k);
     k->stored = fits_stored(k);
@@ -776,7 +776,7 @@ int64_t workspace_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
         return 0;
     if (v->step->mask) {
         PairsCall p = device_pairs(k);
-        return pairs_workspace(c, v->shared.gpu, &p);
+        return pairs_workspace(c, v->shared.gpu, &v->pairs, &p);
     }
     if (window_plans(c, v, a, b, NULL))
         return 0;

@@ -136,7 +136,8 @@ static bool adds_gradients(lua_State *L)
         only = only && (!strcmp(key, "dy") || !strcmp(key, "dstate")
                         || !strcmp(key, "saved") || !strcmp(key, "into")
                         || !strcmp(key, "inplace") || !strcmp(key, "spend")
-                        || !strcmp(key, "threads")
+                        || !strcmp(key, "threads") || !strcmp(key, "cache")
+                        || !strcmp(key, "way")
                         || !strcmp(key, "validate"));
     }
     return only;

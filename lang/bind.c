@@ -713,6 +713,8 @@ void bind_call(Ctx *c, const Graph *step, const Args *a, Bound *b)
     for (int ax = AX_DIM; ax < step->naxes; ax++)
         b->call.size[ax] = step->axis[ax].size;
     check_numbers(&s, a);
+    b->call.cache = a->cache;
+    b->call.way = a->way;
     bind_device(&s, a);
     bind_inputs(&s, a);
     bind_sequences(&s, a);

@@ -56,6 +56,7 @@ typedef struct Args {
     const void *device_cu;              /* the same on the GPU, int64 */
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
+    int cache, way;                     /* as in Call */
     bool part;                          /* of a layer */
     bool unread;                        /* tensors are still to come: of those
                                            here only the sizes are known */
@@ -474,6 +475,9 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
 /* A whole number among the options, or `usual`. */
 lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
+/* Sets cache and way of the arguments from the table's options of these names:
+ * the way back over all pairs of tokens. */
+void pairs_options(lua_State *L, const char *what, int arg, Args *a);
 /* Lua error where the variant is a layer: METHOD is for single variants yet. */
 void refuse_layer(lua_State *L, const Variant *v, const char *method);
 /* Of a mask's two directions the one that the option `from` asks for, whose

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../compiler/io.h"
+#include "../compiler/pair_ways.h"
 #include "../compiler/pebble.h"
 #include "bind.h"
 #include "io.h"
@@ -29,6 +30,9 @@ typedef struct Job {
     double way[2];                      /* counted; 0: not */
     int best;                           /* of them, for a mask over all pairs;
                                            -1: none */
+    PairWay kernels[2];                 /* of such a mask, both ways */
+    bool fits[2];
+    double heads, shared;               /* shared: the machine's */
     IoWalk forward, training;
     double plan_words, plan_once, plan_peak;
     int64_t *loads, *stores;            /* per kernel and chunk */
@@ -129,6 +133,44 @@ static void choose_way(Job *j)
         j->plan_words = j->way[j->best];
 }
 
+static const char *const made[] = { "dk", "dq", "dv", "scores" };
+
+/* Both ways as kernels, in a block's memory of so many bytes. */
+static void find_kernels(Job *j)
+{
+    const Mask *m = j->given->mask;
+    const Graph *g = j->copy.step;
+    PairAsk ask = { .tokens = j->tokens, .heads = j->heads, .element = WORD };
+
+    if (!m || !j->backward || !j->machine.arch)
+        return;
+    ask.key = (int)entry_count(j->plan.size, g->in[graph_find_input(g, "k")]
+                                                 .axes);
+    ask.value = (int)entry_count(j->plan.size, g->in[graph_find_input(g, "v")]
+                                                   .axes);
+    ask.memory = (int64_t)fmin(j->words * WORD, (double)j->shared);
+    for (int w = 0; w < 2; w++)
+        j->fits[w] = pair_way(j->ctx, m, &ask, &j->machine, (AttentionWay)w,
+                              &j->kernels[w]);
+}
+
+static void kernels_text(Job *j)
+{
+    for (int w = 0; w < 2; w++) {
+        const PairWay *k = &j->kernels[w];
+        if (!j->fits[w])
+            continue;
+        buf_printf(&j->text, "kernels of %s: %.4g words, %.3g ms of %.0f heads"
+                   "\n", way_text[w], k->bytes / WORD, 1e3 * k->all, j->heads);
+        for (int n = 0; n < PAIR_KERNELS && k->shape[n].own; n++)
+            buf_printf(&j->text, "  %s%s: %d tokens a block, %d stream past at "
+                       "once, %d columns; %d bytes; %.4g words\n", made[n],
+                       w == BLOCKS && n == PAIR_KEYS ? " and dv" : "",
+                       k->shape[n].own, k->shape[n].step, k->shape[n].wide,
+                       k->room[n], k->moved[n] / WORD);
+    }
+}
+
 static void walk_text(Job *j, const char *what, const IoWalk *w)
 {
     Buf *b = &j->text;
@@ -188,8 +230,8 @@ static void plan_part(Job *j)
         if (other > 0)
             buf_printf(b, ", %.3g times fewer than %s", other / j->plan_words,
                        way_text[!j->best]);
-        buf_printf(b, j->best == BLOCKS ? "\n" : "; kernels are of %s\n",
-                   way_text[BLOCKS]);
+        buf_printf(b, "\n");
+        kernels_text(j);
         return;
     }
     if (j->plan_note) {
@@ -217,6 +259,7 @@ static void find_out(Ctx *c, void *ud)
     j->copy.step->transposed = j->given->transposed;
     bounds(j);
     choose_way(j);
+    find_kernels(j);
     if (j->given->mask)
         j->plan_note = "a mask of mode \"quadratic\" has no recurrence";
     else if (!ctx_protect(c, make_plan, j))
@@ -255,6 +298,47 @@ static void push_walk(lua_State *L, const Job *j, const IoWalk *w)
         set_number(L, "chunk", w->chunk);
 }
 
+static void push_kernel(lua_State *L, const PairWay *k, int n)
+{
+    lua_newtable(L);
+    lua_pushinteger(L, k->shape[n].own);
+    lua_setfield(L, -2, "own");
+    lua_pushinteger(L, k->shape[n].step);
+    lua_setfield(L, -2, "step");
+    lua_pushinteger(L, k->shape[n].wide);
+    lua_setfield(L, -2, "wide");
+    lua_pushinteger(L, k->room[n]);
+    lua_setfield(L, -2, "room");
+    set_number(L, "words", k->moved[n] / WORD);
+    lua_setfield(L, -2, made[n]);
+}
+
+/* Of each way: words of a head, seconds of the call; which is taken. */
+static void push_kernels(lua_State *L, const Job *j)
+{
+    const PairWay *k = j->kernels;
+    int less = j->fits[TILES] && (!j->fits[BLOCKS]
+                                  || (k[TILES].bytes < k[BLOCKS].bytes
+                                      && k[TILES].all < k[BLOCKS].all));
+
+    if (!j->fits[less])
+        return;
+    lua_newtable(L);
+    for (int w = 0; w < 2; w++) {
+        if (!j->fits[w])
+            continue;
+        lua_newtable(L);
+        set_number(L, "words", k[w].bytes / WORD);
+        set_number(L, "seconds", k[w].all);
+        for (int n = 0; n < PAIR_KERNELS && k[w].shape[n].own; n++)
+            push_kernel(L, &k[w], n);
+        lua_setfield(L, -2, way_name[w]);
+    }
+    lua_pushstring(L, way_name[less]);
+    lua_setfield(L, -2, "way");
+    lua_setfield(L, -2, "kernels");
+}
+
 static void push_plan(lua_State *L, const Job *j)
 {
     lua_newtable(L);
@@ -262,6 +346,7 @@ static void push_plan(lua_State *L, const Job *j)
     if (j->best >= 0) {
         lua_pushstring(L, way_name[j->best]);
         lua_setfield(L, -2, "way");
+        push_kernels(L, j);
         return;
     }
     set_number(L, "once", j->plan_once);
@@ -359,12 +444,13 @@ static void read_machine(lua_State *L, Job *j)
 
 /* v:io { T =, K =, V = ..., cache = bytes of fast memory (the machine's: one
  * unit's tiles and registers), chunk =, machine = "h200", backward = true,
- * Z_input =, Z_QK = }: words of 4 bytes, of one head. Prints as text. The plan
- * is the machine's if it had that cache. */
+ * Z_input =, Z_QK =, H = }: words of 4 bytes, of one head. Prints as text. The
+ * plan is the machine's if it had that cache; of a mask over all pairs H heads
+ * are what its kernels' times are of. */
 static int variant_io(lua_State *L)
 {
     static const char *const also[] = { "T", "cache", "chunk", "machine",
-        "backward", "Z_input", "Z_QK", "from" };
+        "backward", "Z_input", "Z_QK", "from", "H" };
     Variant *v = variant_check(L, 1);
 
     refuse_layer(L, v, "io");
@@ -373,7 +459,7 @@ static int variant_io(lua_State *L)
 
     lua_settop(L, 2);
     Job *j = push_job(L);
-    check_options(L, "io", v->step, 2, also, 8);
+    check_options(L, "io", v->step, 2, also, v->step->mask ? 9 : 8);
     sizes_arg(L, "io", v->step, 2, USUAL_SIZE, j->plan.size);
     j->given = step;
     read_machine(L, j);
@@ -383,6 +469,8 @@ static int variant_io(lua_State *L)
     if (j->words < 16)
         lang_fail(L, NULL, "io: cache = %d: at least 64 bytes are wanted",
                   (int)(j->words * WORD));
+    j->heads = number_option(L, "H", 16);
+    j->shared = (double)j->machine.shared;
     j->machine.shared = (size_t)((double)j->machine.shared / own
                                  * j->words * WORD);
     j->machine.registers = (size_t)((double)j->machine.registers / own

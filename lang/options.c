@@ -163,6 +163,7 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
                int32_t usual, int32_t size[NAXES])
 {
     int32_t least[NAXES] = { 0 };
+    int most = g->layer ? LAYER_AXIS_MAX : AXIS_MAX;
 
     memset(size, 0, NAXES * sizeof *size);
     for (int ax = AX_DIM; ax < g->naxes; ax++) {
@@ -174,9 +175,9 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         if (n < 0 && strcmp(upper, "B") && strcmp(upper, "T")
             && (g->layer || strcmp(upper, "H")))
             n = option_int(L, what, arg, upper, -1);
-        if (n == 0 || n > AXIS_MAX)
+        if (n == 0 || n > most)
             lang_fail(L, NULL, "%s: axis '%s' can be from 1 to %d long", what,
-                      name, AXIS_MAX);
+                      name, most);
         if (n > 0 && g->axis[ax].size && n != g->axis[ax].size)
             lang_fail(L, NULL, "%s: the variant fixes axis '%s' at %d", what,
                       name, g->axis[ax].size);
@@ -220,8 +221,9 @@ const Graph *step_of_way(const Variant *v, int way)
 void refuse_pairs(lua_State *L, const Variant *v, const char *method)
 {
     if (v->step->mask)
-        lang_fail(L, NULL, "%s: a mask over all pairs of tokens has no plan",
-                  method);
+        lang_fail(L, strcmp(method, "plan") ? NULL : "machine = \"h200\" has "
+                  "one, as a table", "%s: a mask over all pairs of tokens has "
+                  "no plan", method);
 }
 
 void refuse_layer(lua_State *L, const Variant *v, const char *method)

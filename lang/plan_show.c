@@ -185,10 +185,32 @@ static int plan_of_sums(lua_State *L, Variant *v, const PlanView *view,
     return 1;
 }
 
+/* A mask over all pairs of tokens. */
+static int plan_of_mask(lua_State *L, Variant *v, const PlanView *view,
+                        Args *args)
+{
+    const char *type = text_option(L, 2, "dtype", "bfloat16");
+    MaskAsk ask = { .pairs = { .view = *view,
+        .batch = option_int(L, "plan", 2, "B", 1),
+        .tokens = option_int(L, "plan", 2, "T", USUAL_TOKENS),
+        .heads = option_int(L, "plan", 2, "H", view->m->walks) } };
+
+    pairs_options(L, "plan", 2, args);
+    ask.element = !strcmp(type, "float32") ? 4
+                : !strcmp(type, "bfloat16") || !strcmp(type, "float16") ? 2 : 0;
+    if (!ask.element)
+        lang_fail(L, "float32, bfloat16 or float16", "plan: dtype = %s", type);
+    ask.cache = args->cache;
+    ask.way = args->way;
+    plan_push_mask(L, v, &ask);
+    return 1;
+}
+
 static int variant_plan(lua_State *L)
 {
     static const char *const also[] = { "chunk", "backend", "threads",
-        "backward", "machine", "format", "from", "mode", "B", "T", "H" };
+        "backward", "machine", "format", "from", "mode", "B", "T", "H",
+        "dtype", "cache", "way" };
     Variant *v = variant_check(L, 1);
     Args args = { 0 };
 
@@ -200,7 +222,8 @@ static int variant_plan(lua_State *L)
         return draw_svg(L);
     Showing *s = lua_newuserdatauv(L, sizeof *s, 0);
     *s = (Showing){ .v = v };
-    check_options(L, "plan", v->step, 2, also, v->step->scores ? 11 : 7);
+    check_options(L, "plan", v->step, 2, also, v->step->mask ? 14
+                  : v->step->scores ? 11 : 7);
     run_options(L, "plan", 2, &args);
     sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
     s->ask.asked = args.chunk;
@@ -210,6 +233,8 @@ static int variant_plan(lua_State *L)
     }
     s->ask.m = machine_option(L, "plan", 2, "cpu");
     s->way = way_arg(L, "plan", 2, v);
+    if (s->way < 0 && v->step->mask && s->ask.m->arch && *format == 't')
+        return plan_of_mask(L, v, &s->ask, &args);
     if (s->way < 0)
         refuse_pairs(L, v, "plan");
     if (strcmp(format, "dot") && strcmp(format, "table"))

@@ -92,6 +92,14 @@ void plan_push_pairs(lua_State *L, Variant *v, const PairsAsk *ask);
 void plan_weigh(const Variant *v, const PairsAsk *ask, double *states,
                 double *pairs);
 
+/* plan_mask.c: the plan of a mask over all pairs; element: bytes of one of q, k
+ * and v; cache and way: as in Call. Pushed. */
+typedef struct MaskAsk {
+    PairsAsk pairs;
+    int element, cache, way;
+} MaskAsk;
+void plan_push_mask(lua_State *L, Variant *v, const MaskAsk *ask);
+
 /* The machine that the table at arg names, or the usual one. */
 const Machine *machine_option(lua_State *L, const char *what, int arg,
                               const char *usual);

@@ -620,7 +620,7 @@ int64_t workspace_bound(Ctx *c, Variant *v, const Args *a, const Bound *b)
         return parts->workspace(c, v, a, b, NULL);
     if (on_device_pairs(v, a, b)) {
         PairsCall p = pairs_call(v, b);
-        return pairs_workspace(c, v->shared.gpu, &p);
+        return pairs_workspace(c, v->shared.gpu, &v->pairs, &p);
     }
     if (window_plans(c, v, a, b, NULL))
         return 0;

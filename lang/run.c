@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
     "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index",
-    "states", "spend" };
+    "states", "spend", "cache", "way" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -162,9 +162,12 @@ static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
               "%s: there is no argument '%s'", what, key);
 }
 
-static bool is_option(Mode mode, const char *key)
+static bool is_option(Mode mode, const Graph *g, const char *key)
 {
     bool back = mode == M_BACKWARD || mode == M_REFERENCE_BACKWARD;
+
+    if (!strcmp(key, "cache") || !strcmp(key, "way"))
+        return mode == M_BACKWARD && g->mask;
 
     if (!strcmp(key, "save") || !strcmp(key, "checkpoint"))
         return mode == M_FORWARD;
@@ -188,7 +191,7 @@ static void take_inputs(lua_State *L, Run *r, const char *what)
                       luaL_tolstring(L, -2, NULL));
         const char *key = lua_tostring(L, -2);
         int i = graph_find_input(g, key);
-        if (i < 0 && !is_option(r->args.mode, key))
+        if (i < 0 && !is_option(r->args.mode, g, key))
             unknown_argument(L, g, what, key);
         if (i < 0)
             continue;
@@ -352,6 +355,24 @@ Fusion fusion_option(lua_State *L, const char *what, int arg)
     return f;
 }
 
+void pairs_options(lua_State *L, const char *what, int arg, Args *a)
+{
+    static const char *const ways[] = { "blocks", "tiles" };
+
+    a->cache = small_option(L, what, arg, "cache", 1, INT32_MAX);
+    if (get_option(L, arg, "way") != LUA_TNIL) {
+        bool word = lua_type(L, -1) == LUA_TSTRING;
+        for (int w = 0; w < 2 && word; w++)
+            if (!strcmp(lua_tostring(L, -1), ways[w]))
+                a->way = 1 + w;
+        if (!a->way)
+            lang_fail(L, "leave it out for the one that takes less", "%s: way "
+                      "must be \"blocks\" or \"tiles\", not %s", what,
+                      shown_text(L, -1));
+    }
+    lua_pop(L, 1);
+}
+
 void run_options(lua_State *L, const char *what, int arg, Args *a)
 {
     a->fusion = fusion_option(L, what, arg);
@@ -477,6 +498,8 @@ Run *run_begin(lua_State *L, Mode mode)
     take_inplace(L, r, what);
     take_stateless(L, r, what);
     run_options(L, what, 2, &r->args);
+    if (r->args.mode == M_BACKWARD && r->v->step->mask)
+        pairs_options(L, what, 2, &r->args);
     if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
         lang_fail(L, NULL, "%s: plan: %s is no layer: there is nothing that "
                   "it could be fused with", what, v->step->name);

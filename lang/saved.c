@@ -179,7 +179,7 @@ int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
 {
     if (on_device_pairs(v, a, b)) {
         PairsCall p = pairs_of(v, b, room.at);
-        return pairs_workspace(c, v->shared.gpu, &p);
+        return pairs_workspace(c, v->shared.gpu, &v->pairs, &p);
     }
     PlanEntry *e = saving_plan(c, v, a, b);
 

@@ -224,6 +224,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/turns.lua" "flin tests/cuda/bands.lua" \
         "flin tests/cuda/checked.lua" \
         "flin tests/cuda/pairs.lua" "flin tests/cuda/pairs.lua many_sinks" \
+        "flin tests/bench/pair_ways.lua T=48 H=1 D=16 KB=2,8" \
         "flin tests/lua/scores.lua cuda" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \

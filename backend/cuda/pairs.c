@@ -1,318 +1,51 @@
 /* pairs.c -- calls of masks over all pairs of tokens: what they need made, and
  * queued.
  */
-#include "pairs.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "build.h"
 #include "dense.h"
 #include "driver_entry.h"
-#include "ends.h"
+#include "pairs_hand.h"
 
-enum { ALIGN = 256, OWN = 128, HOPPER_THREADS = 384, PLAIN_WARPS = 4,
+enum { HOPPER_THREADS = 384, PLAIN_WARPS = 4,
        LEAF_THREADS = 256,              /* as in pairs.cuh, pairs_plain.cuh */
+       WAY_THREADS = 256,               /* pairs_ways.cuh */
        DELTA_ROWS = 4 };                /* a warp's of y . dy, or so */
-
-/* A source's kernels. */
-enum { FORWARD, KEYS, QUERIES, DELTA, LEAVES, SUMS, FIRST, NKERNELS };
-typedef struct PairKernels {
-    struct PairKernels *next;
-    PairsShape shape;
-    Module *module;
-    Function *f[NKERNELS];
-    bool judged[2];                     /* forward, backward */
-} PairKernels;
-
-/* Ends of packed sequences that the host knows. */
-typedef struct PairEnds {
-    struct PairEnds *next;
-    DevicePtr at;
-    int64_t n, *end;
-} PairEnds;
-
-struct PairPrograms {
-    PairKernels *kernels;
-    PairEnds *ends;
-    Ends left_out;
-    bool plain;                         /* the compiler does not take those
-                                           with wgmma */
-};
-
-/* ---- as the headers have them ---- */
-
-typedef struct HostPlace {
-    uint64_t p;
-    int64_t sb, st, sh;
-    int32_t group, type;
-} HostPlace;
-typedef struct HostLeaf {
-    uint64_t p;
-    int64_t sb, st, sh;
-    int32_t group, type, back, sum;
-} HostLeaf;
-typedef struct HostPairs {
-    uint64_t cu;
-    int64_t nseq, tokens, rows, plane;
-    int32_t heads, pad;
-    HostPlace q, k, v, y, again, dy, dq, dk, dv;
-    uint64_t leaf, number, lse, delta, dleaf, part;
-    int64_t blocks;
-} HostPairs;
-typedef struct HostSum {
-    uint64_t to;
-    int32_t n, plane[PAIR_LEAVES], number;
-} HostSum;
-typedef struct HostLeaves { HostPairs a; HostLeaf leaf[PAIR_LEAVES]; }
-    HostLeaves;
-typedef struct HostSums {
-    HostPairs a;
-    HostLeaf leaf[PAIR_LEAVES];
-    HostSum sum[PAIR_LEAVES];
-} HostSums;
-typedef struct HostMaps {
-    _Alignas(64) unsigned char map[4][128];
-    HostPairs a;
-} HostMaps;
-_Static_assert(sizeof(HostSums) <= 4000, "what a kernel is passed");
-
-/* ---- a call in hand ---- */
-
-/* What lies in the workspace, from its beginning; -1: nothing. */
-typedef struct Scratch {
-    int64_t leaf, number, lse, delta, dleaf, part, y, d[3], sum[PAIR_LEAVES],
-            bytes;
-} Scratch;
-
-typedef struct Hand {
-    Ctx *c;
-    Gpu *g;
-    const Driver *d;
-    const PairsCall *p;
-    Mask *m;
-    PairLeaves leaves;
-    PairFirst first;
-    int in[3];                          /* q, k, v */
-    int key, value, heads;
-    int64_t tokens, rows;
-    bool packed;
-    PairsShape shape;
-    Scratch scratch;
-    DevicePtr room;
-    PairKernels *fast;                  /* wgmma's, or plain */
-    const PairKernels *plain;
-    const Ends *left_out;
-    HostPairs a;
-} Hand;
-
-static bool is_packed(const Call *call)
-{
-    for (int64_t s = 0; call->seq && s < call->nseq; s++)
-        if (call->seq[s].b != s || call->seq[s].start
-            || call->seq[s].len != call->seq[0].len)
-            return true;
-    return call->device_cu;
-}
-
-/* Tokens of a batch entry. */
-static int64_t tokens_of(const Call *call, bool packed)
-{
-    const Seq *last = call->seq + call->nseq - 1;
-
-    if (!call->seq || !call->nseq)
-        return call->tokens;
-    return packed ? last->start + last->len : call->seq[0].len;
-}
-
-static int group_of(const Call *call, const View *v)
-{
-    return !v->heads ? 1 : v->sh ? call->heads / v->heads : call->heads;
-}
-
-static HostPlace place_of(const Call *call, const View *v)
-{
-    return (HostPlace){ (uint64_t)(uintptr_t)v->data, v->sb, v->st, v->sh,
-                        group_of(call, v), v->dtype };
-}
-
-static bool is_short(DType d) { return d == BF16 || d == F16; }
-
-/* Can the copy engine read it, and pieces of 16 bytes be written to it? */
-static bool is_whole(const View *v)
-{
-    return v->sd[0] == 1 && v->st % 8 == 0 && v->sh % 8 == 0 && v->sb % 8 == 0
-        && (uintptr_t)v->data % 16 == 0;
-}
-
-/* Wide enough for wgmma? All matrices are of one type of 16 bits. */
-static bool fits_wgmma(const Hand *h)
-{
-    const Call *call = h->p->call;
-    DType type = call->in[h->in[0]].dtype;
-    bool fits = h->d->arch / 10 == 9 && is_short(type) && h->key <= 128
-        && h->value <= 128 && h->key % 8 == 0 && h->value % 8 == 0
-        && h->tokens < 1 << 30;
-
-    for (int k = 0; k < 3; k++)
-        fits = fits && call->in[h->in[k]].dtype == type
-            && is_whole(&call->in[h->in[k]]);
-    if (h->p->backward)
-        return fits && h->p->dy.dtype == type && is_whole(&h->p->dy);
-    return fits && call->out[0].dtype == type && is_whole(&call->out[0]);
-}
-
-/* Does a kernel write input k's gradient itself? */
-static bool is_direct(const Hand *h, const View *v)
-{
-    return v->heads == h->heads && (v->sh || h->heads == 1)
-        && (!h->shape.wgmma || (v->dtype == h->shape.type && is_whole(v))
-            || (v->dtype == F32 && v->sd[0] == 1 && v->st % 2 == 0
-                && v->sh % 2 == 0 && v->sb % 2 == 0))
-        && v->sd[0] == 1;
-}
-
-static int64_t take(Scratch *r, int64_t bytes)
-{
-    int64_t at = r->bytes;
-
-    r->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    return at;
-}
-
-static int input_of(const Hand *h, int leaf)
-{
-    return graph_find_input(h->p->step, h->m->leaf[leaf].name);
-}
-
-static int64_t lse_bytes(const Hand *h)
-{
-    return (h->heads * h->rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* Pieces of so many rows that sequences may have: a slot for each. */
-static int64_t slots(const Hand *h, int64_t rows)
-{
-    int64_t nseq = h->p->call->nseq;
-
-    return h->packed ? h->tokens / rows + nseq
-                     : nseq * ((h->tokens + rows - 1) / rows);
-}
-
-/* Of what parts of the rows add to the first keys' gradients. */
-static int64_t part_bytes(const Hand *h)
-{
-    int64_t width = (h->key + 63) / 64 * 64 + (h->value + 63) / 64 * 64
-                  + h->leaves.cols;
-
-    width += width % 2;                 /* as PART_WIDTH */
-    return !h->first.keys ? 0 : slots(h, h->first.span) * h->heads
-                                * h->first.keys * width * 4;
-}
-
-static void find_scratch(Hand *h)
-{
-    Scratch *r = &h->scratch;
-    int64_t plane = h->heads * h->rows;
-
-    r->leaf = take(r, (h->leaves.rows + h->leaves.cols) * plane * 8);
-    r->number = take(r, (int64_t)h->leaves.numbers * h->heads * 8);
-    if (!h->p->backward)
-        return;
-    r->lse = take(r, plane * 4);
-    r->y = take(r, plane * h->value * 4);
-    r->delta = take(r, plane * 4);
-    r->dleaf = take(r, h->leaves.n * plane * 4);
-    r->part = take(r, part_bytes(h));
-    for (int k = 0; k < 3; k++) {
-        const View *v = &h->p->dx[h->in[k]];
-        r->d[k] = v->data && is_direct(h, v) ? -1
-            : take(r, plane * (k < 2 ? h->key : h->value) * 4);
-    }
-    for (int k = 0; k < h->leaves.n; k++)
-        r->sum[k] = take(r, plane * 4);
-}
-
-/* What the kernels have no room for. */
-static void check_leaves(Ctx *c, const Graph *step)
-{
-    static const char *const help = "a mask that factors, which is no pairs; "
-        "or the CPU";
-
-    for (int i = 0; i < step->nin; i++)
-        if (step->in[i].axes && mask_reads(step->mask, step->in[i].name))
-            fail_help(c, 0, help, "%s: pairs that are weighed by %s for each "
-                      "entry have no kernels on a GPU", step->name,
-                      step->in[i].name);
-}
-
-/* plain: without wgmma, whatever would fit. */
-static Hand hand_of(Ctx *c, Gpu *g, const PairsCall *p, bool plain)
-{
-    static const char *const name[] = { "q", "k", "v" };
-    const Call *call = p->call;
-    Hand h = { .c = c, .g = g, .p = p, .heads = call->heads };
-
-    check_leaves(c, p->step);
-    h.d = gpu_enter(c, g);
-    h.m = mask_copy(c, p->step->mask);
-    h.leaves = pair_leaves(h.m);
-    h.first = pair_first(h.m);
-    for (int k = 0; k < 3; k++)
-        h.in[k] = graph_find_input(p->step, name[k]);
-    h.key = (int)entry_count(call->size, p->step->in[h.in[1]].axes);
-    h.value = (int)entry_count(call->size, p->step->in[h.in[2]].axes);
-    h.packed = is_packed(call);
-    h.tokens = tokens_of(call, h.packed);
-    h.rows = h.packed ? h.tokens : h.tokens * call->nseq;
-    h.shape = (PairsShape){ .key = h.key, .value = h.value };
-    h.shape.wgmma = !plain && fits_wgmma(&h);
-    h.shape.type = h.shape.wgmma ? call->in[h.in[0]].dtype : F32;
-    for (int k = 0; k < 3 && h.shape.wgmma && p->backward; k++) {
-        const View *v = &p->dx[h.in[k]];
-        h.shape.floats[k] = !is_direct(&h, v) || v->dtype == F32;
-    }
-    find_scratch(&h);
-    return h;
-}
-
-int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p)
-{
-    return hand_of(c, g, p, false).scratch.bytes;
-}
-
-/* What the way back needs of the way forward: logsumexp, and y. */
-int64_t pairs_kept(const PairsCall *p)
-{
-    const Call *call = p->call;
-    bool packed = is_packed(call);
-    int64_t rows = tokens_of(call, packed) * (packed ? 1 : call->nseq);
-    int64_t value = entry_count(call->size, p->step->in[graph_find_input(
-                                p->step, "v")].axes);
-    int64_t lse = (call->heads * rows * 4 + ALIGN - 1) / ALIGN * ALIGN;
-
-    if (!p->step->mask->softmax)
-        return 0;
-    return lse + call->heads * rows * value * dtype_size(call->out[0].dtype);
-}
 
 /* ---- kernels ---- */
 
-static int shared_of(const Hand *h, int kernel)
-{
-    const PairLeaves *p = &h->leaves;
-    int key = (h->key + 63) / 64 * 64, value = (h->value + 63) / 64 * 64;
-    int wide = key > value ? key : value, soft = h->m->softmax ? 2 : 0;
-    int all = kernel == FORWARD
-        ? OWN * wide * 2 + 2 * 128 * (key + value) * 2 + 2 * p->cols * 128 * 4
-        : OWN * (key + value) * 2 + 3 * 64 * (key + value) * 2
-          + 3 * 64 * 4 * (kernel == KEYS ? soft + p->rows : p->cols);
+static const char *const kernel_name[] = { "flin_forward", "flin_keys",
+    "flin_queries", "flin_values", "flin_scores", "flin_delta", "flin_leaves",
+    "flin_sums", "flin_first" };
+/* Those that a way's kernels are. */
+static const int way_kernel[PAIR_KERNELS] = { KEYS, QUERIES, VALUES, SCORES };
 
-    return all + 128 + 1024;
+static bool has_kernel(const Hand *h, const PairsShape *s, int n)
+{
+    if (s->wgmma)
+        return n <= QUERIES;
+    for (int k = 0; k < PAIR_KERNELS && s->back; k++)
+        if (way_kernel[k] == n)
+            return s->own[k].own > 0;
+    return !s->back && (n == FORWARD || (n >= DELTA && n < FIRST)
+                        || (n == FIRST && h->first.keys));
 }
 
-static const char *const kernel_name[] = { "flin_forward", "flin_keys",
-    "flin_queries", "flin_delta", "flin_leaves", "flin_sums", "flin_first" };
+static int way_shared(const Hand *h, int kernel)
+{
+    for (int k = 0; k < PAIR_KERNELS; k++)
+        if (way_kernel[k] == kernel)
+            return h->way->room[k];
+    return 0;
+}
+
+static int room_of(const Hand *h, const PairsShape *s, int kernel)
+{
+    return s->wgmma ? wgmma_shared(h, kernel) : s->back ? way_shared(h, kernel)
+         : LEAF_THREADS * (int)sizeof(double);
+}
 
 /* NULL, and *why, where they do not compile as they should. */
 static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
@@ -330,10 +63,11 @@ static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
     k->shape = *s;
     k->module = m;
     bool ok = true;
-    int all = s->wgmma ? DELTA : h->first.keys ? NKERNELS : FIRST;
-    for (int n = 0; n < all && ok; n++) {
-        k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n], s->wgmma
-            ? shared_of(h, n) : LEAF_THREADS * (int)sizeof(double), why);
+    for (int n = 0; n < NKERNELS && ok; n++) {
+        if (!has_kernel(h, s, n))
+            continue;
+        k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n],
+                                     room_of(h, s, n), why);
         ok = k->f[n];
     }
     if (ok)
@@ -407,29 +141,35 @@ static void be_plain(Hand *h, PairPrograms *all, const char *why)
     if (c->say)
         c->say(c->say_ud, ctx_format(c, "flin: %s: plain kernels run over all "
                "pairs (said once): %s", h->p->step->name, why));
-    *h = hand_of(c, h->g, h->p, true);
 }
 
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     Hand *h = w->h;
-    PairsShape plain = { .key = h->key, .value = h->value, .type = F32 };
+    PairsShape plain = plain_shape(h);
 
     if (!*w->all && !(*w->all = calloc(1, sizeof **w->all)))
         fail_code(c, ERR_MEMORY, "out of memory");
-    if (h->shape.wgmma && (*w->all)->plain)
-        *h = hand_of(c, h->g, h->p, true);
     if (h->shape.wgmma) {
         Error why;
         h->fast = find_kernels_if(h, *w->all, &h->shape, &why);
-        if (!h->fast)
+        if (!h->fast) {
             be_plain(h, *w->all, why.message);
+            return;                     /* and is asked again */
+        }
     }
     if (!h->fast)
-        h->fast = find_kernels(h, *w->all, &h->shape);
+        h->fast = find_kernels(h, *w->all, &plain);
     h->plain = h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
+    if (h->way) {
+        PairsShape back = plain;
+        back.back = true;
+        back.way = h->way->way;
+        memcpy(back.own, h->way->shape, sizeof back.own);
+        h->back = find_kernels(h, *w->all, &back);
+    }
     if (h->p->call->device_cu)
         ends_compile(c, h->g, &(*w->all)->left_out);
     h->left_out = &(*w->all)->left_out;
@@ -441,21 +181,22 @@ static void find_locked(Ctx *c, void *ud)
  * first run, unless the stream records a graph. */
 static Hand ready(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
 {
-    Hand h = hand_of(c, g, p, false);
-    Wish w = { &h, all };
-
-    gpu_locked(c, g, find_locked, &w);
-    if (!h.fast->shape.wgmma || h.fast->judged[p->backward]
-        || stream_capturing(c, h.d, p->call->stream))
-        return h;
-    h.fast->judged[p->backward] = true;
-    const char *why = pairs_verify(c, g, all, pairs_run, pairs_workspace, p,
-                                   h.shape.floats);
-    if (why) {
-        be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
+    for (;;) {
+        Hand h = hand_of(c, g, all, p, goes_plain(all));
+        Wish w = { &h, all };
         gpu_locked(c, g, find_locked, &w);
+        if (!h.fast)
+            continue;
+        if (!h.fast->shape.wgmma || h.fast->judged[p->backward]
+            || stream_capturing(c, h.d, p->call->stream))
+            return h;
+        h.fast->judged[p->backward] = true;
+        const char *why = pairs_verify(c, g, all, pairs_run, pairs_workspace, p,
+                                       h.shape.floats);
+        if (!why)
+            return h;
+        be_plain(&h, *all, ctx_format(c, "the compiled one %s", why));
     }
-    return h;
 }
 
 void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p)
@@ -471,6 +212,10 @@ void pairs_free(Gpu *g, PairPrograms *p)
         next = k->next;
         module_unload(gpu_driver(g), k->module);
         free(k);
+    }
+    for (PairRoad *r = p ? p->roads : NULL, *next; r; r = next) {
+        next = r->next;
+        free(r);
     }
     for (PairEnds *e = p ? p->ends : NULL, *next; e; e = next) {
         next = e->next;
@@ -515,6 +260,7 @@ static void fill(Hand *h)
     a->v = place_of(call, &call->in[h->in[2]]);
     a->leaf = at_scratch(h, h->scratch.leaf);
     a->number = at_scratch(h, h->scratch.number);
+    a->turn = h->heads;
 }
 
 static void fill_gradients(Hand *h)
@@ -531,6 +277,9 @@ static void fill_gradients(Hand *h)
     h->a.delta = at_scratch(h, h->scratch.delta);
     h->a.dleaf = at_scratch(h, h->scratch.dleaf);
     h->a.part = at_scratch(h, h->scratch.part);
+    h->a.scores = at_scratch(h, h->scratch.scores);
+    h->a.gains = at_scratch(h, h->scratch.gains);
+    h->a.wide = score_width(h);
 }
 
 /* ---- launching ---- */
@@ -576,7 +325,7 @@ static void encode(const Hand *h, const HostPlace *p, int columns,
 static void start_rows(const Hand *h, const PairKernels *k, int kernel)
 {
     int64_t more = kernel == KEYS && h->first.keys
-                 ? slots(h, h->first.span) * h->heads : 0;
+                 ? row_slots(h, h->first.span) * h->heads : 0;
     HostMaps maps = { .a = h->a };
     HostPairs a = h->a;
 
@@ -584,19 +333,47 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
         return;
     if (!k->shape.wgmma || kernel == DELTA) {
         int each = kernel == DELTA ? DELTA_ROWS : 1;
-        int64_t rows = h->rows * h->heads + more * h->first.keys;
+        int64_t rows = h->rows * h->heads;
         start(h, k->f[kernel], (rows + each * PLAIN_WARPS - 1)
-              / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 64 * 4 * PLAIN_WARPS,
+              / (each * PLAIN_WARPS), 32 * PLAIN_WARPS, 32 * 4 * PLAIN_WARPS,
               &a);
         return;
     }
-    maps.a.blocks = slots(h, OWN) * h->heads;
+    maps.a.blocks = row_slots(h, OWN) * h->heads;
     encode(h, &h->a.q, h->key, maps.map[0]);
     encode(h, &h->a.k, h->key, maps.map[1]);
     encode(h, &h->a.v, h->value, maps.map[2]);
     encode(h, kernel == FORWARD ? &h->a.v : &h->a.dy, h->value, maps.map[3]);
     start(h, k->f[kernel], maps.a.blocks + more * h->first.tiles,
-          HOPPER_THREADS, shared_of(h, kernel), &maps);
+          HOPPER_THREADS, wgmma_shared(h, kernel), &maps);
+}
+
+/* A kernel of the way back, of `turn` heads from `head` on. */
+static void start_way(const Hand *h, int k, int head, int turn)
+{
+    const PairShape *s = &h->way->shape[k];
+    int64_t columns = k == PAIR_VALUES ? h->value : h->key;
+    int64_t slices = h->way->way == TILES && k != PAIR_SCORES
+                   ? (columns + s->wide - 1) / s->wide : 1;
+    HostPairs a = h->a;
+
+    a.head = head;
+    a.turn = turn;
+    start(h, h->back->f[way_kernel[k]], row_slots(h, s->own) * turn * slices,
+          WAY_THREADS, h->way->room[k], &a);
+}
+
+static void start_ways(const Hand *h)
+{
+    static const int order[] = { PAIR_SCORES, PAIR_VALUES, PAIR_KEYS,
+                                 PAIR_QUERIES };
+
+    for (int head = 0; head < h->heads && h->rows; head += h->turn) {
+        int left = h->heads - head, turn = h->turn < left ? h->turn : left;
+        for (int n = 0; n < PAIR_KERNELS; n++)
+            if (h->way->shape[order[n]].own)
+                start_way(h, order[n], head, turn);
+    }
 }
 
 /* What parts of the rows have added to the first keys' gradients. */
@@ -615,7 +392,7 @@ static void fill_leaves(const Hand *h, HostLeaf *to)
 
     for (int k = 0; k < h->leaves.n; k++) {
         const Leaf *l = &h->m->leaf[h->leaves.leaf[k]];
-        HostPlace p = place_of(call, &call->in[input_of(h,
+        HostPlace p = place_of(call, &call->in[leaf_input(h,
                                h->leaves.leaf[k])]);
         to[k] = (HostLeaf){ p.p, p.sb, p.st, p.sh, p.group, p.type, l->back,
                             h->leaves.sum[k] };
@@ -687,7 +464,7 @@ static void start_sums(const Hand *h)
 
     fill_leaves(h, all.leaf);
     for (int k = 0; k < h->leaves.n; k++) {
-        int in = input_of(h, h->leaves.leaf[k]), s = 0;
+        int in = leaf_input(h, h->leaves.leaf[k]), s = 0;
         if (!h->p->dx[in].data)
             continue;
         while (s < n && input[s] != in)
@@ -711,7 +488,7 @@ static void start_sums(const Hand *h)
 static bool has_leaf(const Hand *h, int input)
 {
     for (int k = 0; k < h->leaves.n; k++)
-        if (input_of(h, h->leaves.leaf[k]) == input)
+        if (leaf_input(h, h->leaves.leaf[k]) == input)
             return true;
     return false;
 }
@@ -809,9 +586,13 @@ static void run_backward(Hand *h)
             start_rows(h, h->fast, FORWARD);
         start_rows(h, h->plain, DELTA);
     }
-    start_rows(h, h->fast, KEYS);
-    start_first(h);
-    start_rows(h, h->fast, QUERIES);
+    if (h->way) {
+        start_ways(h);
+    } else {
+        start_rows(h, h->fast, KEYS);
+        start_first(h);
+        start_rows(h, h->fast, QUERIES);
+    }
     move_matrices(h);
     start_sums(h);
 }

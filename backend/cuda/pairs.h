@@ -2,13 +2,15 @@
  * attention, and masks that do not factor, forward and backward.
  *
  * A mask's kernels are made for its sizes and types when a call first asks for
- * them: with wgmma for matrices of 16 bits of up to 128 columns on Hopper, else
- * plain ones. Gradients are sums in one order: the same bits each time.
+ * them: with wgmma for matrices of 16 bits of up to 128 columns on Hopper; else
+ * plain ones forward, and back one of two ways in a block's memory, by price
+ * (compiler/pair_ways.h). Gradients are sums in one order: the same bits each
+ * time.
  */
 #ifndef FLIN_CUDA_PAIRS_H
 #define FLIN_CUDA_PAIRS_H
 
-#include "../../compiler/mask.h"
+#include "../../compiler/pair_ways.h"
 #include "gpu.h"
 
 /* All that a mask has become on a device; NULL: nothing yet. */
@@ -29,7 +31,7 @@ typedef struct PairsCall {
 
 int64_t pairs_kept(const PairsCall *p);
 /* Bytes of Call.workspace. */
-int64_t pairs_workspace(Ctx *c, Gpu *g, const PairsCall *p);
+int64_t pairs_workspace(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 /* Compiles what is new; any thread. */
 void pairs_prepare(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
 /* Queues it on the call's stream. */
@@ -40,7 +42,8 @@ void pairs_run(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
  * is its own, the workspace (of `room` bytes), too: the call that it is made
  * for may be part of one that has the stream's. */
 typedef void PairsRun(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p);
-typedef int64_t PairsRoom(Ctx *c, Gpu *g, const PairsCall *p);
+typedef int64_t PairsRoom(Ctx *c, Gpu *g, PairPrograms **all,
+                          const PairsCall *p);
 const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
                          PairsRoom *room, const PairsCall *like,
                          const bool floats[3]);
@@ -53,8 +56,10 @@ enum { PAIR_LEAVES = 16 };              /* at most */
 typedef struct PairsShape {
     int key, value;                     /* entries of a key, of a value */
     DType type;                         /* of matrices */
-    bool wgmma;
+    bool wgmma, back;                   /* back: of `way`, back alone */
     bool floats[3];                     /* dq, dk, dv are left as float32 */
+    AttentionWay way;
+    PairShape own[PAIR_KERNELS];
 } PairsShape;
 
 /* Which of the mask's leaves are queries', keys' and numbers of a head, in the
@@ -74,9 +79,12 @@ PairLeaves pair_leaves(const Mask *m);
  * keys 0: there are none. */
 typedef struct PairFirst { int keys, tiles, span; } PairFirst;
 PairFirst pair_first(const Mask *m);
-/* Kernels flin_forward, flin_keys, flin_queries with wgmma; or, not wgmma, all
- * plain ones: those, too, and flin_leaves, flin_delta, flin_sums; of first keys
- * flin_first. m is written to. */
+/* Keys of a window that its rows have, and no others; 0: they have others. */
+int64_t pair_band(const Mask *m);
+/* Kernels flin_forward, flin_keys, flin_queries with wgmma; of a way back
+ * flin_keys and flin_queries, and for tiles flin_values and flin_scores; else
+ * plain ones: flin_forward, flin_delta, flin_leaves, flin_sums, and, of first
+ * keys, flin_first. m is written to. */
 char *pairs_source(Ctx *c, Mask *m, const PairsShape *s);
 
 #endif

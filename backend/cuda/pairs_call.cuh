@@ -14,7 +14,9 @@ struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
  * leaf of queries, then of keys; `plane` numbers each. number: those of a head.
  * again: y for the way back, or null. part: what parts of the rows add to the
  * gradients of a sequence's first keys; blocks: of tiles of keys, behind which
- * are those of other parts. */
+ * are those of other parts. Of a way back that writes the scores, and what the
+ * gradients of weights are: rows of `wide` numbers, of `turn` heads from `head`
+ * on. */
 struct Pairs {
     const i64 *cu;
     i64 nseq, tokens, rows, plane;
@@ -23,6 +25,9 @@ struct Pairs {
     double *leaf, *number;
     float *lse, *delta, *dleaf, *part;
     i64 blocks;
+    float *scores, *gains;
+    i64 wide;
+    int head, turn;
 };
 
 /* ---- which pairs there are ---- */

@@ -1,6 +1,6 @@
 /* pairs_emit.c -- a mask over all pairs of tokens as CUDA C++: what a pair of
- * each piece is worth, and how that changes, for the loops of pairs.cuh and
- * pairs_plain.cuh.
+ * each piece is worth, and how that changes, for the loops of pairs.cuh,
+ * pairs_plain.cuh and pairs_ways.cuh.
  */
 #include "pairs.h"
 
@@ -294,6 +294,14 @@ PairFirst pair_first(const Mask *m)
     return f;
 }
 
+int64_t pair_band(const Mask *m)
+{
+    Reach reach;
+
+    return !m->whole && mask_ends(m, &reach) && !reach.first
+           && reach.width < FAR ? reach.width : 0;
+}
+
 /* ---- the source ---- */
 
 static void put_constant(Text *t, const char *name, double x)
@@ -349,14 +357,35 @@ static void put_hopper(Text *t)
             name[k], k ? ", a.dy" : "");
 }
 
+static void put_way(Text *t)
+{
+    static const char *const name[] = { "keys", "queries", "values", "scores" };
+    static const char *const makes[] = { "MAKES_KEYS", "MAKES_QUERIES",
+                                         "MAKES_VALUES" };
+    const PairsShape *s = t->shape;
+
+    for (int k = 0; k < PAIR_KERNELS && s->own[k].own; k++) {
+        const PairShape *o = &s->own[k];
+        PUT(t, "extern \"C\" __global__ void __launch_bounds__(WAY_THREADS) "
+            "flin_%s(const __grid_constant__ Args a)\n{\n", name[k]);
+        if (s->way == BLOCKS)
+            PUT(t, "way_blocks<%d, %d, %d>(a.a);\n}\n", k == PAIR_KEYS, o->own,
+                o->step);
+        else if (k == PAIR_SCORES)
+            PUT(t, "way_scores<%d, %d, %d>(a.a);\n}\n", o->own, o->step,
+                o->wide);
+        else
+            PUT(t, "way_product<%s, %d, %d, %d>(a.a);\n}\n", makes[k], o->own,
+                o->step, o->wide);
+    }
+}
+
 static void put_plain(Text *t)
 {
-    static const char *const name[] = { "forward", "keys", "queries",
-                                        "delta" };
-    static const char *const body[] = { "plain_forward", "plain_back<true>",
-                                        "plain_back<false>", "plain_delta" };
+    static const char *const name[] = { "forward", "delta" };
+    static const char *const body[] = { "plain_forward", "plain_delta" };
 
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 2; k++)
         PUT(t, "extern \"C\" __global__ void __launch_bounds__(PLAIN_THREADS)"
             " flin_%s(const __grid_constant__ Args a)\n{\n%s(a.a);\n}\n",
             name[k], body[k]);
@@ -396,10 +425,13 @@ char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
             "struct Leaves { Pairs a; LeafPlace leaf[MOST_LEAVES]; };\n"
             "struct Sums { Pairs a; LeafPlace leaf[MOST_LEAVES]; "
             "LeafSum sum[MOST_LEAVES]; };\n");
+    if (s->back)
+        PUT(t, "constexpr i64 BAND = %lld;\n#include \"pairs_ways.cuh\"\n",
+            (long long)pair_band(m));
     for (int k = 0; k < t->n; k++)
         put_region(t, k);
     put_functions(t);
-    (s->wgmma ? put_hopper : put_plain)(t);
+    (s->wgmma ? put_hopper : s->back ? put_way : put_plain)(t);
     buf_printf(&b, "// all pairs of tokens: %s\n", m->softmax ? "softmax"
                : m->weighs ? "polynomials of scores"
                : "a mask that does not factor");

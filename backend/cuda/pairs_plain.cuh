@@ -1,14 +1,14 @@
-/* pairs_plain.cuh -- all pairs of tokens on any GPU, of any types and sizes: a
- * warp has a row; and what goes before and after kernels of either kind. After
- * dense.cuh and pairs_call.cuh.
+/* pairs_plain.cuh -- all pairs of tokens on any GPU, of any types and sizes,
+ * forward: a warp has a row; what goes before and after kernels of either kind;
+ * and a pair's gradients. After dense.cuh and pairs_call.cuh.
  */
 enum { PLAIN_WARPS = 4, PLAIN_THREADS = 32 * PLAIN_WARPS, LEAF_THREADS = 256 };
 constexpr int KEY_PARTS = (KEY_SIZE + 31) / 32;
 constexpr int VALUE_PARTS = (VALUE_SIZE + 31) / 32;
 extern __shared__ char arena[];
 
-/* A sequence's row of a head; of a key of the first which part of the rows. */
-struct OwnRow { int head, b, len, t, part; i64 start, at, s; };
+/* A sequence's row of a head. */
+struct OwnRow { int head, b, len, t; i64 start, at, s; };
 
 INLINE void find_sequence(const Pairs &a, i64 token, i64 &s)
 {
@@ -31,7 +31,6 @@ INLINE bool find_row(const Pairs &a, i64 n, OwnRow &x)
     x.head = (int)(n - token * a.heads);
     x.b = a.cu ? 0 : (int)divided(token, a.tokens);
     x.s = x.b;
-    x.part = 0;
     x.start = 0;
     x.len = (int)a.tokens;
     if (a.cu) {
@@ -51,27 +50,6 @@ INLINE bool find_row(const Pairs &a, OwnRow &x)
 INLINE i64 row_place(const Place &p, const OwnRow &x, int t)
 {
     return x.b * p.sb + (x.start + t) * p.st + x.head / p.group * p.sh;
-}
-/* The same of keys, and, behind these, of the first ones' other parts. */
-INLINE bool find_key(const Pairs &a, OwnRow &x)
-{
-    const i64 n = (i64)blockIdx.x * PLAIN_WARPS + threadIdx.x / 32;
-    if constexpr (FIRST > 0) {
-        const i64 more = n - a.rows * a.heads;
-        if (more >= 0) {
-            const SeqPart of = find_part<SPAN>(a, more / a.heads / FIRSTS);
-            x.head = (int)(more % a.heads);
-            x.t = (int)(more / a.heads % FIRSTS);
-            x.s = of.s;
-            x.b = of.b;
-            x.len = of.len;
-            x.start = of.start;
-            x.part = of.n;
-            x.at = x.head * a.rows + x.b * a.tokens + x.start;
-            return of.n > 0 && (i64)of.n * SPAN < x.len && x.t < x.len;
-        }
-    }
-    return find_row(a, n, x);
 }
 /* Of a row, this lane's columns. */
 template<int PARTS>
@@ -136,15 +114,15 @@ INLINE void find_pair(PairHere &p, const Pairs &a, const OwnRow &x, int i,
     p.t.number = p.number;
 }
 /* Numbers that a warp's lanes have, for all of them. */
-INLINE float *shared_numbers(int n)
+INLINE float *shared_numbers()
 {
-    return (float *)arena + 64 * (threadIdx.x / 32) + 32 * n;
+    return (float *)arena + 32 * (threadIdx.x / 32);
 }
 
 INLINE void plain_forward(const Pairs &a)
 {
     const int lane = threadIdx.x % 32;
-    float *w = shared_numbers(0);
+    float *w = shared_numbers();
     float y[VALUE_PARTS] = {}, sum = 0, most = bits(0xff800000);
     OwnRow x;
     if (!find_row(a, x))
@@ -194,17 +172,32 @@ INLINE void plain_forward(const Pairs &a)
                   lane);
 }
 
-/* A lane's pair backward: the weight; what the value's gradient is, and the
- * score's but for the scale. */
+/* A pair backward: the weight; what the value's gradient is (without a softmax
+ * that of the weight), and the score's but for the scale. */
 struct PairBack { float w, g, ds; };
+/* The score's, of what the value's is. */
+INLINE float score_gradient(float g, float s, const At &t, int len)
+{
+    if (!SOFTMAX && !WEIGHS) {
+        const float value = value_of<MIXED>(s, t, len);
+        return value == 0.f ? 0.f : g * value;
+    }
+    float ds = WEIGHS ? 0.f : g;
+    if (!FLAT)
+        in_piece<MIXED>(t, len, [&](auto piece) {
+            ds = g * pair_slope<decltype(piece)::N>(s, t);
+        });
+    return ds;
+}
+/* What leaves' gradients are multiples of. */
+INLINE float leaf_gradient(float g, float s)
+{
+    return SOFTMAX || WEIGHS ? g : g * s;
+}
 INLINE PairBack back_pair(const Pairs &a, const OwnRow &x, const PairHere &p,
-                          float &s)
+                          float s, float dp)
 {
     PairBack y = { 0, 0, 0 };
-    s = scaled(dot_of(a.q, row_place(a.q, x, p.t.i), a.k,
-                     row_place(a.k, x, p.t.j), KEY_SIZE));
-    const float dp = dot_of(a.dy, row_place(a.dy, x, p.t.i), a.v,
-                           row_place(a.v, x, p.t.j), VALUE_SIZE);
     const float value = value_of<MIXED>(s, p.t, x.len);
     const i64 at = x.at + p.t.i;
     if (!p.in)
@@ -212,37 +205,9 @@ INLINE PairBack back_pair(const Pairs &a, const OwnRow &x, const PairHere &p,
     y.w = weight_of(value, s, SOFTMAX ? a.lse[at] : 0.f);
     if (SOFTMAX && y.w == 0.f)
         return y;
-    y.g = SOFTMAX ? y.w * (dp - a.delta[at]) : WEIGHS ? dp : dp * s;
-    if (!SOFTMAX && !WEIGHS) {
-        y.ds = value == 0.f ? 0.f : dp * value;
-        return y;
-    }
-    y.ds = WEIGHS ? 0.f : y.g;
-    if (!FLAT)
-        in_piece<MIXED>(p.t, x.len, [&](auto piece) {
-            y.ds = y.g * pair_slope<decltype(piece)::N>(s, p.t);
-        });
+    y.g = SOFTMAX ? y.w * (dp - a.delta[at]) : dp;
+    y.ds = score_gradient(y.g, s, p.t, x.len);
     return y;
-}
-/* What a part of the rows adds to the gradients of one of the first keys. */
-template<int LEAVES>
-INLINE void store_first(const Pairs &a, const OwnRow &x,
-                        const float (&d)[KEY_PARTS],
-                        const float (&dv)[VALUE_PARTS],
-                        const float (&leaf)[LEAVES], int lane)
-{
-    float *to = part_of(a, x.s, x.part, x.head, x.t);
-    UNROLL for (int c = 0; c < KEY_PARTS; c++)
-        if (lane + 32 * c < KEYS)
-            to[lane + 32 * c] = d[c] * SCALE;
-    UNROLL for (int c = 0; c < VALUE_PARTS; c++)
-        if (lane + 32 * c < VALUES)
-            to[KEYS + lane + 32 * c] = dv[c];
-    for (int k = 0; k < COLS; k++) {
-        const float all = lane_sum<32>(leaf[k]);
-        if (lane == 0)
-            to[KEYS + VALUES + k] = all;
-    }
 }
 /* The sum over the parts, in their order: a block for each of the first keys of
  * a sequence and head. */
@@ -270,95 +235,6 @@ INLINE void plain_first(const Pairs &a)
             store(to.p, to.type, b * to.sb + (start + key) * to.st
                                  + head / to.group * to.sh + of, sum);
         }
-    }
-}
-
-/* TURNED: the warp's row is a key. What it adds up: sums of w dy (of keys), of
- * ds by the other side's rows, and of its leaves. */
-template<bool TURNED> INLINE void plain_back(const Pairs &a)
-{
-    const int lane = threadIdx.x % 32;
-    constexpr int LEAVES = TURNED ? COLS : ROWS;
-    float *w = shared_numbers(0), *ds = shared_numbers(1);
-    float d[KEY_PARTS] = {}, dv[VALUE_PARTS] = {};
-    float leaf[LEAVES + !LEAVES] = {}, number[NUMBERS + !NUMBERS] = {};
-    OwnRow x;
-    if (TURNED ? !find_key(a, x) : !find_row(a, x))
-        return;
-    const bool parts = TURNED && FIRST > 0 && x.t < FIRST;
-    const Place &other = TURNED ? a.q : a.k;
-    int first = x.len, last = -1;
-    if (TURNED)
-        rows_of_columns<0>(x.t, x.t, first, last);
-    else
-        columns_of<0>(x.t, x.t, first, last);
-    first = max(first, TURNED && !WHOLE ? x.t : 0);
-    last = min(last, TURNED || WHOLE ? x.len - 1 : x.t);
-    if (parts) {
-        first = max(first, x.part * SPAN);
-        last = min(last, (x.part + 1) * SPAN - 1);
-    }
-    NO_UNROLL for (int from = first; from <= last; from += 32) {
-        PairHere p;
-        float s;
-        const int t = from + lane;
-        if (TURNED ? !meets<0>(from, from + 31, x.t, x.t)
-                   : !meets<0>(x.t, x.t, from, from + 31))
-            continue;
-        find_pair(p, a, x, TURNED ? t : x.t, TURNED ? x.t : t);
-        p.in &= t <= last;              /* others are another part's */
-        const PairBack y = back_pair(a, x, p, s);
-        if (SLOPES && p.in)
-            in_piece<MIXED>(p.t, x.len, [&](auto piece) {
-                auto own_leaf = [&](int k, float z) { leaf[k] += y.g * z; };
-                auto own_number = [&](int k, float z) {
-                    number[k] += y.g * z;
-                };
-                if constexpr (TURNED) {
-                    pair_cols<decltype(piece)::N>(s, p.t, own_leaf);
-                } else {
-                    pair_rows<decltype(piece)::N>(s, p.t, own_leaf);
-                    pair_numbers<decltype(piece)::N>(s, p.t, own_number);
-                }
-            });
-        w[lane] = y.w;
-        ds[lane] = y.ds;
-        __syncwarp();
-        NO_UNROLL for (int n = 0; n < 32 && from + n <= last; n++) {
-            float row[KEY_PARTS], dy[VALUE_PARTS];
-            load_row(row, other, row_place(other, x, from + n), KEY_SIZE,
-                     lane);
-            UNROLL for (int c = 0; c < KEY_PARTS; c++)
-                d[c] += ds[n] != 0.f ? ds[n] * row[c] : 0.f;
-            if (!TURNED)
-                continue;
-            load_row(dy, a.dy, row_place(a.dy, x, from + n), VALUE_SIZE, lane);
-            UNROLL for (int c = 0; c < VALUE_PARTS; c++)
-                dv[c] += w[n] != 0.f ? w[n] * dy[c] : 0.f;
-        }
-        __syncwarp();
-    }
-    if constexpr (TURNED && FIRST > 0) {
-        if (parts) {                    /* and plain_first stores them */
-            store_first(a, x, d, dv, leaf, lane);
-            return;
-        }
-    }
-    const Place &to = TURNED ? a.dk : a.dq;
-    store_row(to, row_place(to, x, x.t), d, KEY_SIZE, SCALE, lane);
-    if (TURNED)
-        store_row(a.dv, row_place(a.dv, x, x.t), dv, VALUE_SIZE, 1.f, lane);
-    if (!SLOPES)
-        return;
-    for (int k = 0; k < LEAVES; k++) {
-        const float all = lane_sum<32>(leaf[k]);
-        if (lane == 0)
-            a.dleaf[((TURNED ? ROWS : 0) + k) * a.plane + x.at + x.t] = all;
-    }
-    for (int k = 0; k < (TURNED ? 0 : NUMBERS); k++) {
-        const float all = lane_sum<32>(number[k]);
-        if (lane == 0)
-            a.dleaf[(ROWS + COLS + k) * a.plane + x.at + x.t] = all;
     }
 }
 

@@ -172,7 +172,7 @@ static void try(Ctx *c, void *ud)
     Trial *t = ud;
     const Driver *d = gpu_enter(c, t->gpu);
 
-    size_t bytes = (size_t)t->room(c, t->gpu, &t->pairs);
+    size_t bytes = (size_t)t->room(c, t->gpu, t->all, &t->pairs);
     t->p = device_alloc(c, d, t->bytes + bytes + 1);
     t->call.workspace = (void *)(uintptr_t)(t->p + t->bytes);
     t->call.workspace_size = (int64_t)bytes;

@@ -126,7 +126,10 @@ must not have been written to; spend = true: it is not needed again, so that a
 layer works in its memory (a call with it then begins with the way forward).
 Of a layer, into = { Wq = tensor } adds the gradients of weights to float32
 tensors, as for micro-batches; inplace = { "z" } writes the gradient of an
-input that is given up over it, with the same bits. Returns grad.q ...,
+input that is given up over it, with the same bits. Of a mask over all pairs, on
+a GPU, where no tiles of Hopper's tensor cores hold it: cache = bytes of a
+block's memory that it may take, way = "blocks" or "tiles": the scores formed
+anew, or written; else the one that moves less. Returns grad.q ...,
 grad.initial_state.S; with states = false, or of a mask's window that is given
 no states, not these.]])
 row("v:step", "arguments: table -> tensor, tensors",
@@ -217,19 +220,22 @@ row("v:plan", "options?: table -> plan",
     "the kernels that a machine would run, and what each moves", [[
 Options: sizes of axes, machine = "cpu", "h200", "h100", "b200", "a100", "a10",
 "l40s", "rtx4090" or "rtx5090", backward, chunk, format = "table", "dot"
-(Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token,
-of a mask of both directions; of sums that pairs of tokens can make, too, on a
-GPU, or scans in blocks of a window: B, T, H, by which the cheaper is taken
+(Graphviz), or "svg": see flin.picture.plan; from = "first" or "last" token, of
+a mask of both directions; of sums that pairs of tokens can make, too, on a GPU,
+or scans in blocks of a window: B, T, H, by which the cheaper is taken
 (plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
-layer: B, T,
-beside = true, where weights of the same values lie beside one another, and
-plan, as v:forward has it; `plans` has the prices of all of them.]])
+mask over all pairs, on a GPU: B, T, H, dtype, and v:backward's cache and way.
+Of a layer: B, T, beside = true, where weights of the same values lie beside
+one another, and plan, as v:forward has it; `plans` has the prices of all of
+them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
 Z_QK, from (v:plan's). With backward, the plan of a mask over all pairs is the
 schedule of attention's backward pass that moves fewer words: plan.way =
-"blocks" or "tiles", as flin.pebble.attention has them.]])
+"blocks" or "tiles", as flin.pebble.attention has them. plan.kernels has both
+as a GPU's kernels in that memory: of each words of a head, seconds of H heads,
+and each kernel's sizes; and `way`, which is the one that v:backward takes.]])
 row("v:mask", "options?: table -> tensor",
     "weight of token j in token i's result, [T, T]", [[
 What comes out where q = k = (1, 0, ...) and v is the identity: of a mask, the

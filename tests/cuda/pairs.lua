@@ -164,8 +164,44 @@ local function alone()
   end
 end
 
+-- The way back in a block's memory of so many bytes, both ways: the gradients,
+-- the same bits each time.
+local function ways(name, T, K, V, dtype, cu)
+  if only and not only[name] then return end
+  local def = { name = name }
+  for k, x in pairs(variants[name]) do def[k] = x end
+  local v = flin.variant(def)
+  local x = inputs(v, T, K, 1, dtype)
+  x.v = flin.randn({ 1, T, 1, V }, { seed = 5 }):to(dtype)
+  x.dy = flin.randn({ 1, T, 2, V }, { seed = 6 }):to(dtype)
+  local exact = {}
+  for n, t in pairs(x) do exact[n] = t:to "float64" end
+  exact.cu_seqlens = cu
+  local truth = v:reference_backward(exact)
+  x = on_gpu(x)
+  x.cu_seqlens = cu
+  for _, way in ipairs { "blocks", "tiles" } do
+    for _, cache in ipairs { 3000, 12000, 100000 } do
+      x.way, x.cache = way, cache
+      local what <const> = ("%s, %d tokens, %d and %d wide, %s, %s in %d bytes")
+                           :format(name, T, K, V, dtype, way, cache)
+      local grad, again = v:backward(x), v:backward(x)
+      for n, g in pairs(truth) do
+        if n ~= "initial_state" and n ~= "d_doc" and n ~= "doc" then
+          local e = relative(grad[n], g)
+          expect(e <= limits[dtype], "%s: d_%s is off by %.1e", what, n, e)
+          expect((grad[n]:to "cpu" - again[n]:to "cpu"):maxabs() == 0,
+                 "%s: d_%s changes", what, n)
+        end
+      end
+    end
+  end
+end
+
 if large then
   for name in pairs(variants) do
+    ways(name, 700, 80, 48, "float32", { 0, 1, 1, 300, 428, 700 })
+    ways(name, 700, 160, 192, "bfloat16")
     for _, D in ipairs { 64, 128 } do
       check(name, 1000, D, 1, "bfloat16")
       check(name, 700, D, 2, "float16", { 0, 1, 1, 300, 428, 700 })
@@ -174,6 +210,15 @@ if large then
     check(name, 300, 96, 1, "bfloat16")
   end
 else
+  ways("causal", 90, 20, 12, "float32", { 0, 1, 1, 61, 90 })
+  ways("window", 130, 16, 24, "bfloat16")
+  ways("many_sinks", 260, 12, 8, "float32")
+  ways("capped", 70, 20, 12, "float32")
+  ways("forgetting", 80, 12, 20, "float32", { 0, 30, 30, 80 })
+  ways("alibi", 70, 12, 20, "float16")
+  ways("coupled", 70, 20, 12, "float32", { 0, 30, 30, 70 })
+  ways("both_ways", 70, 12, 20, "float32", { 0, 30, 30, 70 })
+  ways("near_both_ways", 150, 12, 20, "float32")
   for _, name in ipairs { "documents", "coupled" } do
     check(name, 70, 20, 1, "float32", { 0, 30, 30, 70 })
   end

@@ -178,6 +178,118 @@ do
          "blocks in 20 words")
   expect(softmax:io { T = 1024, K = 64, V = 64 }.plan_note, "forward")
 end
+-- Kernels of both ways: what they are predicted to move, beside loops that go
+-- as they do, pair by pair; they fit; and tiles are taken in little memory.
+do
+  local T <const>, K <const>, V <const> = 60, 20, 12
+  local masks <const> = {
+    all = function (i, j) return i >= j end,
+    band = function (i, j) return i >= j and i - j < 17 end,
+    sinks = function (i, j) return i >= j and (j < 3 or i - j < 9) end,
+  }
+  local written <const> = {
+    band = function (i, j)
+      if i < j or i - j >= 17 then return 0 end
+      return 1
+    end,
+    sinks = function (i, j)
+      if i < j then return 0 end
+      if j < 3 or i - j < 9 then return 1 end
+      return 0
+    end,
+  }
+  -- Tokens that stream past all parts of own ones; and own ones, once a step.
+  local function streamed(has, of_keys, own, step)
+    local sum, again = 0, 0
+    for from = 0, T - 1, own do
+      local to = math.min(from + own, T) - 1
+      local any = {}
+      for a = from, to do
+        for b = 0, T - 1 do
+          if of_keys and has(b, a) or not of_keys and has(a, b) then
+            any[b] = true
+          end
+        end
+      end
+      local first, last = T, -1
+      for b in pairs(any) do
+        first, last = math.min(first, b), math.max(last, b)
+      end
+      for s = first, last, step do
+        local met = false
+        for b = s, math.min(s + step - 1, last) do met = met or any[b] end
+        if met then
+          sum = sum + math.min(s + step, last + 1) - s
+          again = again + to - from + 1
+        end
+      end
+    end
+    return sum, again
+  end
+  for name, has in pairs(masks) do
+    local pairs_of = streamed(has, true, 1, 1)
+    local v = flin.variant { normalise = "softmax", mask = written[name] }
+    for _, cache in ipairs { 800, 2000, 9000 } do
+      local k = v:io { T = T, K = K, V = V, cache = cache, machine = "h200",
+                       backward = true, H = 1000 }.plan.kernels
+      for way, kernels in pairs { blocks = k.blocks, tiles = k.tiles } do
+        local want = {}
+        for n in pairs(kernels) do
+          local s = kernels[n]
+          if type(s) == "table" then
+            local seen, again = streamed(has, n ~= "dq", s.own, s.step)
+            local columns = n == "dv" and V or K
+            local slices = math.ceil(columns / s.wide)
+            if way == "blocks" then
+              want[n] = n == "dk" and 2 * T * (K + V) + seen * (K + V + 2)
+                        or T * (2 * K + V + 2) + seen * (K + V)
+            elseif n == "scores" then
+              local own = s.wide >= K and T or again
+              want[n] = (own + seen) * (K + V) + 2 * seen + 3 * pairs_of
+            else
+              want[n] = seen * (columns + (n == "dv" and slices or 0))
+                        + slices * pairs_of + T * columns
+            end
+            expect(math.abs(s.words / want[n] - 1) < 1e-9 and s.room <= cache,
+                   "%s, %s in %d bytes: %s moves %g words, not %g, in %d bytes",
+                   name, way, cache, n, s.words, want[n], s.room)
+          end
+        end
+      end
+    end
+  end
+  local softmax <const> = flin.variant { normalise = "softmax" }
+  local function taken(d, cache)
+    return softmax:io { T = 4096, K = d, V = d, cache = cache, machine = "h200",
+                        backward = true }.plan.kernels.way
+  end
+  for _, d in ipairs { 64, 128 } do     -- a step of memory round 3/2 d^2 words
+    expect(taken(d, 4 * d * d) == "tiles" and taken(d, 12 * d * d) == "blocks",
+           "kernels for d = %d", d)
+  end
+  expect(taken(256, 227 << 10) == "tiles", "d = 256")
+  -- v:plan has the same kernels
+  local function plan(options)
+    options.T, options.K, options.V, options.H = 4096, 128, 128, 16
+    options.machine, options.backward = options.machine or "h200", true
+    return softmax:plan(options)
+  end
+  local fast, little = plan {}, plan { dtype = "float32", cache = 1 << 15 }
+  expect(#fast.kernels == 3 and not fast.way
+         and fast.kernels[2].form == "wgmma", "by tensor cores: %s", fast.text)
+  expect(#little.kernels == 5 and little.way == "tiles", "tiles: %s",
+         little.text)
+  expect(#plan { machine = "a100", way = "blocks" }.kernels == 3, "a100")
+  local io = softmax:io { T = 4096, K = 128, V = 128, cache = 1 << 15,
+                          machine = "h200", backward = true }
+  local bytes = 0
+  for i = 2, 5 do bytes = bytes + little.kernels[i].bytes end
+  expect(math.abs(bytes * 4096 / 4 / io.plan.kernels.tiles.words - 1) < 1e-9,
+         "v:plan's bytes beside v:io's words")
+  refused("plan", "too little", function ()
+    plan { cache = 1000, way = "blocks" }
+  end)
+end
 refused("cache", "at least 64 bytes", function () gla:io { cache = 8 } end)
 refused("machine", "no machine 'abacus'", function ()
   gla:io { machine = "abacus" }

@@ -387,6 +387,10 @@ do
   local text = vocabulary:plan { d = 64, n = 32000, T = 256, plan = "tiles",
                                  backward = true }.text
   check("tiles: the plan", text:find("in tiles of tokens", 1, true), text)
+  local long = vocabulary:plan { d = 64, n = 256000, T = 256, plan = "tiles",
+                                 machine = "h200", backward = true }
+  check("tiles: more columns than a variant's axes", long.predicted > 0
+        and long.parts)
 end
 if not cuda then
   for name, layer in pairs { head = vocabulary, mixing = mixing } do

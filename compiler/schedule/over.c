@@ -6,7 +6,7 @@
 
 static bool shows_input(const Schedule *s, Ref r, int input)
 {
-    const Node *n = &s->g->n[loaded_node(s->g, shown_node(s->g, r))];
+    const Node *n = &s->g->n[loaded_node(s, shown_node(s->g, r))];
 
     return n->op == OP_input && n->index == input;
 }
@@ -65,7 +65,7 @@ static bool reads_otherwise(const Schedule *s, const KInst *k, int input)
     for (int j = 0; k->op == K_LOAD && j < k->nout; j++) {
         Ref r = s->value[k->out[j]].node;
         if (shows_input(s, r, input)
-            && (tokens_delayed(s->g, shown_node(s->g, r))
+            && (tokens_delayed(s, shown_node(s->g, r))
                 || s->value[k->out[j]].layout != LAY_TILE))
             return true;
     }

@@ -347,7 +347,7 @@ static void lies_over(Ctx *c, void *ud)
     s = schedule_of(c, &t, t.plan->nkernels - 2, true);
     bool delayed = false;
     for (int i = 0; i < s->nvalues; i++)
-        delayed |= tokens_delayed(s->g, shown_node(s->g, s->value[i].node)) > 0;
+        delayed |= tokens_delayed(s, shown_node(s->g, s->value[i].node)) > 0;
     expect(delayed && !gradient_over(s, "v"), "of tokens before", NULL);
 }
 

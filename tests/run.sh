@@ -265,7 +265,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
         *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
-        *"wide weighted"|*"wide hgrn2"*)        # rings of three depths
+        *"wide weighted"|*"wide hgrn2"*|*"wide shifted")
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;
         *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;

@@ -266,7 +266,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
         *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
-        *"wide weighted")       # rings of three depths
+        *"wide weighted"|*"wide hgrn2"*|*"wide shifted")
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *"calls both") more=FAKE_IDLE=100 ;;
         *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
@@ -328,7 +328,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_SOURCES=$tmp/scheduled FAKE_COUNTED=schedule.cuh"
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
-        *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
+        *"wide mamba3")
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1"
+            more="$more FAKE_CHECKED=1"
+            ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *many_sinks) more=FAKE_ARCH=8 ;;        # kernels without wgmma
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\

@@ -258,6 +258,22 @@ INLINE void store1(u32 a, float v)
 {
     asm volatile("st.shared.f32 [%0], %1;" :: "r"(a), "f"(v) : "memory");
 }
+/* To and from the workspace: what warps of a block leave for one another
+ * there. */
+INLINE void leave16(uint4 *to, uint4 x)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};"
+                 :: "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y),
+                 "r"(x.z), "r"(x.w) : "memory");
+}
+INLINE uint4 left16(const uint4 *from)
+{
+    uint4 x;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(__cvta_generic_to_global(from)) : "memory");
+    return x;
+}
 INLINE uint4 load16(u32 a)
 {
     uint4 v;

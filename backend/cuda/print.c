@@ -25,7 +25,7 @@ static const char *head_text(const Schedule *s)
                                       f[FORM_PRODUCT]->header);
     bool wide = s->tile == F32;         /* stands on what others have */
     bool engine = f[FORM_COPY]->waited || f[FORM_PRODUCT]->waited;
-    return ctx_format(s->c, "%s%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s%s",
+    return ctx_format(s->c, "%s%s%s%s%s#define RANKS %d\n%s" HEAD "%s%s%s%s",
                       s->memory == F16 ? "#define ELEMENT_F16\n" : "",
                       wide ? "#define ELEMENT_F32\n" : "",
                       engine ? "" : "#define NO_ENGINE\n",
@@ -36,7 +36,8 @@ static const char *head_text(const Schedule *s)
                       == rows_of_token(s->g) ? "" : ctx_format(s->c,
                       "#define RANKS_STORED %d\n", ranks_of_token(s->g)),
                       wide ? "" : products,
-                      wide ? products : "", !*copies
+                      wide ? products : "", s->rests
+                      ? "#include \"rests.cuh\"\n" : "", !*copies
                       ? "" : ctx_format(s->c, "#include \"%s\"\n", copies),
                       !s->paired ? "" : ctx_format(s->c, "#include \"%s\"\n",
                                                    f[FORM_SHARE]->header));
@@ -259,10 +260,11 @@ static uint32_t put_given(Print *p, const KInst *k)
         int half = (int)value_bytes(v) / 2;
         const char *full = barrier(p, v->buffer, v->use, false);
         buf_printf(p->b, "if (thread == 0) {\nconst u32 made = %s + %s *"
-                   " %d;\ngive(made, made, %d, %s);\narrive_expecting(%s, %d);"
-                   "\n} else {\narrive(%s);\n}\n", place(p, v), half_text(p),
-                   half, half,
-                   full, full, half, full);
+                   " %d;\ngive(made, made, %d, %s);\n", place(p, v),
+                   half_text(p), half, half, full);
+        half += put_given_rest(p, v, full);
+        buf_printf(p->b, "arrive_expecting(%s, %d);\n} else {\narrive(%s);"
+                   "\n}\n", full, half, full);
     }
     return k->post_full & ~given;
 }
@@ -295,12 +297,16 @@ static void put_inst(Print *p, const KInst *k)
             put_tensor_end(p, k);
         else if (is_waited(p, FORM_PRODUCT))
             buf_printf(p->b, "wgmma_commit();\nwgmma_wait<0>();\n");
+        put_rests_of_ended(p, k);
         break;
     case K_MAP:     put_map(p, k); break;
     case K_INVERSE: put_inverse(p, k); return;
     case K_SCAN:    put_scan(p, k); break;
     case K_ACROSS:  put_across(p, k); break;
-    case K_DECAYED: put_decayed(p, k); break;
+    case K_DECAYED:
+        put_decayed(p, k);
+        put_decayed_rests(p, k);
+        break;
     case K_SYNC:
         put_tensor_fence(p, false);
         put_sync(p, (KRole)k->role);
@@ -517,6 +523,55 @@ static void put_turn_begin(Print *p, KRole role)
         buf_printf(p->b, "wgmma_wait<0>();\n");
 }
 
+/* Whether a sequence's first chunk comes before the loop: in the role ahead,
+ * whose addresses are worked out behind it. States in registers would be there
+ * twice. */
+static bool peels_first(const Schedule *s, KRole role)
+{
+    return s->kind != K_TOKEN && role == KR_AHEAD && keeps_rests(s, role);
+}
+
+/* Where tiles have rests a sequence's first chunk has a text of its own, and the
+ * others' is as if there were none. */
+static void put_first(Print *p, KRole role)
+{
+    p->first = true;
+    put_insts(p, role, K_LOAD, K_CARRY);
+    p->first = false;
+}
+
+static void put_turn(Print *p, KRole role)
+{
+    bool both = keeps_rests(p->s, role) && !peels_first(p->s, role);
+    put_turn_begin(p, role);
+    if (both) {
+        buf_printf(p->b, "if (x.row == x.where.start) {\n");
+        put_first(p, role);
+        buf_printf(p->b, "} else {\n");
+    }
+    put_insts(p, role, K_LOAD, K_CARRY);
+    buf_printf(p->b, both ? "}\n" : "");
+    p->slots = false;
+}
+
+/* How a walk's loop begins. */
+static const char *put_first_chunk(Print *p, KRole role)
+{
+    const Schedule *s = p->s;
+    const char *from = s->splits ? "x.first" : "0";
+    if (!peels_first(s, role))
+        return ctx_format(p->c, "int m = %s", from);
+    buf_printf(p->b, "int m = %s;\nif (m == 0 && m < %s) {\ndo {\n"
+               "find_chunk(a.run, 0, x);\n", from, s->splits ? "x.last"
+                                                             : "chunks");
+    put_turn_begin(p, role);
+    put_first(p, role);
+    p->slots = false;
+    buf_printf(p->b, "} while (0);\nm++, it++%s;\n}\n",
+               s->splits ? ", own++" : "");
+    return "";
+}
+
 /* As the last of blocks that share a walk leaves its states. */
 static void put_ends_of(Print *p, KRole role)
 {
@@ -548,6 +603,7 @@ static void put_role(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
+    const char *begin = "";
     if (role == KR_LOAD && walk && most_lag(s)) {
         put_lagging_loads(p);
         return;
@@ -570,18 +626,18 @@ static void put_role(Print *p, KRole role)
     if (s->splits)
         put_lean_loop(p, role);
     put_begins(p, role, true);
+    if (walk)
+        begin = put_first_chunk(p, role);
     if (s->splits)
-        buf_printf(p->b, "NO_UNROLL for (int m = x.first; m < x.last; m++,"
-                   " it++, own++) {\nfind_chunk(a.run, m, x);\n");
+        buf_printf(p->b, "NO_UNROLL for (%s; m < x.last; m++, it++, own++) {\n"
+                   "find_chunk(a.run, m, x);\n", begin);
     else if (walk)                      /* without buffers it waits for loads
                                            alone: many at a time */
-        buf_printf(p->b, "%s for (int m = 0; m < chunks; m++, it++) {\n"
+        buf_printf(p->b, "%s for (%s; m < chunks; m++, it++) {\n"
                    "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
-                   : "UNROLL_EIGHT", s->kind == K_REVERSE ? "chunks - 1 - m"
-                                                          : "m");
-    put_turn_begin(p, role);
-    put_insts(p, role, K_LOAD, K_CARRY);
-    p->slots = false;
+                   : "UNROLL_EIGHT", begin,
+                   s->kind == K_REVERSE ? "chunks - 1 - m" : "m");
+    put_turn(p, role);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_last_deferred(p, role);
     put_ends_of(p, role);
@@ -713,6 +769,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->halved = is_halved(s);
     k->resident = s->resident;
     k->paired = s->paired;
+    k->spill = s->paired ? 0 : s->rests;
     k->ranks = rows_of_token(s->g);
     k->lanes = !is_waited(&p, FORM_COPY);
     k->anywhere = !s->target->form[FORM_COPY]->piece;

@@ -627,12 +627,12 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
         ? " - 1" : "", share);
     for (int r = 0; r < k->nrow; r += TILE_ROWS)
         buf_printf(p->b, "{\n%s p[%d];\npack_rows(p, %s + %d, l, %s);\n%s"
-                   "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n}\n",
+                   "write_columns<%d>(%s + %d, p, %d, col0(%d), l);\n%s}\n",
                    two_type(p), share / 4, fragment_name(p, v->node),
                    r / TILE_ROWS * share / 2,
                    k->row == AX_I && !ends_in_zeros(p->s, k, v->node)
                    ? "x.n" : "64", clears, share / 16, place(p, v),
-                   r * 128, rows_lying(v), share);
+                   r * 128, rows_lying(v), share, rest_text(p, k, v));
 }
 
 /* Tiles that the program leaves, or of what it finds, which it may write over:

@@ -20,6 +20,8 @@ typedef struct Print {
                                            none */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in iterations for the states alone */
+    bool first;                         /* in a sequence's first, whose tiles
+                                           have rests */
     bool beside;                        /* while products are under way */
     const KInst *found;                 /* a program whose columns' vectors are
                                            in registers; NULL: none */
@@ -223,6 +225,18 @@ void put_early(Print *p, const KInst *k);
 /* The vectors over columns that a program finds, before the wait for products
  * that it goes on from. */
 void put_columns_early(Print *p, const KInst *k);
+
+/* ---- print_rests.c: what rounding cuts off of the first rows ---- */
+
+/* A tile's, as it is written from `p`; "": it has none. */
+const char *rest_text(Print *p, const KInst *k, const KValue *v);
+/* To the other block of a cluster, with the half of a tile that it is given;
+ * how much more its barrier is to expect. */
+int put_given_rest(Print *p, const KValue *v, const char *full);
+/* To the scores of tiles that have rests, where these are there: of products
+ * that have ended, or under decays. */
+void put_rests_of_ended(Print *p, const KInst *settle);
+void put_decayed_rests(Print *p, const KInst *k);
 
 /* ---- print_sums.c: sums of what a program has in its loop ---- */
 

@@ -294,6 +294,19 @@ static bool check_constants(Select *x)
     return true;
 }
 
+/* States that nobody reads are carried all the same, to where the walk leaves
+ * them. */
+static bool carries_unread(Select *x)
+{
+    for (int i = 0; i < x->g->nst; i++) {
+        Ref r = x->g->st[i].node;
+        if (x->s->k->states & STATE(i) && x->kind[r] == NOT_HERE
+            && !carries(x, r))
+            return false;
+    }
+    return true;
+}
+
 bool select_classify(Select *x)
 {
     const Kernel *k = x->s->k;
@@ -322,5 +335,5 @@ bool select_classify(Select *x)
         if (x->w->stores[r] && x->kind[r] >= VECTOR && !is_kept_so(x, r))
             return refuse(x, r, "kept in a type that is not its own");
     }
-    return check_constants(x);
+    return carries_unread(x) && check_constants(x);
 }

@@ -143,6 +143,7 @@ KValue *value_add(Schedule *s, KValue v)
 {
     s->value = with_room(s->c, s->value, s->nvalues, &s->cap_values,
                          sizeof *s->value);
+    v.rest = NOTHING;
     s->value[s->nvalues] = v;
     return &s->value[s->nvalues++];
 }

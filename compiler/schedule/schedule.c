@@ -207,6 +207,7 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         schedule_mask(s);
         schedule_sync(s);
         schedule_tensor(s);
+        schedule_rests(s);
         s->why = schedule_check(s);
         if (!s->why || s->narrow)
             return s;

@@ -30,6 +30,7 @@
  *   sync.c     waits, posts and K_SYNC from definitions and uses; how far some
  *              loads lag behind others
  *   tensor.c   products' sums -> columns of tensor memory
+ *   rests.c    what rounding has cut off of the first rows of tiles
  *   play.c     roles that wait for one another, a few items long
  *   check.c    what must hold of any schedule; runs on every one
  *   price.c    the time it takes
@@ -131,6 +132,8 @@ enum { LEAST_EXTENT = 16, SLICE_COLS = 32, TILE_COLS = 64, TILE_ROWS = 64,
  * program that leaves it makes zeros of it behind the ends of its axes. half: a
  * tile that is loaded, of whose columns two blocks have half each; given: one
  * of which each of two blocks makes half the columns, and leaves them to both.
+ * rest: of a tile, where among such what rounding has cut off of a sequence's
+ * first rows is kept, or NOTHING.
  */
 typedef struct KValue {
     Ref node;
@@ -142,6 +145,7 @@ typedef struct KValue {
                                            product's sums that lie in tensor
                                            memory, the first of its columns
                                            among the warpgroup's */
+    int32_t rest;
 } KValue;
 
 /* ---- instructions ---- */
@@ -337,6 +341,7 @@ typedef struct Schedule {
                                            warpgroup has; 0: none */
     int64_t spill;                      /* where all warps do the same: a
                                            block's bytes of the workspace */
+    int32_t rests;                      /* bytes of rests of tiles */
     const bool *wants_out;              /* as wished */
     const uint8_t *stores, *stored16, *lies_transposed;
     const uint8_t *factor;              /* where all warps do the same: products
@@ -574,6 +579,28 @@ int32_t tensor_bytes(const Schedule *s);
 bool adds_in_tensor(const Schedule *s, const KInst *k);
 /* Whether other than such products read what this one leaves. */
 bool leaves_tensor(const Schedule *s, const KInst *k);
+/* Rests of the tiles that the way forward makes scores of. Requires buffers. */
+void schedule_rests(Schedule *s);
+/* Whether the instruction makes scores of tiles that have rests; of a product
+ * where it ends, else NOTHING. */
+bool has_rests(const Schedule *s, const KInst *k);
+/* Whether the role leaves rests, or reads them. */
+bool keeps_rests(const Schedule *s, KRole role);
+/* Of a paired schedule where in shared memory rests begin. */
+int32_t rests_place(const Schedule *s);
+int rests_settle(const Schedule *s, int at);
+/* Bytes of a rest; the iterations of a loop that have one each before the
+ * first's place is taken again: whoever reads it has ended by then. */
+enum { REST_ROWS = 16 };
+static inline int32_t rest_bytes(const KValue *v)
+{
+    return 2 * REST_ROWS * v->ncol;
+}
+static inline int32_t rest_slots(const Schedule *s, const KValue *v)
+{
+    int32_t depth = s->buffer[v->buffer].depth;
+    return depth > 2 ? depth : 2;
+}
 /* NULL: all roles come to the end of a few items (lean: of lean iterations);
  * else which one waits for ever. */
 const char *schedule_stuck(const Schedule *s, bool lean);

@@ -8,7 +8,7 @@
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
- *         at N [ahead] [masked] [half | given]
+ *         at N [ahead] [masked] [half | given] [rest N]
  *   OP ROLE [transposed N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
@@ -56,12 +56,14 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
 static void print_value(Buf *b, const KValue *v, int i)
 {
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " use %d at %d%s%s%s\n", i, (unsigned)v->node,
+               " use %d at %d%s%s%s%s\n", i, (unsigned)v->node,
                layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
                v->buffer, v->alias, v->use, (int)v->at,
                v->ahead ? " ahead" : "", v->masked ? " masked" : "",
-               v->half ? " half" : v->given ? " given" : "");
+               v->half ? " half" : v->given ? " given" : "",
+               v->rest == NOTHING ? ""
+               : ctx_format(b->ctx, " rest %d", (int)v->rest));
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -339,8 +341,13 @@ static void read_value(Read *x)
     v->half = next_is(x, "half");
     v->given = next_is(x, "given");
     s->paired |= v->given;
+    if (next_is(x, "rest"))
+        v->rest = number(x, 0, INT32_MAX);
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
+    if (v->rest != NOTHING && v->rest + rest_slots(s, v) * rest_bytes(v)
+                              > s->rests)
+        s->rests = v->rest + rest_slots(s, v) * rest_bytes(v);
 }
 
 static uint8_t read_list(Read *x, int16_t *list)

@@ -262,6 +262,21 @@ void store2(unsigned a, float x, float y)
     store(a, float2 { x, y });
 }
 void clear16(unsigned a) { store(a, uint4 { 0, 0, 0, 0 }); }
+/* In the workspace. */
+static unsigned left_at(const void *p)
+{
+    return 4 * (LEFT + (unsigned)((uintptr_t)p / 4 % LEFT_WORDS));
+}
+void leave16(uint4 *to, uint4 x)
+{
+    writes(left_at(to), 16);
+    *to = x;
+}
+uint4 left16(const uint4 *from)
+{
+    reads(left_at(from), 16);
+    return *from;
+}
 void bulk_commit() { begun[STORES + my_warp()]++; }
 void bulk_wait_read()
 {

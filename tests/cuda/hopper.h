@@ -85,6 +85,8 @@ uint4 load16(unsigned a);
 void store1(unsigned a, float x);
 void store2(unsigned a, float x, float y);
 void clear16(unsigned a);
+void leave16(uint4 *to, uint4 x);
+uint4 left16(const uint4 *from);
 PLAIN inline void copy4(unsigned to, const void *from)
 {
     store1(to, *(const float *)from);

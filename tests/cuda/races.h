@@ -14,7 +14,8 @@ enum {
     ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, SUMS = FENCED + WARPS,
     ENTRIES = SUMS + WARPS, MOST_BARRIERS = 256,
     LANES = 128, COLUMNS = 512, TENSOR = ARENA / 4, /* words */
-    WORDS = TENSOR + LANES * COLUMNS
+    LEFT = TENSOR + LANES * COLUMNS,    /* in the workspace, so many words */
+    LEFT_WORDS = 1 << 16, WORDS = LEFT + LEFT_WORDS
 };
 struct Clock { unsigned at[ENTRIES]; };
 struct Handed { Clock gathered, known; };   /* known: once all have arrived */
@@ -95,6 +96,8 @@ static void race(const char *what, unsigned at, unsigned party)
     char text[140], where[50];
     if (at < ARENA)
         snprintf(where, sizeof where, "shared memory at %u", at);
+    else if (at >= 4 * LEFT)
+        snprintf(where, sizeof where, "the workspace at %u", at - 4 * LEFT);
     else
         snprintf(where, sizeof where, "tensor memory at lane %u, column %u",
                  (at / 4 - TENSOR) / COLUMNS, (at / 4 - TENSOR) % COLUMNS);
@@ -128,7 +131,7 @@ static Word *word_at(int block, unsigned i)
 }
 static bool within(unsigned at, unsigned bytes)
 {
-    if (at < ARENA && at + bytes <= ARENA)
+    if ((at < ARENA && at + bytes <= ARENA) || at >= 4 * LEFT)
         return true;
     fault("shared memory: behind its end");
     return false;

@@ -331,6 +331,20 @@ static void put_raw(Print *p, const KInst *k, const KValue *v)
                sliced_index(p, v->col, 0), share);
 }
 
+/* What a thread has of so many columns of an input that lies in memory. */
+static void put_loaded(Print *p, const KValue *v, int share, const char *name)
+{
+    const Node *n = node_of(p, v->node);
+    buf_printf(p->b, "float %s[%d];\nload_matrix<%s%s>(%s, a.tensor[%d], x,"
+               " %s + col0(%d), l);\n", name, share / 2,
+               element_type(p->o->in[n->index]), is_padded(p->s, v->col)
+               ? ctx_format(p->c, ", %d, %d", p->s->g->in[n->index].ranked,
+                            padded_end(p, v->col))
+               : p->s->g->in[n->index].ranked ? ", true" : "", name,
+               tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
+               sliced_index(p, v->col, 0), share);
+}
+
 /* What kernels before have kept in float32, where there are registers for it:
  * in a kernel without products. */
 static bool is_kept_early(const Print *p, const KInst *k, const KValue *v)
@@ -395,6 +409,9 @@ void put_found_early(Print *p, const KInst *from)
             const KValue *v = value_at(p, k->in[i]);
             if (is_found_raw(p, k, v))
                 put_raw(p, k, v);
+            else if (is_found_whole(p, k, v))
+                put_loaded(p, v, share_of(p->s, k->role, k->ncol),
+                           raw_name(p, k, v));
             else if (is_kept_early(p, k, v))
                 put_kept(p, k, v, early_name(p, k));
         }
@@ -454,6 +471,12 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         if (is_found_of_state(p, k, v))
             buf_printf(p->b, p->s->tile == F32 ? "Two t%u = {};\n"
                        : "u32 t%u = 0;\n", u);
+        else if (is_found_whole(p, k, v) && k->parts)
+            buf_printf(p->b, "float g%u[%d];\ntake_part(g%u, %s, part);\n", u,
+                       regs, u, raw_name(p, k, v));
+        else if (is_found_whole(p, k, v))
+            buf_printf(p->b, "const float (&g%u)[%d] = %s;\n", u, regs,
+                       raw_name(p, k, v));
         else if (is_found_raw(p, k, v) && k->parts)
             buf_printf(p->b, "u32 q%u[%d];\ntake_part(q%u, %s, part);\n", u,
                        regs / 2, u, raw_name(p, k, v));
@@ -471,17 +494,7 @@ void put_found_matrices(Print *p, const KInst *k, int regs)
         else if (v->row >= AX_DIM)
             put_constant(p, k, v, regs);
         else
-            buf_printf(p->b, "float g%u[%d];\nload_matrix<%s%s>(g%u,"
-                       " a.tensor[%d], x, %s + col0(%d), l);\n", u, regs,
-                       element_type(p->o->in[n->index]),
-                       is_padded(p->s, v->col)
-                       ? ctx_format(p->c, ", %d, %d",
-                                    p->s->g->in[n->index].ranked,
-                                    padded_end(p, v->col))
-                       : p->s->g->in[n->index].ranked ? ", true" : "", u,
-                       tensor_for(p, ARG_INPUT, n->index,
-                                  p->o->in[n->index]),
-                       sliced_index(p, v->col, 0), share);
+            put_loaded(p, v, share, ctx_format(p->c, "g%u", u));
     }
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);

@@ -510,6 +510,16 @@ bool is_found_raw(const Print *p, const KInst *k, const KValue *v)
         && dtype_size(p->o->in[n->index]) == 2;
 }
 
+/* The same of an input in float32, where a block has the registers alone. */
+bool is_found_whole(const Print *p, const KInst *k, const KValue *v)
+{
+    const Node *n = &p->s->g->n[v->node];
+    return v->layout == LAY_GLOBAL && n->op == OP_input
+        && n->axes & (n->axes - 1) && k->op == K_MAP && k->row == AX_I
+        && k->nrow <= TILE_ROWS && p->o->in[n->index] == F32
+        && p->s->resident < 2;
+}
+
 /* Of a state, that kernels keep for one another in 16 bits: two numbers when a
  * iteration of the program's loop needs them. */
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v)

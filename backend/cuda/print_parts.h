@@ -100,6 +100,7 @@ const char *spread_name(const Print *p, const KInst *k, const KValue *v);
 bool is_wrapped_alone(const Print *p, const KInst *k, Ref r);
 /* Whether it finds the matrix in 16 bits, a tensor's; a state's, kept. */
 bool is_found_raw(const Print *p, const KInst *k, const KValue *v);
+bool is_found_whole(const Print *p, const KInst *k, const KValue *v);
 bool is_found_of_state(const Print *p, const KInst *k, const KValue *v);
 /* Whether the node's value at a column is made of its operand's at both columns
  * of a pair; whether the program goes through its registers by pairs; the phase

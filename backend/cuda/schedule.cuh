@@ -550,8 +550,8 @@ INLINE void find_matrix(u32 (&y)[N], const Tensor &t, const Item &x, int col,
         y[e] = far[e];
 }
 /* Part `part` of what was found. */
-template<int N, int ALL>
-INLINE void take_part(u32 (&y)[N], const u32 (&all)[ALL], int part)
+template<class T, int N, int ALL>
+INLINE void take_part(T (&y)[N], const T (&all)[ALL], int part)
 {
     UNROLL for (int e = 0; e < N; e++) {
         y[e] = all[e];

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static int passed, failed;
-static int beside;                      /* schedules, as goes_on_beside says */
+static int beside, met;                 /* schedules, as goes_on_beside and
+                                           sums_meet say */
 
 static void expect(bool holds, const char *what, const char *more)
 {
@@ -236,6 +237,19 @@ static bool goes_on_beside(const Schedule *s)
     return any;
 }
 
+/* Whether two sums under decays follow one another, one over tokens before a
+ * row and one over those behind it. */
+static bool sums_meet(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i + 1 < s->ninsts; i++) {
+        const KInst *a = &s->inst[i], *b = &s->inst[i + 1];
+        any |= a->op == K_DECAYED && b->op == K_DECAYED && a->col != AX_J
+            && b->col != AX_J;
+    }
+    return any;
+}
+
 /* By warps that all do the same, any kernel has a schedule. */
 static void expect_plain(Ctx *c, Test *t)
 {
@@ -280,6 +294,7 @@ static void run(Ctx *c, void *ud)
         expect(!schedule_check(again), "read back", schedule_check(again));
         scheduled++;
         beside += goes_on_beside(s);
+        met += sums_meet(s);
         expect(s->splits || !k->few, t.plan->kernel[i].name,
                "no lean iterations");
         if (i == t.plan->nkernels - 1 - k->before)
@@ -431,6 +446,7 @@ int main(void)
         expect(false, "what is stored as it is", c->err.message);
     ctx_free(c);
     expect(beside > 0, "all products are waited for", NULL);
+    expect(met > 0, "no sums of both directions meet", NULL);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

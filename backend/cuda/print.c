@@ -531,8 +531,8 @@ static bool peels_first(const Schedule *s, KRole role)
     return s->kind != K_TOKEN && role == KR_AHEAD && keeps_rests(s, role);
 }
 
-/* Where tiles have rests a sequence's first chunk has a text of its own, and the
- * others' is as if there were none. */
+/* Where tiles have rests a sequence's first chunk has a text of its own, and
+ * the others' is as if there were none. */
 static void put_first(Print *p, KRole role)
 {
     p->first = true;

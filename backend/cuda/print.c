@@ -515,7 +515,8 @@ static void put_turn_begin(Print *p, KRole role)
     if (s->kind != K_TOKEN && (role == KR_VECTOR || role == KR_VECTOR2))
         put_vector_turn(p, role);
     if (takes_chunks_round_robin(s, role))
-        buf_printf(p->b, "if (it %% %d != group)\ncontinue;\n", s->interleave);
+        buf_printf(p->b, "if (%s %% %d != group)\ncontinue;\n",
+                   turn_counter(s, role), s->interleave);
     put_slots(p, role);
     if (has_matrices(role) && s->row_axis)
         put_fragments(p, role, false);

@@ -180,6 +180,11 @@ const char *count_name(const Print *p, int buffer)
     return is_counted_apart(p, buffer) ? "own" : "it";
 }
 
+const char *turn_counter(const Schedule *s, KRole role)
+{
+    return s->splits && !has_lean(s, role) ? "own" : "it";
+}
+
 /* Which use of its ring this is. */
 static const char *position(Print *p, const KBuffer *b, int use)
 {

@@ -159,7 +159,8 @@ void put_first_fetch(Print *p, KRole role)
             else
                 put_vector_node(p, k->node[i]);
     if (role == KR_VECTOR && vectors_in_turn(p))
-        first = ctx_format(p->c, "%s + ((%s + warp) & 1)", from, from);
+        first = ctx_format(p->c, "%s + ((%s + warp) & 1)", from,
+                           turn_counter(s, role));
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++) {
         if (k->role == role && k->op == K_VECTOR && k->nrow && k->nout
             && !leaves_carried(s, k)) {
@@ -198,7 +199,8 @@ void put_vector_turn(Print *p, KRole role)
     const Schedule *s = p->s;
     bool turns = role == KR_VECTOR && vectors_in_turn(p);
     if (turns)
-        buf_printf(p->b, "if ((m + warp) & 1)\ncontinue;\n");
+        buf_printf(p->b, "if ((%s + warp) & 1)\ncontinue;\n",
+                   turn_counter(s, role));
     if (fetches_ahead(s))
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
                    walked_text(p, fetches_lanes(s, role)

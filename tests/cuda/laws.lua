@@ -94,6 +94,13 @@ local sizes = {
   { K = 256, V = 256, dtype = "bfloat16", every = 4 },
   { K = 256, V = 256, dtype = "float16", backward = false, every = 3 },
 }
+-- So many documents of one token that each block has some, one after another,
+-- and two long ones.
+local documents = {}
+for i = 0, 500 do documents[#documents + 1] = i end
+for i = 630, 1130 do documents[#documents + 1] = i end
+documents[#documents + 1] = 1260
+
 local shapes = {
   { B = 2, T = 200, H = 2, HV = 4 },
   { B = 1, T = 130, H = 2, cu_seqlens = { 0, 0, 64, 65, 130, 130 } },
@@ -102,6 +109,7 @@ local shapes = {
   { B = 1, T = 63, H = 1, HV = 2 },
   { B = 2, T = 64, H = 1 },
   { B = 1, T = 65, H = 3 },
+  { B = 1, T = 1260, H = 2, cu_seqlens = documents },
 }
 if size ~= "all" then
   sizes = { { K = 16, V = 20, dtype = "float32" },

@@ -296,7 +296,17 @@ ranked("rank_twice", { r = 4, m = 2 },
   return { S = S }, dot(x.q, S)
 end)
 
+-- Many documents of one chunk, which a block has one after another: what takes
+-- chunks in turn must not pass what others have yet to do. Behind them a long
+-- one.
+local documents = {}
+for i = 0, 60 do documents[#documents + 1] = i end
+documents = ",B=1,T=300,H=1,K=64,V=64,cu=" .. table.concat(documents, "/")
+            .. "/300"
+
 local cases <const> = {
+  "gated_deltanet" .. documents, "kda" .. documents, "gla" .. documents,
+  "lightning" .. documents,
   "simple_gla,B=1,T=130,H=1,HV=2,K=64,V=64,dtype=float16",
   "mamba2,B=2,T=70,H=1,HV=3,K=32,V=96,typed=1",
   -- two of four heads in turn by a block

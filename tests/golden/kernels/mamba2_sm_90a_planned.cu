@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 const float v1 = constant<4>(a.tensor[2], x.head);
                 const float v12 = (float)(exp_(v1));
-                find_chunk(a.run, 0 + ((0 + warp) & 1), x);
+                find_chunk(a.run, 0 + ((it + warp) & 1), x);
                 Pair n5 = input_pair<float>(a.tensor[3], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    if ((m + warp) & 1)
+                    if ((it + warp) & 1)
                         continue;
                     Item next = x;
                     find_chunk(a.run, m + 2, next);

@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0 + ((0 + warp) & 1), x);
+                find_chunk(a.run, 0 + ((it + warp) & 1), x);
                 Pair n4 = input_pair<float>(a.tensor[2], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    if ((m + warp) & 1)
+                    if ((it + warp) & 1)
                         continue;
                     Item next = x;
                     find_chunk(a.run, m + 2, next);

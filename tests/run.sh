@@ -198,6 +198,7 @@ retnet,K=128,V=128 lightning,K=128,V=256" \
         "flin tests/cuda/scheduled.lua simple_gla,K=128,V=128 \
 deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
+        "flin tests/cuda/large.lua H=1 K=32 V=32 deltanet gla" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" \
@@ -287,6 +288,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
+        *large.lua*)
+            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FLIN_SEGMENTS=1"
+            more="$more FAKE_PROCESSORS=132"
+            ;;
         *again) more=FAKE_ARCH=11 ;;    # which no row is of
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
         *segments.lua|*"kept.lua gla kda")

@@ -19,8 +19,9 @@ for _, word in ipairs { ... } do
 end
 suite.gpu { poison = true }
 
--- Of sums over thousands of tokens bfloat16 leaves this.
-local LIMIT <const>, SLOW <const> = { y = 2e-2, d = 6e-2 }, 0.01
+-- Gradients through a softmax lose a tenth in bfloat16; what is wrong of large
+-- calls alone is off by its own size.
+local LIMIT <const>, SLOW <const> = { y = 2e-2, d = 0.2 }, 0.01
 
 local function drawn(v)
   local at = { seed = 4, dtype = "bfloat16" }
@@ -59,7 +60,8 @@ local function check(name, v)
   local y = v:forward(there)
   local off = worst(y:to "cpu", want)
   expect(off <= LIMIT.y, "%s: y is off by %.1e", name, off)
-  x.dy, there.dy = want, want:to "cuda"
+  x.dy = flin.randn(want.shape):to(want.dtype)
+  there.dy = x.dy:to "cuda"
   there.states = nil
   local wanted, d = v:backward(x), v:backward(there)
   for _, input in ipairs(v.inputs) do

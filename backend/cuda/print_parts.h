@@ -143,8 +143,8 @@ int thread_rows(const KInst *k);
 /* What counts the iterations of a loop that use the buffer. */
 const char *count_name(const Print *p, int buffer);
 /* By which count warps, or groups, of a role take iterations in turn: one that
- * a ring of theirs has, over all that a block walks. So none is ahead of another
- * by more than the ring, and a barrier's parity says which use it is. */
+ * a ring of theirs has, over all that a block walks. So none is ahead of the
+ * others by more than the ring, and a barrier's parity says which use it is. */
 const char *turn_counter(const Schedule *s, KRole role);
 /* The barrier of a buffer's slot at that use: that it is full, or empty;
  * waits for it; tells it by every lane. */

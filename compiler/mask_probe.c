@@ -25,7 +25,6 @@ static double noise(const char *name, int64_t t, unsigned draw)
     return (double)(mix(h, 1) >> 11) * 0x1p-53;
 }
 
-
 /* Of what tokens add up, where pieces hold by it; 0: any. */
 static int sign_of(const Mask *m, const char *name)
 {

@@ -282,6 +282,8 @@ static bool check_constants(Select *x)
     for (Ref u = 1; u < x->g->len; u++)
         for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++) {
             Ref a = shown_node(x->g, x->g->n[u].a[i]);
+            a = x->g->n[a].op == OP_factor ? shown_node(x->g, x->g->n[a].a[0])
+                                           : a;     /* rounded, or not */
             const Node *n = &x->g->n[a];
             if (x->kind[a] == LOADED && n->op == OP_input
                 && is_constant_matrix(n, &x->g->in[n->index])

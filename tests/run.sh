@@ -199,6 +199,7 @@ retnet,K=128,V=128 lightning,K=128,V=256" \
 deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
         "flin tests/cuda/large.lua H=1 K=32 V=32 deltanet gla" \
+        "flin tests/cuda/constants.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
         "tests/cuda/calls linear" "tests/cuda/calls softmax" \
         "tests/cuda/calls both" \
@@ -282,7 +283,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FAKE_ARCH=9 FAKE_RECORDING=$tmp/recording"
             more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
-        *first_use*|*checked*) more=FAKE_ARCH=9 ;;
+        *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

@@ -196,18 +196,6 @@ local more <const> = {
       return flin.exp(p.g_cumsum[i] - p.g_cumsum[j])
     end,
   },
-  -- a constant matrix that is no factor of products alone
-  summed_constant = flin.variant {
-    name  = "summed_constant",
-    input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay",
-              w = "k m" },
-    state = { S = "k v" },
-    step  = function (x, s)
-      local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
-      local scale = flin.tanh(flin.sum(x.w, "m"))
-      return { S = S }, flin.dot(x.q * scale, S)
-    end,
-  },
   -- a number of the token that its state has no need for
   scaled_result = flin.variant {
     name  = "scaled_result",
@@ -623,9 +611,6 @@ local function check_forward(text, T)
     at[key] = tonumber(n)
   end
   local x = v:random(at)
-  for _, input in ipairs(text:find ",typed=1" and v.inputs or {}) do
-    if not input.timed then x[input.name] = x[input.name]:to "float32" end
-  end
   x.chunk = tonumber(text:match ",chunk=(%d+)")
   x.cu_seqlens = { 0, 3, 33, T }
   x.initial_state = {}
@@ -643,12 +628,6 @@ local function check_forward(text, T)
     expect(off <= limit_of(v, at.dtype, what), "%s: %s is off by %.1e", name,
            what, off)
   end
-  if not text:find ",typed=1" then return end
-  x.cu_seqlens, x.initial_state = nil, nil          -- from no state
-  there.cu_seqlens, there.initial_state = nil, nil
-  local off = suite.relative(v:forward(there), v:reference(x))
-  expect(off <= limit_of(v, at.dtype, "y"), "%s: y from no state is off by "
-         .. "%.1e", name, off)
 end
 
 -- How many programs there were, of those that a schedule printed.
@@ -769,7 +748,6 @@ local function with_slices(names)
   for _, name in ipairs(sliced) do
     all[#all + 1] = name .. ",K=128,V=128"
   end
-  all[#all + 1] = "summed_constant,M=64,typed=1"
   all[#all + 1] = "kda,K=72,V=40"
   all[#all + 1] = "gla,K=20,V=33"
   all[#all + 1] = "mamba3,K=33,V=21"

@@ -115,6 +115,33 @@ NAMES = [*RULES, "hybrid"]
 loaded = {}
 
 
+def rms_norm(x, eps=1e-6):
+    if hasattr(F, "rms_norm"):              # PyTorch 2.4
+        return F.rms_norm(x, x.shape[-1:], eps=eps)
+    return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+
+
+def attention(q, k, v):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    later = torch.ones(scores.shape[-2:], device=q.device).triu(1).bool()
+    return scores.masked_fill(later, -torch.inf).softmax(-1) @ v
+
+
+def per_run(x, runs):
+    """[B, T, runs * inputs] to [B, runs, T, inputs]."""
+    return x.unflatten(-1, (runs, -1)).transpose(1, 2)
+
+
+def joined(x, weight, bias=None):
+    """[B, runs, T, inputs] by each run's matrix, to [B, T, runs * outputs]. A
+    product for each sequence: the weights' gradient, a small matrix summed
+    over all tokens, else keeps few multiprocessors busy."""
+    y = torch.matmul(x, weight)
+    return (y if bias is None else y + bias).transpose(1, 2).flatten(2)
+
+
 class Linear(nn.Module):
     """A matrix for each run: [..., runs * inputs] to [..., runs * outputs]."""
 
@@ -127,11 +154,8 @@ class Linear(nn.Module):
             else None
 
     def forward(self, x):
-        runs, inputs, _ = self.weight.shape
-        rows = x.reshape(-1, runs, inputs).transpose(0, 1)
-        y = torch.bmm(rows, self.weight) if self.bias is None else \
-            torch.baddbmm(self.bias, rows, self.weight)
-        return y.transpose(0, 1).reshape(*x.shape[:-1], -1)
+        return joined(per_run(x, self.weight.shape[0]), self.weight,
+                      self.bias)
 
 
 class Embedding(nn.Module):
@@ -143,9 +167,8 @@ class Embedding(nn.Module):
 
     def forward(self, x):
         tokens = torch.arange(self.weight.shape[1], device=x.device)
-        one = (x.permute(2, 0, 1).flatten(1)[..., None] == tokens)
-        y = torch.bmm(one.to(self.weight), self.weight)
-        return y.transpose(0, 1).reshape(*x.shape[:2], -1)
+        one = x.transpose(1, 2)[..., None] == tokens
+        return joined(one.to(self.weight), self.weight)
 
 
 class Norm(nn.Module):
@@ -155,7 +178,7 @@ class Norm(nn.Module):
 
     def forward(self, x):
         x = x.unflatten(-1, self.weight.shape)
-        return (F.rms_norm(x, x.shape[-1:], eps=1e-6) * self.weight).flatten(-2)
+        return (rms_norm(x) * self.weight).flatten(-2)
 
 
 class Convolution(nn.Module):
@@ -189,7 +212,7 @@ class Softmax(nn.Module):
         heads = self.norm.weight.shape[0]
         q, k, v = (f(x).unflatten(2, (heads, -1)).transpose(1, 2)
                    for f in (self.q, self.k, self.v))
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        o = attention(q, k, v)
         o = self.norm(o.transpose(1, 2).flatten(2))
         return (self.out(o * F.silu(self.gate(x))),)
 

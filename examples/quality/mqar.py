@@ -1,7 +1,7 @@
 """Multi-query associative recall (Arora et al., 2023, arXiv:2312.04927): pairs
 of keys and values, then keys that are asked for at random places; the answer is
 the key's value. Prints which part is right. Where it trains, rows have all
-pairs, a half, a quarter or an eighth of them: few are learned first. Decays
+pairs, a half, a quarter ..., down to eight: few are learned first. Decays
 begin so that a state keeps what it has read for hundreds of tokens.
 
     python3 examples/quality/mqar.py [--rules A,B] [--full] [--pairs N,N]
@@ -24,10 +24,11 @@ def sizes(a, name):
     return int(a.vocabulary), int(a.vocabulary)
 
 
-def batch(a, name, draw, rows, halved=4):
+def batch(a, name, draw, rows, halved=None):
     """Tokens [rows, T], and what is to be answered at each. halved: pairs are
-    halved less than so many times."""
+    halved less than so many times; while eight are left, if nothing is said."""
     n, all_of = int(name.split()[0]), int(a.vocabulary)
+    halved = halved or max(4, (n // 8).bit_length())
     half = all_of // 2
     make = {"generator": draw, "device": draw.device}
     keys = torch.rand(rows, half - 1, **make).argsort(1)[:, :n] + 1

@@ -47,14 +47,14 @@ class AdamW:
 
 
 def losses(model, x, label):
-    """Of each run: cross-entropy, or of numbers the mean square."""
+    """Of each run: cross-entropy, or of numbers the mean square. Sequences
+    count alike, however much is asked of them."""
     y = model(x)
     if label.is_floating_point():
         return (y - label.mT).square().mean((0, 1, 3))
     each = F.cross_entropy(y.flatten(0, 2), label.flatten(), reduction="none",
-                           ignore_index=IGNORED).view(-1, model.runs)
-    asked = (label != IGNORED).view(-1, model.runs)
-    return each.sum(0) / asked.sum(0)
+                           ignore_index=IGNORED).view(label.shape)
+    return (each.sum(1) / (label != IGNORED).sum(1)).mean(0)
 
 
 def train(model, draw, rates, steps, device):

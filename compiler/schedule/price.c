@@ -292,20 +292,36 @@ static double iteration_bytes(const Schedule *s)
 
 /* Of a walk of training, forward or back, whose blocks have all of a head's
  * columns or a slice of them: instructions wait for one another. Fitted to ten
- * of slices, there: all within an eighth. Where each does little, a block moves
- * 18 bytes a cycle: gla, gdn2, kda, both ways, of 32 heads; they are within a
- * tenth, gdn2 forward within a third. */
+ * of slices, there: all within an eighth. */
 static double walk_cycles(const Schedule *s)
 {
     if (s->row_axis)
         return turn_cycles(s, false);
-    const double each = 3, decayed = 3.1, inverse = 8300, moved = 18;
-    double programs = each * loop_length(s)
-                    + decayed * length_of(s, K_DECAYED)
-                    + inverse * count_of(s, K_INVERSE) + waited_for(s)
-                    + waited_for_products(s);
+    const double each = 3, decayed = 3.1, inverse = 8300;
 
-    return fmax(programs, iteration_bytes(s) / moved);
+    return each * loop_length(s) + decayed * length_of(s, K_DECAYED)
+         + inverse * count_of(s, K_INVERSE) + waited_for(s)
+         + waited_for_products(s);
+}
+
+/* What such a walk waits for memory: a block of slices moves 18 bytes a cycle
+ * (gla, rwkv6, gdn2, kda, both ways, of 32 heads: they take as long within a
+ * tenth, iplr forward four fifths, gdn2 forward a third more); and where states
+ * are rows, what has one place comes when it is free (iplr: 2350 cycles of
+ * 106496 bytes). */
+static double moved_cycles(const Schedule *s)
+{
+    const double moved = 18, single = 45;
+    double cycles = walk_cycles(s);
+
+    if (!s->row_axis)
+        return s->slices < 2 ? cycles
+                             : fmax(cycles, iteration_bytes(s) / moved);
+    for (int i = 0; i < s->nbuffers; i++) {
+        const KBuffer *b = &s->buffer[i];
+        cycles += b->copied && b->depth < 2 ? b->bytes / single : 0;
+    }
+    return cycles;
 }
 
 /* What products take longer than those that these prices were fitted to. */
@@ -321,21 +337,24 @@ double schedule_cycles(const Schedule *s)
 {
     double all = s->kind == K_TOKEN ? token_cycles(s)
                : s->kind == K_FORWARD && !plan_is_joint(s->p)
-                 ? forward_cycles(s) : walk_cycles(s);
+                 ? forward_cycles(s) : moved_cycles(s);
     return all + slower_products(s);
 }
 
 /* Schedules are told apart by what two warpgroups take at best; walks for ends
  * of 16 heads of 32768 tokens in eight segments take .109 and .158 ms
  * (gated_deltanet; an H200), by price .119 and .157 if these wait for one
- * another, else .086 and .135. */
+ * another, else .086 and .135. By what blocks move, too; plans are not: rwkv6
+ * of 32 heads takes 2.28 ms, and 2.55 in that which is cheaper so. */
 double kernel_cycles(const Schedule *s)
 {
     const double least = 2470;
-    bool rows = s->row_axis && s->kind == K_FORWARD && !plan_is_joint(s->p);
+    bool joint = plan_is_joint(s->p);
+    bool rows = s->row_axis && s->kind == K_FORWARD && !joint;
 
-    if (s->row_axis && plan_is_joint(s->p))
-        return turn_cycles(s, true) + slower_products(s);
+    if (joint && s->kind != K_TOKEN)
+        return (s->row_axis ? turn_cycles(s, true) : walk_cycles(s))
+             + slower_products(s);
     if (!rows)
         return schedule_cycles(s);
     return fmax(least * (is_halved(s) ? half_columns() : 1),

@@ -349,7 +349,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac
-        program "on a driver of tests: $test" env $more \
+        program "on a driver of tests: $test" $keep $more \
             FLIN_CACHE="$tmp/kernels${more##* }" FAKE_HEADS="$tmp/heads" \
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
@@ -584,8 +584,9 @@ fuzz() {
 
 timed=
 [ "$1" != -t ] || { timed=1; shift; }
-[ $# != 0 ] || set -- unit kernels solvers host lua cuda golden arrows \
-    $([ -n "$SAN" ] || echo fuzz) examples python contracts \
+# fuzzers, whose time is a clock's, not at the end: nothing is beside them there
+[ $# != 0 ] || set -- unit kernels solvers host $([ -n "$SAN" ] || echo fuzz) \
+    lua cuda golden arrows examples python contracts \
     $([ -n "$SAN" ] || echo docs)
 for part; do
     case $#,$part in

@@ -9,12 +9,12 @@
  * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
  * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
  * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
- * files where they are; in the folder FAKE_HEADS what sources begin with is
- * compiled once for all that begin so, and what is compiled is kept for all
- * whose texts and flags are the same; with FAKE_HOPPER=1 only what is
- * Hopper's is compiled, with 2 others, too, but their way forward runs once:
- * when the way back is checked; with FAKE_EMPTY nothing is compiled, see
- * fake/driver.c.
+ * files where they are, with lines for what FAKE_CHECKED finds; in the folder
+ * FAKE_HEADS what sources begin with is compiled once for all that begin so,
+ * and what is compiled is kept for all whose texts and flags are the same; with
+ * FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too, but
+ * their way forward runs once: when the way back is checked; with FAKE_EMPTY
+ * nothing is compiled, see fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in
@@ -363,7 +363,8 @@ static int left_twice(const char *source, const char **at)
 static void options_for(const Program *p, char *to, size_t size)
 {
     snprintf(to, size, "-std=c++17 %s -fno-exceptions -fPIC -w -I.%s %s",
-             getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
+             !getenv("FAKE_CHECKED") ? "-O0" : getenv("FAKE_KEEP")
+             ? "-O1 -g -fsanitize=thread" : "-O1 -fsanitize=thread",
              UNWRITTEN, strstr(p->source, "schedule.cuh") ? BOUNDED
              : strstr(p->source, "pairs_call.cuh") ? ALIGNED : "");
 }

@@ -373,7 +373,7 @@ golden() {
         [ -f "$l" ] || continue
         name=${l##*/}
         opts=$(options "$l")
-        (cd tests/golden && timeout 60 "$flin" $opts "$name") \
+        (cd tests/golden && timeout 300 "$flin" $opts "$name") \
             >"$tmp/out" 2>"$tmp/err"
         status=$?
         [ -z "$BLESS" ] || cp "$tmp/err" "${l%.lua}.err"

@@ -115,15 +115,20 @@ test:
 	@BUILD=$(BUILD) CC="$(CC)" SAN="$(SAN)" MAKE="$(MAKE)" sh tests/run.sh
 	@$(if $(SAN),,$(MAKE) --no-print-directory sanitized)
 
-# The second pass of `make test`: a part of it under sanitizers, a minute or
-# two on two cores, build included; `make asan` is all of it.
+# The second pass of `make test`: a part of it under sanitizers; `make asan` is
+# all of it. Where there is a clang, of the build that fuzzers have of it.
 ASAN = BUILD=$(BUILD)/asan CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined \
 -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+FUZZED = BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -gline-tables-only" \
+    SAN="-fsanitize=fuzzer-no-link,address,undefined \
+-fno-sanitize-recover=undefined"
 SANITIZED := text call plan rules hostile
+IN = $(BUILD)/$(if $(shell command -v clang),fuzz,asan)
 sanitized:
-	@$(MAKE) --no-print-directory $(PARALLEL) $(ASAN) $(BUILD)/asan/flin \
-	    $(SANITIZED:%=$(BUILD)/asan/tests/unit/%)
-	@BUILD=$(BUILD)/asan SAN=1 UNIT="$(SANITIZED)" sh tests/run.sh sanitized
+	@$(MAKE) --no-print-directory $(PARALLEL) \
+	    $(if $(filter %/fuzz,$(IN)),$(FUZZED),$(ASAN)) $(IN)/flin \
+	    $(SANITIZED:%=$(IN)/tests/unit/%)
+	@BUILD=$(IN) SAN=1 UNIT="$(SANITIZED)" sh tests/run.sh sanitized
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
     $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(FAKE)/libcublasLt.so.13 \
@@ -151,9 +156,7 @@ random: $(BUILD)/tests/unit/random_structures
 
 fuzzers: $(FUZZ) $(BUILD)/tests/unit/hostile
 fuzz-build:
-	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers BUILD=$(BUILD)/fuzz \
-	    CC=clang CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,\
-undefined -fno-sanitize-recover=undefined"
+	@$(MAKE) --no-print-directory $(PARALLEL) fuzzers $(FUZZED)
 fuzz: fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(BUILD)/fuzz
 

@@ -135,25 +135,28 @@ static bool reads_carried(const Order *o, int at)
  * iteration before have ended, once there are others under way. */
 static bool waits_for_carried(const Order *o, int at)
 {
-    bool any = false;
-    for (int i = 0; i < o->n && !o->s->row_axis; i++)
-        any |= o->inst[at].op == K_PRODUCT && !o->done[i]
-            && reads_carried(o, i);
-    return any;
+    if (o->s->row_axis || o->inst[at].op != K_PRODUCT)
+        return false;
+    for (int i = 0; i < o->n; i++)
+        if (!o->done[i] && reads_carried(o, i))
+            return true;
+    return false;
 }
 
 /* What the iteration before has left is done when all products are asked for.
  */
 static bool is_ready(const Order *o, int at)
 {
-    for (int i = 0; i < o->n; i++) {
+    bool deferred = o->inst[at].deferred;
+    if (o->done[at])
+        return false;
+    for (int i = 0; i < (deferred ? o->n : at); i++) {
         bool first = i < at && o->meets[i * o->n + at];
         if (!o->done[i] && ((first && !goes_along(o, i))
-                            || (o->inst[at].deferred
-                                && o->inst[i].op == K_PRODUCT)))
+                            || (deferred && o->inst[i].op == K_PRODUCT)))
             return false;
     }
-    return !o->done[at] && !waits_for_carried(o, at);
+    return !waits_for_carried(o, at);
 }
 
 /* Where registers are short: whether what the instruction takes from memory as

@@ -11,13 +11,17 @@ typedef struct Parts {
     int group, level;
     const Ref *matrix;                  /* nodes of the matrix role, sorted */
     int n;
+    /* per node of the matrix role, found once, as all is asked for each pair of
+     * products */
+    uint8_t *member, *left;
+    Ref (*operand)[4];                  /* as they are shown */
     uint8_t *there;                     /* per node: made, or computed */
+    uint8_t *before, *spare[2];         /* room for as many */
 } Parts;
 
 static bool is_member(const Parts *p, Ref r)
 {
-    return is_of_group(p->x, r, p->group, p->level)
-        && p->x->kind[r] != CARRIED;
+    return p->member[r];
 }
 
 /* Read as a fragment, unless its reader's program computes it, too. */
@@ -27,12 +31,10 @@ static bool is_fragment(const Select *x, Ref r)
             || x->kind[r] == CARRIED) && !x->again[r];
 }
 
-static bool has_operand(const Select *x, Ref u, Ref r)
+static bool has_operand(const Parts *p, Ref u, Ref r)
 {
-    for (int i = 0; i < 4; i++)
-        if (shown_node(x->g, x->g->n[u].a[i]) == r)
-            return true;
-    return false;
+    const Ref *a = p->operand[u];
+    return a[0] == r || a[1] == r || a[2] == r || a[3] == r;
 }
 
 /* Whether somebody but `other` reads the fragment yet. */
@@ -42,7 +44,7 @@ static bool is_wanted(const Parts *p, Ref r, Ref other)
     for (int i = p->n - 1; i >= 0 && p->matrix[i] > r; i--) {
         Ref u = p->matrix[i];
         bool yet = is_member(p, u) ? !p->there[u] : x->level[u] > p->level;
-        if (yet && u != other && has_operand(x, u, r))
+        if (yet && u != other && has_operand(p, u, r))
             return true;
     }
     return false;
@@ -53,7 +55,7 @@ static bool can_be_computed(const Parts *p, Ref r)
     for (int i = 0; i < p->n && p->matrix[i] < r; i++) {
         Ref a = p->matrix[i];
         if (is_member(p, a) && !p->there[a] && !p->x->again[a]
-            && has_operand(p->x, r, a))
+            && has_operand(p, r, a))
             return false;
     }
     return p->x->kind[r] != PRODUCT;
@@ -64,13 +66,13 @@ static bool can_be_computed(const Parts *p, Ref r)
 static bool can_wait(const Parts *p, Ref r)
 {
     const Select *x = p->x;
-    if (is_left(x, r) || x->kind[r] == REDUCED)
+    if (p->left[r] || x->kind[r] == REDUCED)
         return false;
     for (int i = 0; i < p->n; i++) {
         Ref u = p->matrix[i];
-        if (u > r && is_member(p, u) && p->there[u] && has_operand(x, u, r))
+        if (u > r && is_member(p, u) && p->there[u] && has_operand(p, u, r))
             return false;
-        if (u < r && is_fragment(x, u) && has_operand(x, r, u)
+        if (u < r && is_fragment(x, u) && has_operand(p, r, u)
             && !is_wanted(p, u, r))
             return false;
     }
@@ -82,9 +84,8 @@ static bool can_wait(const Parts *p, Ref r)
 static int compute(Parts *p, bool last)
 {
     size_t len = p->x->g->len;
-    uint8_t *before = ctx_alloc(p->x->c, len);
+    uint8_t *before = memcpy(p->before, p->there, len);
     int n = 0;
-    memcpy(before, p->there, len);
     for (int i = 0; i < p->n; i++) {
         Ref r = p->matrix[i];
         if (is_member(p, r) && !p->there[r] && can_be_computed(p, r))
@@ -114,12 +115,11 @@ static int64_t live(const Parts *p)
     return n;
 }
 
-/* As it is behind the product, and what can be computed of it. */
-static Parts after(const Parts *p, Ref product)
+/* As it is behind the product, and what can be computed of it, in that room. */
+static Parts after(const Parts *p, Ref product, uint8_t *there)
 {
     Parts to = *p;
-    size_t len = p->x->g->len;
-    to.there = memcpy(ctx_alloc(p->x->c, len), p->there, len);
+    to.there = memcpy(there, p->there, p->x->g->len);
     to.there[product] = 1;
     compute(&to, false);
     return to;
@@ -148,14 +148,14 @@ static Ref next_product(const Parts *p)
         Ref a = p->matrix[i];
         if (!can_follow(p, a, 0))
             continue;
-        Parts first = after(p, a);
+        Parts first = after(p, a, p->spare[0]);
         int64_t one = live(&first);
-        for (int j = 0; j < p->n; j++) {
+        for (int j = 0; j < p->n && one < least; j++) {
             Ref b = p->matrix[j];
             bool alone = a == b;        /* what is last has none behind it */
             if (!can_follow(p, b, a))
                 continue;
-            Parts second = alone ? first : after(&first, b);
+            Parts second = alone ? first : after(&first, b, p->spare[1]);
             int64_t all = alone ? one : live(&second);
             if (2 * all + one < least) {
                 least = 2 * all + one;
@@ -181,10 +181,25 @@ static void number(const Parts *p, int *part, uint8_t *known, int n)
 static void list_matrices(Parts *p)
 {
     const Select *x = p->x;
-    Ref *list = ctx_alloc(x->c, x->g->len * sizeof *list);
-    for (Ref r = 1; r < x->g->len; r++)
-        if (in_matrix_role(x, r))
-            list[p->n++] = r;
+    size_t len = x->g->len;
+    Ref *list = ctx_alloc(x->c, len * sizeof *list);
+    p->member = ctx_alloc(x->c, len);
+    p->left = ctx_alloc(x->c, len);
+    p->operand = ctx_alloc(x->c, len * sizeof *p->operand);
+    p->there = ctx_alloc(x->c, len);
+    p->before = ctx_alloc(x->c, len);
+    p->spare[0] = ctx_alloc(x->c, len);
+    p->spare[1] = ctx_alloc(x->c, len);
+    for (Ref r = 1; r < x->g->len; r++) {
+        if (!in_matrix_role(x, r))
+            continue;
+        list[p->n++] = r;
+        p->member[r] = is_of_group(x, r, p->group, p->level)
+            && x->kind[r] != CARRIED;
+        p->left[r] = is_left(x, r);
+        for (int i = 0; i < 4; i++)
+            p->operand[r][i] = shown_node(x->g, x->g->n[r].a[i]);
+    }
     p->matrix = list;
 }
 
@@ -193,11 +208,10 @@ int select_parts(Select *x, int group, int level)
     Parts p = { .x = x, .group = group, .level = level };
     int n = 0, left = 0;
     for (Ref r = 1; r < x->g->len && x->s->narrow; r++)
-        left += is_member(&p, r) && x->kind[r] == PRODUCT;
+        left += x->kind[r] == PRODUCT && is_of_group(x, r, group, level);
     if (left < 2)
         return 1;
     uint8_t *known = ctx_alloc(x->c, x->g->len);
-    p.there = ctx_alloc(x->c, x->g->len);
     list_matrices(&p);
     bool any = compute(&p, false);
     for (number(&p, x->part, known, n); left > 0; left--) {

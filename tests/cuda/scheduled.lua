@@ -24,9 +24,16 @@ suite.gpu()
 
 local D <const>, F <const> = flin.decay, flin.feature_map
 local T <const> = flin.transition
+-- Each is made where a case names it: there are many.
 local function composed(decay, features, transition)
-  return flin.attention { decay = decay, features = features,
-                          transition = transition }
+  return function ()
+    return flin.attention { decay = decay, features = features,
+                            transition = transition }
+  end
+end
+
+local function variant(definition)
+  return function () return flin.variant(definition) end
 end
 
 -- Of keys that are zero no zeros.
@@ -35,7 +42,7 @@ local function units(u)
 end
 
 local function oscillator(name, gates, angles, read_both)
-  return flin.variant {
+  return variant {
     name  = name,
     input = { q = "t k", k = "t k", v = "t v", g = gates .. " : log_decay",
               w = angles },
@@ -81,7 +88,9 @@ local more <const> = {
   l2_steps = composed(D.fixed {}, F.l2norm {}, T.delta_product { steps = 2 }),
   stabilised = composed(D.max_stabilized {}, F.l2norm {}, T.one_step_gd {}),
   dplr_plain = composed(D.none {}, F.identity {}, T.dplr {}),
-  mesa_net = dofile "tests/variants/mesa_net.lua".variant(flin),
+  mesa_net = function ()
+    return dofile "tests/variants/mesa_net.lua".variant(flin)
+  end,
   dplr_fixed = composed(D.fixed {}, F.identity {}, T.dplr {}),
   key_ranks = composed(D.gated { per = "key" }, F.relu {},
                        T.delta_rule { mimo_rank = 2 }),
@@ -105,7 +114,7 @@ local more <const> = {
   oscillator = oscillator("oscillator", "t", "t"),
   oscillators = oscillator("oscillators", "t k", "t k", true),
   s4d = oscillator("s4d", "k", "k"),
-  normed_gla = flin.variant {
+  normed_gla = variant {
     name  = "normed_gla",
     input = { q = "t k", k = "t k : unit_norm", v = "t v",
               g = "t k : log_decay" },
@@ -117,7 +126,7 @@ local more <const> = {
     end,
   },
   -- what is some tokens late
-  three_taps = flin.variant {
+  three_taps = variant {
     name  = "three_taps",
     input = { q = "t k", k = "t k", v = "t v", g = "t : log_decay" },
     state = { S = "k v" },
@@ -129,7 +138,7 @@ local more <const> = {
       return { S = S }, flin.dot(x.q, S)
     end,
   },
-  late_values = flin.variant {
+  late_values = variant {
     name  = "late_values",
     input = { q = "t k", k = "t k : unit_norm", v = "t v", beta = "t : unit" },
     state = { S = "k v" },
@@ -142,7 +151,7 @@ local more <const> = {
   },
   -- decays per value, of a step that erases nothing, and of one that erases
   -- along two values
-  value_decay = flin.variant {
+  value_decay = variant {
     name  = "value_decay",
     input = { q = "t k", k = "t k", v = "t v", gv = "t v : log_decay" },
     state = { S = "k v" },
@@ -151,7 +160,7 @@ local more <const> = {
       return { S = S }, flin.dot(x.q, S)
     end,
   },
-  value_dplr = flin.variant {
+  value_dplr = variant {
     name  = "value_dplr",
     input = { q = "t k", k = "t k", v = "t v", a = "t v : unit_norm",
               gv = "t v : log_decay", beta = "t : unit" },
@@ -164,7 +173,7 @@ local more <const> = {
     end,
   },
   -- states that stand in each other, one without a gate
-  heavy_ball = flin.variant {
+  heavy_ball = variant {
     name  = "heavy_ball",
     input = { q = "t k", k = "t k : unit_norm", v = "t v", mu = "t : unit",
               beta = "t : unit" },
@@ -177,7 +186,7 @@ local more <const> = {
   },
   -- a number of either sign that is made of what another state holds, whose
   -- products of pairs are kept a row late
-  read_sign = flin.variant {
+  read_sign = variant {
     name  = "read_sign",
     input = { q = "t k", k = "t k : unit_norm", v = "t v" },
     state = { C = "k l", S = "k v" },
@@ -189,7 +198,7 @@ local more <const> = {
       return { C = C, S = S }, flin.dot(x.q, S)
     end,
   },
-  band_of_three = flin.variant {
+  band_of_three = variant {
     name = "band_of_three", mask = function (i, j, p)
       if i < j then return 0 end
       if i - j < 3 then return p.b[j] end
@@ -197,7 +206,7 @@ local more <const> = {
     end,
   },
   -- a number of the token that its state has no need for
-  scaled_result = flin.variant {
+  scaled_result = variant {
     name  = "scaled_result",
     input = { q = "t k", k = "t k", v = "t v", b = "t" },
     state = { S = "k v" },
@@ -212,8 +221,8 @@ local more <const> = {
 -- written, what decays, what is read, and in what is solved for.
 local exp <const>, dot <const>, sum <const> = flin.exp, flin.dot, flin.sum
 local function ranked(name, axes, input, step)
-  more[name] = flin.variant { name = name, axes = axes, input = input,
-                              state = { S = "k v" }, step = step }
+  more[name] = variant { name = name, axes = axes, input = input,
+                         state = { S = "k v" }, step = step }
 end
 ranked("rank_number", { r = 2 },
        { q = "t k", k = "t r k", v = "t r v", w = "r" }, function (x, s)
@@ -569,7 +578,7 @@ end
 
 local function check(text)
   local name, at = read(text)
-  local v = more[name] or flin.stdlib[name]
+  local v = more[name] and more[name]() or flin.stdlib[name]
   if at.scaled then
     at.scaled = nil
     v = v:map { q = function (q)
@@ -604,7 +613,7 @@ end
 -- tokens.
 local function check_forward(text, T)
   local name = text:match "^[%w_]+"
-  local v = more[name] or flin.stdlib[name]
+  local v = more[name] and more[name]() or flin.stdlib[name]
   local at = { B = 1, T = T, H = 2, K = 64, V = 64, seed = 3,
                dtype = "bfloat16" }
   for key, n in text:gmatch ",(%u+)=(%d+)" do

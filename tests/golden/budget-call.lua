@@ -1,4 +1,4 @@
--- flin: --sandbox --budget 1000000000
+-- flin: --sandbox --budget 100000000
 -- A call that a spent budget stops says so. It runs no Lua, so that the line
 -- is the same on any machine.
 local flin = require "flin"

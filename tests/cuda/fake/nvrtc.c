@@ -9,11 +9,12 @@
  * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
  * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
  * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
- * files where they are; in the folder FAKE_HEADS what sources begin with is
- * compiled once for all that begin so; with FAKE_HOPPER=1 only what is
- * Hopper's is compiled, with 2 others, too, but their way forward runs once:
- * when the way back is checked; with FAKE_EMPTY nothing is compiled, see
- * fake/driver.c.
+ * files where they are, with lines for what FAKE_CHECKED finds; in the folder
+ * FAKE_HEADS what sources begin with is compiled once for all that begin so,
+ * and what is compiled is kept for all whose texts and flags are the same; with
+ * FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too, but
+ * their way forward runs once: when the way back is checked; with FAKE_EMPTY
+ * nothing is compiled, see fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in
@@ -21,6 +22,7 @@
  * HOST_LIBRARY, so that to compile them well would take longer than it saves.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
+#include <dirent.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -361,7 +363,8 @@ static int left_twice(const char *source, const char **at)
 static void options_for(const Program *p, char *to, size_t size)
 {
     snprintf(to, size, "-std=c++17 %s -fno-exceptions -fPIC -w -I.%s %s",
-             getenv("FAKE_CHECKED") ? "-O1 -g -fsanitize=thread" : "-O0",
+             !getenv("FAKE_CHECKED") ? "-O0" : getenv("FAKE_KEEP")
+             ? "-O1 -g -fsanitize=thread" : "-O1 -fsanitize=thread",
              UNWRITTEN, strstr(p->source, "schedule.cuh") ? BOUNDED
              : strstr(p->source, "pairs_call.cuh") ? ALIGNED : "");
 }
@@ -403,10 +406,59 @@ static bool find_head(const Program *p, const char *cxx, char *path,
     return access(path, R_OK) == 0;
 }
 
+/* Where the library of what stands in the folder is kept; false: nowhere. The
+ * text of the folder is all that there is, but for its head, whose name is that
+ * of what it holds. */
+static bool find_kept(const Program *p, const char *dir, const char *command,
+                      bool made, char *path, size_t size)
+{
+    const char *in = getenv("FAKE_HEADS");
+    Program text = { 0 };
+    char source[64];
+    if (!in || getenv("FAKE_KEEP"))
+        return false;
+    snprintf(source, sizeof source, "%s/kernel.cc", dir);
+    read_file(&text, source);
+    uint64_t h = hash(0xcbf29ce484222325, command, strlen(command));
+    h = hash(h, (char *)text.out, text.size);
+    for (int i = 0; i < p->n && !made; i++)
+        h = hash(h, p->text[i], strlen(p->text[i]));
+    free(text.out);
+    mkdir(in, 0777);
+    snprintf(path, size, "%s/%016llx.so", in, (unsigned long long)h);
+    return !getenv("FAKE_SPOILT");
+}
+
+/* As a whole, or not at all. */
+static void keep(const Program *p, const char *path)
+{
+    char made[320];
+    snprintf(made, sizeof made, "%s.XXXXXX", path);
+    int to = mkstemp(made);
+    FILE *f = to < 0 ? NULL : fdopen(to, "wb");
+    size_t n = p->size - sizeof(uint64_t);
+    if (f) {
+        size_t put = fwrite(p->out + sizeof(uint64_t), 1, n, f);
+        if (fclose(f) != 0 || put != n || rename(made, path) != 0)
+            unlink(made);
+    }
+}
+
+static bool remove_all(const char *dir)
+{
+    DIR *d = opendir(dir);
+    char path[320];
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);                   /* not of the two folders */
+    }
+    return d && closedir(d) == 0 && rmdir(dir) == 0;
+}
+
 static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
-    char options[256], head[300];
+    char options[256], head[300], kept[300];
     const char *cxx = getenv("FAKE_CXX");
     count_source(p->source);
     if (getenv("FAKE_EMPTY")) {
@@ -428,16 +480,25 @@ static int compile(Program *p)
     if (!made)
         write_headers(p, dir);
     options_for(p, options, sizeof options);
-    snprintf(command, sizeof command, "exec >%s/log 2>&1; unset LD_PRELOAD;"
-             " cd %s && %s %s -c kernel.cc &&"
+    snprintf(command, sizeof command, "%s %s -c kernel.cc &&"
              " ld -shared -Bsymbolic -o kernel.so kernel.o '%s'",
-             dir, dir, cxx, options, HOST_LIBRARY);
+             cxx, options, HOST_LIBRARY);
     const char *twice = NULL;
-    int len = left_twice(p->source, &twice);
-    int code = len ? 1 : shell(command);
-    snprintf(path, sizeof path, "%s/kernel.so", dir);
-    if (code == 0)
-        read_file(p, path);
+    int len = left_twice(p->source, &twice), code = len != 0;
+    bool keeps = find_kept(p, dir, command, made, kept, sizeof kept);
+    if (keeps && !len)
+        read_file(p, kept);
+    if (!p->size && !len) {
+        char whole[1400];
+        snprintf(whole, sizeof whole, "exec >%s/log 2>&1; unset LD_PRELOAD;"
+                 " cd %s && %s", dir, dir, command);
+        code = shell(whole);
+        snprintf(path, sizeof path, "%s/kernel.so", dir);
+        if (code == 0)
+            read_file(p, path);
+        if (p->size && keeps)
+            keep(p, kept);
+    }
     snprintf(path, sizeof path, "%s/log", dir);
     FILE *f = fopen(path, "r");
     if (f) {
@@ -453,8 +514,7 @@ static int compile(Program *p)
         strcpy(p->log, "8 bytes spill stores\n");
     if (is_serialised(p->source))
         strcpy(p->log, "ptxas info : (C7512) Potential Performance Loss\n");
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    if (!getenv("FAKE_KEEP") && shell(command) != 0)
+    if (!getenv("FAKE_KEEP") && !remove_all(dir))
         return FAILED;
     return code == 0 && p->size ? OK : FAILED;
 }

@@ -6,8 +6,8 @@ float32 on the CPU and to one GPU alone.
 
     python3 tests/python/torch_context.py [--nccl] [PARTS] [VARIANTS]
 
-these alone: of all_variants, several, pieces, packed, layers, halves, refusals, sums,
-prices, reloading, cards, dying; and of the standard library."""
+these alone: of all_variants, several, pieces, packed, layers, halves, refusals,
+sums, prices, reloading, cards, dying; and of the standard library."""
 import importlib.util
 import json
 import os
@@ -41,8 +41,8 @@ LONG = 155 * RANKS              # with pieces
 # one empty at a cut, one of a single token
 PACKED = [0, ALL], [0, 4, ALL - 9, ALL], [0, 2, 3, 8, ALL - 7, ALL], [
     0, 9, 9, 10, ALL, ALL]
-PARTS = ("all_variants", "several", "pieces", "packed", "layers", "halves", "refusals",
-         "sums", "prices", "reloading", "cards", "dying")
+PARTS = ("all_variants", "several", "pieces", "packed", "layers", "halves",
+         "refusals", "sums", "prices", "reloading", "cards", "dying")
 WORDS = [w for w in sys.argv[1:] if w != "--nccl"]
 NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 

@@ -115,9 +115,9 @@ template<bool WRAP, bool MOST> INLINE float gone_on(float gate, float s,
 }
 /* The same with gates: s = gate s + x, from `begin` on; or, WRAP, without,
  * modulo 2 pi; or, MOST, s = max(gate + s, x), of `rows` tokens. A lane has its
- * rows in registers, 64 columns of the warpgroup at a time: sums from the warp's
- * first row on and the gates' products, of which the last lie in the first two
- * of its rows for the warps behind. */
+ * rows in registers, 64 columns of the warpgroup at a time: sums from the
+ * warp's first row on and the gates' products, of which the last lie in the
+ * first two of its rows for the warps behind. */
 template<int K, int SHARE, bool BACK, bool WRAP = false, bool MOST = false,
          class Of, class Begin>
 INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,

@@ -118,6 +118,7 @@ static Layer *layer_copy(Ctx *c, const Layer *l)
         LayerCall *k = &to->call[i];
         size_t bytes = (size_t)k->nargs * sizeof *k->arg;
         k->name = ctx_string(c, k->name);
+        k->result = k->result ? ctx_string(c, k->result) : NULL;
         k->step = k->step ? graph_copy(c, k->step) : NULL;
         k->arg = ctx_grow(c, k->arg, bytes, bytes + 1);
     }

@@ -355,6 +355,8 @@ static void lift_scan(Lift *l, int s)
     Ref d = u->d ? lift(l, u->d) : 0;
 
     g->line = l->s->n[l->s->st[s].next].line;
+    if (d && g->n[d].axes & DIM_AXES)   /* gates are a row a token, as sums */
+        d = per_token(g, d);
     if (u->form == FORM_MAX)
         left = maxscan(g, d, c, found);
     else if (u->form == FORM_SCAN)

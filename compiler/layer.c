@@ -24,7 +24,7 @@ static LayerCall *new_call(Graph *g, const char *name, int nargs)
              "at most", MAX_CALLS);
     LayerCall *k = &l->call[l->ncalls];
     *k = (LayerCall){ .name = ctx_string(g->ctx, name), .nargs = nargs,
-                      .line = g->line };
+                      .first = l->ncalls, .line = g->line };
     k->arg = ctx_alloc(g->ctx, (size_t)nargs * sizeof *k->arg + 1);
     return k;
 }
@@ -92,26 +92,58 @@ AxisSet layer_mapped(const uint8_t axis[NAXES], AxisSet s)
     return to;
 }
 
-Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
+/* The call, whose step gives output o alone. */
+static LayerCall *call_of(Graph *g, const Graph *step, const Ref *arg, int o)
 {
     LayerCall *k = new_call(g, step->name, step->nin);
 
     k->step = graph_copy(g->ctx, step);
+    k->step->out[0] = step->out[o];
+    k->step->nout = 1;
+    if (step->nout > 1)
+        k->result = ctx_string(g->ctx, step->out[o].name);
+    memcpy(k->arg, arg, (size_t)step->nin * sizeof *arg);
+    return k;
+}
+
+static AxisSet result_axes(const LayerCall *k)
+{
+    const Graph *step = k->step;
+
+    return k->heads | layer_mapped(k->axis, step->n[step->out[0].node].axes);
+}
+
+Ref layer_call(Graph *g, const Graph *step, const Ref *arg)
+{
+    LayerCall *k = call_of(g, step, arg, 0);
+
     map_axes(g, k);
     for (int i = 0; i < step->nin; i++) {
         const Node *n = &g->n[arg[i]];
         if (n->op == OP_input && g->in[n->index].index_of)
             fail_help(g->ctx, g->line, "flin.pick reads it", "%s: %s is an "
                       "index, and no number", k->name, g->in[n->index].name);
-        k->arg[i] = arg[i];
         k->heads |= n->axes & ~layer_mapped(k->axis, step->in[i].axes);
     }
     if (k->heads & (k->heads - 1))
         fail_help(g->ctx, g->line, "flin.rename, so that its arguments have "
                   "one axis beside their own", "%s: heads of several axes (%s) "
                   "are not there yet", k->name, axes_text(g, k->heads));
-    return end_call(g, k, k->heads | layer_mapped(k->axis,
-                                            step->n[step->out[0].node].axes));
+    return end_call(g, k, result_axes(k));
+}
+
+void layer_call_all(Graph *g, const Graph *step, const Ref *arg, Ref *y)
+{
+    int first = g->layer->ncalls;
+
+    y[0] = layer_call(g, step, arg);
+    for (int o = 1; o < step->nout; o++) {
+        LayerCall *k = call_of(g, step, arg, o);
+        k->first = first;
+        k->heads = g->layer->call[first].heads;
+        memcpy(k->axis, g->layer->call[first].axis, sizeof k->axis);
+        y[o] = end_call(g, k, result_axes(k));
+    }
 }
 
 Ref layer_conv(Graph *g, Ref x, Ref c, int taps)
@@ -202,29 +234,39 @@ static Ref checked(const Graph *g, const LayerCall *call, const State *st,
     return next;
 }
 
-/* arg: of the call, in g. Its result. */
-static Ref put_call(Graph *g, LayerCall *call, const Ref *arg)
+static void put_states(Graph *g, const LayerCall *call, Ref *map)
 {
     const Graph *step = call->step;
-    LayerCopy k = { .to = g, .from = step, .axis = call->axis,
-               .map = ctx_alloc(g->ctx, step->len * sizeof *k.map) };
-    uint8_t *live = ctx_alloc(g->ctx, step->len), order[NAXES + 8];
+    uint8_t order[NAXES + 8];
 
-    for (int i = 0; i < step->nin; i++)
-        k.map[step->in[i].node] = arg[i];
     for (int i = 0; i < step->nst; i++) {
         const State *st = &step->st[i];
         int rank = layer_order(call->heads, order);
         for (int d = 0; d < st->rank; d++)
             order[rank++] = call->axis[st->order[d]];
         int s = new_state(g, call->name, st, order, rank);
-        k.map[st->node] = g->st[s].node;
+        map[st->node] = g->st[s].node;
     }
+}
+
+/* arg: of the call, in g. map: where its step's nodes are, as far as the call
+ * of another of its results has put them there. Its result. */
+static Ref put_call(Graph *g, LayerCall *call, const Ref *arg, Ref *map)
+{
+    const Graph *step = call->step;
+    LayerCopy k = { .to = g, .from = step, .axis = call->axis, .map = map };
+    uint8_t *live = ctx_alloc(g->ctx, step->len);
+    bool shares = call != &g->layer->call[call->first];
+
+    for (int i = 0; i < step->nin; i++)
+        k.map[step->in[i].node] = arg[i];
+    if (!shares)
+        put_states(g, call, map);
     graph_live(step, live);
     for (Ref r = 1; r < step->len; r++)
         if (live[r] && !k.map[r])
             k.map[r] = layer_copy_node(&k, r);
-    for (int i = 0; i < step->nst; i++) {
+    for (int i = 0; i < step->nst && !shares; i++) {
         State *st = &g->st[call->state + i];
         st->next = checked(g, call, st, k.map[step->st[i].next]);
     }
@@ -265,6 +307,7 @@ Graph *layer_step(const Layer *l)
     Graph *g = graph_new(from->ctx, from->name, 0);
     LayerCopy k = { .to = g, .from = from,
                .map = ctx_alloc(from->ctx, from->len * sizeof *k.map) };
+    Ref *map[MAX_CALLS];                /* of a step, by its first call */
 
     memcpy(g->axis, from->axis, sizeof g->axis);
     memcpy(g->in, from->in, (size_t)l->nin * sizeof *g->in);
@@ -281,9 +324,16 @@ Graph *layer_step(const Layer *l)
         Ref *arg = ctx_alloc(g->ctx, (size_t)call->nargs * sizeof *arg + 1);
         for (int i = 0; i < call->nargs; i++)
             arg[i] = k.map[call->arg[i]];
-        call->state = g->nst;
-        k.map[r] = call->taps ? put_conv(g, call, arg[0], arg[1])
-                              : put_call(g, call, arg);
+        LayerCall *first = &g->layer->call[call->first];
+        call->state = call == first ? g->nst : first->state;
+        if (call->taps) {
+            k.map[r] = put_conv(g, call, arg[0], arg[1]);
+            continue;
+        }
+        if (call == first)
+            map[call->first] = ctx_alloc(g->ctx, call->step->len
+                                                 * sizeof **map);
+        k.map[r] = put_call(g, call, arg, map[call->first]);
     }
     for (int i = 0; i < g->nin; i++)
         g->in[i].node = k.map[from->in[i].node];
@@ -334,6 +384,17 @@ static void reach_product(Cut *k, Ref r)
     reach(k, n->a[1 - w], true);
 }
 
+/* A result of it, of several. */
+static bool is_read(const Cut *k, int first)
+{
+    bool any = false;
+
+    for (int i = first; i < k->l->ncalls; i++)
+        any = any || (k->l->call[i].first == first
+                      && k->reached[k->l->call[i].y]);
+    return any;
+}
+
 /* What is read, from y on; and what of it has to be in memory. */
 static void find_made(Cut *k)
 {
@@ -357,7 +418,7 @@ static void find_made(Cut *k)
                     reach(k, g->n[r].a[i], false);
     }
     for (int i = 0; i < k->l->ncalls; i++)
-        if (!k->reached[k->l->call[i].y])
+        if (k->l->call[i].first == i && !is_read(k, i))
             fail_help(k->c, k->l->call[i].line, "leave the call out, or "
                       "use its result", "%s: nothing reads its result",
                       k->l->call[i].name);
@@ -658,6 +719,7 @@ static void add_call(Cut *k, const LayerCall *call)
     Piece q = { .k = k, .root = call->y, .p = new_part(k, call->y) };
 
     q.p->name = call->name;
+    q.p->result = call->result;
     q.p->state = call->state;
     if (call->taps) {
         new_step(&q);

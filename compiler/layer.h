@@ -27,6 +27,10 @@ typedef struct LayerCall {
     int nargs;
     Ref *arg;                           /* for each input of the step */
     Ref y;
+    const char *result;                 /* of several, that which the step gives
+                                           here; NULL: it has one */
+    int first;                          /* the call of the first of these, whose
+                                           axes and states it has */
     int state;                          /* in the whole step: its first */
     int line;
 } LayerCall;
@@ -45,6 +49,9 @@ typedef struct Layer {
  * perhaps one more for heads. Axes are those of the same names; what is no
  * input's axis is the step's own. The result. Fails, with the line. */
 Ref layer_call(Graph *g, const Graph *step, const Ref *arg);
+/* The same of a step of several results: each is a call of the step that has
+ * it alone, and the states are those of all; y[o] for its output o. */
+void layer_call_all(Graph *g, const Graph *step, const Ref *arg, Ref *y);
 
 /* y_t = sum over w of c[w] x_{t - W + 1 + w}: a convolution of x, along tokens,
  * with the taps c. Its state is the last W of x, the latest
@@ -64,7 +71,7 @@ Graph *layer_step(const Layer *l);
  * computed from weights: a step of one token, for all. */
 typedef struct LayerPart {
     Ref y;
-    const char *name;
+    const char *name, *result;          /* result: as LayerCall's */
     Graph *step;
     uint8_t axis[NAXES];
     int nin;

@@ -273,13 +273,16 @@ static Ref lift_read(Lift *l, const Term *t)
 
 /* ---- lifting ---- */
 
+/* A query for each entry of the axis that is left is no product of matrices. */
 static bool can_read(const Lift *l, const Term *t)
 {
     const Block *k = l->block[t->state];
     AxisSet kappa = k ? k->form.kappa : l->form[t->state].kappa;
     AxisSet nu = k ? k->form.nu : l->form[t->state].nu;
+    AxisSet left = (kappa | nu) & ~t->over;
 
-    return t->over && !t->rank && (t->over == kappa || t->over == nu);
+    return t->over && !t->rank && (t->over == kappa || t->over == nu)
+        && !(l->s->n[t->p].axes & left);
 }
 
 /* A contraction of a value that holds whole matrix states: reads of them; 0

@@ -104,6 +104,9 @@ double states_seconds(const Scores *s, const Graph *step, const ScoreCall *k,
 /* The same of one of its sums alone. */
 double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
                      bool backward);
+/* Weights that a pair has of its own: one, or one for each key, value or both.
+ */
+double pairs_weights(const Graph *pairs, const int32_t *size);
 /* Do such pairs run on the GPU's tensor cores? Else why they do not. */
 const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
                                    bool narrow, const Machine *m);

@@ -52,11 +52,23 @@ static double padded(int32_t n)
     return (double)((n + TILE - 1) / TILE * TILE);
 }
 
+double pairs_weights(const Graph *pairs, const int32_t *size)
+{
+    AxisSet axes = 0;
+
+    for (int i = 3; i < pairs->nin; i++)
+        if (mask_reads(pairs->mask, pairs->in[i].name))
+            axes |= pairs->in[i].axes;
+    return (double)entry_count(size, axes);
+}
+
 const char *pairs_off_tensor_cores(const Graph *pairs, const int32_t *size,
                                    bool narrow, const Machine *m)
 {
     Ctx *c = pairs->ctx;
 
+    if (pairs_weights(pairs, size) > 1)
+        return "pairs are weighed for each entry";
     if (m->arch / 10 != 9)
         return "pairs by tiles are sm_90a's";
     if (!narrow)
@@ -83,6 +95,10 @@ double pairs_seconds(const Graph *pairs, const ScoreCall *k, const Machine *m,
 
     if (off) {
         double each = backward ? 4 * key + 3 * value : key + value;
+        double weights = pairs_weights(pairs, k->size);
+        if (weights > 1)                /* y; dq; dk and dv; twice with leaves
+                                           that tokens have */
+            each += (backward ? 6 : 1) * weights * (double)pairs->mask->g->len;
         return k->pairs * k->heads * each / (PLAIN * m->vector);
     }
     key = padded((int32_t)key);

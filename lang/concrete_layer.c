@@ -178,9 +178,21 @@ static int run_call(lua_State *L, const char *name)
     return 1;
 }
 
+/* Of several results each is a call in the trace. */
 int concrete_call_variant(lua_State *L)
 {
-    return run_call(L, variant_check(L, 1)->step->name);
+    const Graph *step = variant_check(L, 1)->step;
+
+    if (step->nout == 1)
+        return run_call(L, step->name);
+    lua_createtable(L, 0, step->nout);
+    int table = lua_gettop(L);
+    for (int o = 0; o < step->nout; o++) {
+        run_call(L, step->name);
+        lua_setfield(L, table, step->out[o].name);
+        lua_settop(L, table);
+    }
+    return 1;
 }
 
 /* flin.prev(x) is the call of a step, too: layer_prev. */

@@ -245,7 +245,7 @@ static void put_part(Buf *b, const Graph *g, const LayerParts *parts, int i,
     for (int j = 0; j < p->nin; j++)
         buf_printf(b, "%s%s", j ? ", " : "", name[p->in[j]] ? name[p->in[j]]
                    : expr_text(g, p->in[j]));
-    buf_printf(b, ")\n");
+    buf_printf(b, ")%s%s\n", p->result ? "." : "", p->result ? p->result : "");
 }
 
 /* How a call runs, at sizes of its own axes. */

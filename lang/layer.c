@@ -14,7 +14,7 @@ typedef struct Calling {
     Tracer *t;
     const Graph *step;
     Ref arg[MAX_INPUTS];
-    Ref y;
+    Ref y[MAX_OUTPUTS];
 } Calling;
 
 bool layer_calls(lua_State *L)
@@ -120,7 +120,23 @@ static void run_call(Ctx *c, void *ud)
     Calling *k = ud;
 
     (void)c;
-    k->y = layer_call(k->t->g, k->step, k->arg);
+    layer_call_all(k->t->g, k->step, k->arg, k->y);
+}
+
+/* The value, or of several results the table of them. like: as value_push. */
+static void push_results(lua_State *L, int like, const Calling *k)
+{
+    const Graph *step = k->step;
+
+    if (step->nout == 1) {
+        value_push(L, like, k->t, k->y[0]);
+        return;
+    }
+    lua_createtable(L, 0, step->nout);
+    for (int o = 0; o < step->nout; o++) {
+        value_push(L, like, k->t, k->y[o]);
+        lua_setfield(L, -2, step->out[o].name);
+    }
 }
 
 int layer_call_values(lua_State *L)
@@ -144,17 +160,13 @@ int layer_call_values(lua_State *L)
         lang_fail(L, "a mask that factors has a step", "%s: a mask of mode "
                   "\"quadratic\" has no step: it is not for layers",
                   v->step->name);
-    if (v->step->nout > 1)
-        lang_fail(L, "a variant whose step returns that one", "%s: it has %d "
-                  "results, and in a layer a variant is one value",
-                  v->step->name, v->step->nout);
     check_names(L, v->step);
     for (int i = 0; i < v->step->nin; i++)
         take_argument(L, k, i);
     stamp_line(L, k->t);
     protect(L, k->t->ctx, run_call, k);
     lua_getiuservalue(L, like, 1);
-    value_push(L, -1, k->t, k->y);
+    push_results(L, lua_gettop(L), k);
     return 1;
 }
 

@@ -102,6 +102,15 @@ static const char *call_text(const Showing *s, const char *name, int n,
     return b.s;
 }
 
+/* "gla(v1, v2)", of several results "gla(v1, v2).err" */
+static const char *called_text(const Showing *s, const char *name,
+                               const LayerCall *k)
+{
+    const char *text = call_text(s, name, k->nargs, k->arg);
+
+    return k->result ? ctx_format(s->as.c, "%s.%s", text, k->result) : text;
+}
+
 /* "v1 = dot(x, Wq)" */
 static char *part_text(const Showing *s, const LayerPart *p)
 {
@@ -111,7 +120,7 @@ static char *part_text(const Showing *s, const LayerPart *p)
 
     for (int i = 0; i < l->ncalls; i++)
         if (l->call[i].y == p->y)
-            text = call_text(s, p->name, l->call[i].nargs, l->call[i].arg);
+            text = called_text(s, p->name, &l->call[i]);
     return ctx_format(s->as.c, "%s = %s", s->name[p->y],
                       text ? text : expr_named(g, p->y, s->name));
 }
@@ -126,7 +135,7 @@ static void find_names(Showing *s, const LayerParts *p)
     for (int i = 0; i < l->ncalls; i++) {
         const LayerCall *k = &l->call[i];
         if (!s->name[k->y])
-            s->name[k->y] = call_text(s, k->name, k->nargs, k->arg);
+            s->name[k->y] = called_text(s, k->name, k);
     }
 }
 

@@ -301,6 +301,8 @@ static void run_factor(Ctx *c, void *ud)
 
     mask_declare_signs(t);
     factors = !m->softmax && mask_factor(m, &t->above, &why);
+    if (t->quadratic && m->whole)
+        mask_own_pieces(m);             /* those above the diagonal, too */
     if (factors && !(t->quadratic && mask_ends(m, &reach) && reach.width))
         return;
     if (!t->quadratic && !m->softmax)

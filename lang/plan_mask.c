@@ -23,6 +23,7 @@ typedef struct Mapping {
     int element;
     const char *why;                    /* no tensor cores' tiles; or NULL */
     bool tiles;                         /* of those, back, too */
+    bool each;                          /* weights are of each entry */
     PairWay way[2];
     bool fits[2];
     int taken;
@@ -71,9 +72,10 @@ static void find_ways(Ctx *c, void *ud)
     k->tiles = !k->why && !k->ask->way && !k->ask->cache;
     k->pairs = call.pairs / (double)a->batch;
     k->forward = pairs_seconds(g, &call, a->view.m, false);
-    k->back = k->tiles ? pairs_seconds(g, &call, a->view.m, true) - k->forward
-                       : 0;
-    if (k->tiles || !a->view.backward)
+    k->each = pairs_weights(g, a->view.size) > 1;
+    k->back = !k->tiles && !k->each ? 0
+            : pairs_seconds(g, &call, a->view.m, true) - k->forward;
+    if (k->tiles || k->each || !a->view.backward)
         return;
     for (int w = 0; w < 2; w++)
         k->fits[w] = pair_way(c, k->m, &ask, a->view.m, (AttentionWay)w,
@@ -126,16 +128,17 @@ static double add_forward(lua_State *L, const Mapping *k, int kernels)
 {
     double both = k->key + k->value;
     MaskKernel p = { .name = "forward", .kind = "forward",
-                     .form = k->why ? "vectors" : "wgmma",
+                     .form = k->each ? "shared" : k->why ? "vectors" : "wgmma",
                      .flops = 2 * k->pairs * both,
                      .bytes = 2 * k->tokens * both * k->element,
-                     .seconds = k->forward, .warps = k->why ? 4 : 12 };
+                     .seconds = k->forward,
+                     .warps = k->each ? 8 : k->why ? 4 : 12 };
 
     add_kernel(L, k, kernels, &p);
     return p.bytes;
 }
 
-/* By tensor cores' tiles. */
+/* By tensor cores' tiles, or those that weigh each entry. */
 static double add_tiles(lua_State *L, const Mapping *k, int kernels)
 {
     double key = k->key, value = k->value, n = k->tokens * k->element;
@@ -144,10 +147,11 @@ static double add_tiles(lua_State *L, const Mapping *k, int kernels)
 
     for (int i = 0; i < 2; i++) {
         MaskKernel p = { .name = i ? "queries" : "keys", .kind = "reverse",
-                         .form = "wgmma", .flops = 2 * k->pairs * of[i],
+                         .form = k->each ? "shared" : "wgmma",
+                         .flops = 2 * k->pairs * of[i],
                          .bytes = n * moved[i],
                          .seconds = k->back * of[i] / (of[0] + of[1]),
-                         .warps = 12 };
+                         .warps = k->each ? 8 : 12 };
         add_kernel(L, k, kernels, &p);
     }
     return n * (moved[0] + moved[1]);
@@ -220,15 +224,17 @@ static void push_text(lua_State *L, const Mapping *k)
              (int)a->tokens, (int)a->heads);
     add_line(&b, line);
     snprintf(line, sizeof line, "forward: %s%s; %.3g ns a token and head",
-             k->why ? "a warp a row: " : "wgmma, tiles of 128 rows",
+             k->each ? "tiles in a block's memory: "
+             : k->why ? "a warp a row: " : "wgmma, tiles of 128 rows",
              k->why ? k->why : "", 1e9 * k->forward / k->all);
     add_line(&b, line);
-    if (a->view.backward && k->tiles) {
-        snprintf(line, sizeof line, "back: wgmma, of keys and values, then of "
-                 "queries; %.3g ns a token and head", 1e9 * k->back / k->all);
+    if (a->view.backward && (k->tiles || k->each)) {
+        snprintf(line, sizeof line, "back: %s, of keys and values, then of "
+                 "queries; %.3g ns a token and head", k->each ? "tiles" :
+                 "wgmma", 1e9 * k->back / k->all);
         add_line(&b, line);
     }
-    for (int w = 0; w < 2 && a->view.backward && !k->tiles; w++)
+    for (int w = 0; w < 2 && a->view.backward && !k->tiles && !k->each; w++)
         text_of_way(&b, k, w);
     luaL_pushresult(&b);
 }
@@ -256,7 +262,7 @@ void plan_push_mask(lua_State *L, Variant *v, const MaskAsk *ask)
     lua_newtable(L);
     bytes = add_forward(L, &k, table + 1);
     if (a->view.backward)
-        bytes += k.tiles ? add_tiles(L, &k, table + 1)
+        bytes += k.tiles || k.each ? add_tiles(L, &k, table + 1)
                          : add_way(L, &k, table + 1);
     lua_setfield(L, table, "kernels");
     push_text(L, &k);

@@ -1,5 +1,6 @@
 /* stage.c -- v:stages, v:stage: a variant's states one stratum after another,
- * each as a variant of its own, of which v:summary says how it goes on.
+ * each as a variant of its own, of which v:summary says how it goes on; and
+ * v:result, its step with one of its results.
  */
 #include "bind.h"
 #include "value.h"
@@ -94,11 +95,41 @@ static int variant_stage(lua_State *L)
     return 1;
 }
 
+static void take_result(Ctx *c, void *ud)
+{
+    Staging *s = ud;
+    Graph *g = graph_copy(c, s->v->step);
+
+    c->file = ctx_string(c, s->v->ctx->file ? s->v->ctx->file : "?");
+    g->out[0] = g->out[s->i];
+    g->nout = 1;
+    s->to = g;
+}
+
+/* v:result(i). */
+static int variant_result(lua_State *L)
+{
+    Staging *s = lua_newuserdatauv(L, sizeof *s, 0);
+    lua_Integer i = luaL_checkinteger(L, 2);
+
+    *s = (Staging){ .v = variant_check(L, 1) };
+    const Graph *g = s->v->step;
+    if (g->layer || g->mask || i < 1 || i > g->nout)
+        lang_fail(L, NULL, g->layer || g->mask ? "result: %s has no step of "
+                  "its own" : "result: %s has results 1 to %d, not %d",
+                  g->name, g->nout, (int)i);
+    Variant *to = variant_push(L, g->name);
+    s->i = (int)i - 1;
+    protect(L, to->ctx, take_result, s);
+    to->step = s->to;
+    return 1;
+}
+
 void stage_methods(lua_State *L)
 {
     static const luaL_Reg methods[] = {
         { "stages", variant_stages }, { "stage", variant_stage },
-        { NULL, NULL }
+        { "result", variant_result }, { NULL, NULL }
     };
 
     luaL_setfuncs(L, methods, 0);

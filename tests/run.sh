@@ -233,6 +233,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/bench/pair_ways.lua T=48 H=1 D=16 KB=2,8" \
         "flin tests/lua/scores.lua cuda" \
         "flin tests/cuda/masks.lua 70 gated behind keyed delta window \
+near_entries near_pairs \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" \

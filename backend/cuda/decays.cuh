@@ -97,27 +97,31 @@ INLINE void scan_rows(u32 at, u32 last, int col, const Lane &l)
 
 /* Gates of tokens, which lie ROW bytes apart; of its columns COL. */
 template<int ROW, int COL> struct Gates { u32 at; int rows; };
-/* Of a token and the C columns from `col` on; behind the end 1. */
+/* Of a token and the C columns from `col` on; behind the end `none`. */
 template<int C, int ROW, int COL>
-INLINE void gates_at(float (&g)[C], const Gates<ROW, COL> &of, int row, int col)
+INLINE void gates_at(float (&g)[C], const Gates<ROW, COL> &of, int row, int col,
+                     float none)
 {
     UNROLL for (int e = 0; e < C; e++)
-        g[e] = row >= of.rows ? 1.f : e && !COL ? g[0]
+        g[e] = row >= of.rows ? none : e && !COL ? g[0]
              : load1(of.at + ROW * row + COL * (col + e));
 }
 /* s, and then x; an angle is kept small, as x is, so that no sum loses what it
  * adds. */
-template<bool WRAP> INLINE float gone_on(float gate, float s, float x)
+template<bool WRAP, bool MOST> INLINE float gone_on(float gate, float s,
+                                                    float x)
 {
-    return WRAP ? wrap_(s + x) : gate * s + x;
+    return WRAP ? wrap_(s + x) : MOST ? max_(gate + s, x) : gate * s + x;
 }
 /* The same with gates: s = gate s + x, from `begin` on; or, WRAP, without,
- * modulo 2 pi. A lane has its rows in registers, 64 columns of the warpgroup at
- * a time: sums from the warp's first row on and the gates' products, of which
- * the last lie in the first two of its rows for the warps behind. */
-template<int K, int SHARE, bool BACK, bool WRAP = false, class Of, class Begin>
+ * modulo 2 pi; or, MOST, s = max(gate + s, x), of `rows` tokens. A lane has its
+ * rows in registers, 64 columns of the warpgroup at a time: sums from the
+ * warp's first row on and the gates' products, of which the last lie in the
+ * first two of its rows for the warps behind. */
+template<int K, int SHARE, bool BACK, bool WRAP = false, bool MOST = false,
+         class Of, class Begin>
 INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
-                       int col0, const Lane &l)
+                       int col0, const Lane &l, int rows = CHUNK_ROWS)
 {
     constexpr int PIECE = SHARE > 64 ? 64 : SHARE, C = PIECE > 32 ? 2 : 1;
     NO_UNROLL for (int col = col0; col < col0 + SHARE; col += PIECE) {
@@ -132,17 +136,21 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
                 before[e] = before_at(begin, k + e);
             UNROLL for (int n = 0; n < 16; n++) {
                 if (!WRAP)
-                    gates_at(g[n], gates, 16 * l.warp + n, k);
+                    gates_at(g[n], gates, 16 * l.warp + n, k,
+                             MOST ? 0.f : 1.f);
                 load_sums<C>(x[n], sum_row<K>(own, n));
+                UNROLL for (int e = 0; e < C && MOST; e++)
+                    x[n][e] = 16 * l.warp + n < rows ? x[n][e]
+                                                     : bits(0xff800000);
                 UNROLL for (int e = 0; e < C && WRAP; e++)
                     x[n][e] = wrap_(x[n][e]);
             }
             UNROLL for (int n = 1; n < 16; n++) {
                 const int m = BACK ? 15 - n : n, b = BACK ? m + 1 : m - 1;
                 UNROLL for (int e = 0; e < C; e++) {
-                    x[m][e] = gone_on<WRAP>(g[m][e], x[b][e], x[m][e]);
+                    x[m][e] = gone_on<WRAP, MOST>(g[m][e], x[b][e], x[m][e]);
                     if (!WRAP)
-                        g[m][e] *= g[b][e];
+                        g[m][e] = MOST ? g[m][e] + g[b][e] : g[m][e] * g[b][e];
                 }
             }
             store_sums<C>(own, x[BACK ? 0 : 15]);
@@ -163,14 +171,15 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
                 if (!WRAP)
                     load_sums<C>(through, sum_row<K>(first, 16 * w + 1));
                 UNROLL for (int e = 0; e < C; e++)
-                    before[e] = gone_on<WRAP>(through[e], before[e], sum[e]);
+                    before[e] = gone_on<WRAP, MOST>(through[e], before[e],
+                                                    sum[e]);
             }
         }
         warpgroup_sync();
         if (here) {
             UNROLL for (int n = 0; n < 16; n++) {
                 UNROLL for (int e = 0; e < C; e++)
-                    x[n][e] = gone_on<WRAP>(g[n][e], before[e], x[n][e]);
+                    x[n][e] = gone_on<WRAP, MOST>(g[n][e], before[e], x[n][e]);
                 store_sums<C>(sum_row<K>(own, n), x[n]);
             }
             if (last && !BACK && l.warp == CHUNK_WARPS - 1)

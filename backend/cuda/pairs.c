@@ -24,6 +24,8 @@ static const int way_kernel[PAIR_KERNELS] = { KEYS, QUERIES, VALUES, SCORES };
 
 static bool has_kernel(const Hand *h, const PairsShape *s, int n)
 {
+    if (s->entries)
+        return n <= QUERIES || n == LEAVES || n == SUMS;
     if (s->wgmma)
         return n <= QUERIES;
     for (int k = 0; k < PAIR_KERNELS && s->back; k++)
@@ -43,7 +45,9 @@ static int way_shared(const Hand *h, int kernel)
 
 static int room_of(const Hand *h, const PairsShape *s, int kernel)
 {
-    return s->wgmma ? wgmma_shared(h, kernel) : s->back ? way_shared(h, kernel)
+    return s->entries && kernel <= QUERIES ? entries_shared(h, s->entries)
+         : s->wgmma ? wgmma_shared(h, kernel)
+         : s->back ? way_shared(h, kernel)
          : LEAF_THREADS * (int)sizeof(double);
 }
 
@@ -161,7 +165,7 @@ static void find_locked(Ctx *c, void *ud)
     }
     if (!h->fast)
         h->fast = find_kernels(h, *w->all, &plain);
-    h->plain = h->leaves.n || h->p->backward
+    h->plain = h->shape.entries ? h->fast : h->leaves.n || h->p->backward
         ? find_kernels(h, *w->all, &plain) : NULL;
     if (h->way) {
         PairsShape back = plain;
@@ -331,6 +335,11 @@ static void start_rows(const Hand *h, const PairKernels *k, int kernel)
 
     if (!h->rows)
         return;
+    if (k->shape.entries) {
+        start(h, k->f[kernel], row_slots(h, k->shape.entries) * h->heads,
+              WAY_THREADS, entries_shared(h, k->shape.entries), &a);
+        return;
+    }
     if (!k->shape.wgmma || kernel == DELTA) {
         int each = kernel == DELTA ? DELTA_ROWS : 1;
         int64_t rows = h->rows * h->heads;
@@ -392,10 +401,10 @@ static void fill_leaves(const Hand *h, HostLeaf *to)
 
     for (int k = 0; k < h->leaves.n; k++) {
         const Leaf *l = &h->m->leaf[h->leaves.leaf[k]];
-        HostPlace p = place_of(call, &call->in[leaf_input(h,
-                               h->leaves.leaf[k])]);
-        to[k] = (HostLeaf){ p.p, p.sb, p.st, p.sh, p.group, p.type, l->back,
-                            h->leaves.sum[k] };
+        const View *view = &call->in[leaf_input(h, h->leaves.leaf[k])];
+        HostPlace p = place_of(call, view);
+        to[k] = (HostLeaf){ p.p, p.sb, p.st, p.sh, view->sd[0], p.group,
+                            p.type, l->back, h->leaves.sum[k] };
     }
 }
 
@@ -411,8 +420,9 @@ static void start_leaves(const Hand *h)
     if (!h->leaves.n)
         return;
     fill_leaves(h, all.leaf);
-    start(h, h->plain->f[LEAVES], leaf_blocks(h, h->leaves.n), LEAF_THREADS,
-          LEAF_THREADS * (int)sizeof(double), &all);
+    start(h, h->plain->f[LEAVES], leaf_blocks(h, pair_plane(&h->shape,
+          h->leaves.n)), LEAF_THREADS, LEAF_THREADS * (int)sizeof(double),
+          &all);
 }
 
 /* ---- gradients ---- */
@@ -424,9 +434,9 @@ static void add_dim(DenseMove *m, int64_t n, int64_t ts, int64_t fs)
     m->fs[m->rank++] = fs;
 }
 
-/* From float32 of all heads, n numbers a token, which lie so far apart. */
+/* From float32 of all heads, n numbers a token, se apart. */
 static void move_gradient(const Hand *h, int input, DevicePtr from, int64_t n,
-                          int64_t sb, int64_t st, int64_t sh)
+                          int64_t se, int64_t sb, int64_t st, int64_t sh)
 {
     const View *v = &h->p->dx[input];
     bool timed = h->p->step->in[input].timed;
@@ -441,7 +451,7 @@ static void move_gradient(const Hand *h, int input, DevicePtr from, int64_t n,
     add_dim(&m, v->heads, v->sh, sh * group);
     add_dim(&m, group, 0, sh);
     if (h->p->step->in[input].rank)
-        add_dim(&m, n, v->sd[0], 1);
+        add_dim(&m, n, v->sd[0], se);
     dense_move(h->c, h->g, h->p->call->stream, &m);
 }
 
@@ -451,8 +461,8 @@ static void move_matrices(const Hand *h)
         int n = k < 2 ? h->key : h->value;
         int64_t st = (int64_t)h->heads * n;
         if (h->scratch.d[k] >= 0 && h->p->dx[h->in[k]].data)
-            move_gradient(h, h->in[k], at_scratch(h, h->scratch.d[k]), n, st
-                          * h->tokens, st, n);
+            move_gradient(h, h->in[k], at_scratch(h, h->scratch.d[k]), n, 1,
+                          st * h->tokens, st, n);
     }
 }
 
@@ -460,7 +470,7 @@ static void move_matrices(const Hand *h)
 static void start_sums(const Hand *h)
 {
     HostSums all = { .a = h->a };
-    int n = 0, input[PAIR_LEAVES];
+    int n = 0, input[PAIR_LEAVES], planes = 0;
 
     fill_leaves(h, all.leaf);
     for (int k = 0; k < h->leaves.n; k++) {
@@ -471,17 +481,20 @@ static void start_sums(const Hand *h)
             s++;
         HostSum *to = &all.sum[s];
         input[s] = in;
+        planes += s == n ? leaf_entries(h, k) : 0;
         n = s == n ? n + 1 : n;
         to->to = at_scratch(h, h->scratch.sum[s]);
         to->number = !h->p->step->in[in].timed;
         to->plane[to->n++] = k;
     }
-    start(h, h->plain->f[SUMS], leaf_blocks(h, n), LEAF_THREADS,
+    start(h, h->plain->f[SUMS], leaf_blocks(h, planes), LEAF_THREADS,
           LEAF_THREADS * (int)sizeof(double), &all);
-    for (int s = 0; s < n; s++)
-        move_gradient(h, input[s], at_scratch(h, h->scratch.sum[s]), 1,
-                      h->tokens,
-                      1, h->p->step->in[input[s]].timed ? h->rows : 1);
+    for (int s = 0; s < n; s++) {
+        bool timed = h->p->step->in[input[s]].timed;
+        move_gradient(h, input[s], at_scratch(h, h->scratch.sum[s]),
+                      leaf_entries(h, all.sum[s].plane[0]), timed ? h->a.plane
+                      : h->heads, h->tokens, 1, timed ? h->rows : 1);
+    }
 }
 
 /* What nothing depends on. */
@@ -575,7 +588,8 @@ static void run_backward(Hand *h)
     h->a.again.group = 1;
     if (h->p->call->device_cu)          /* rows of no sequence add nothing */
         stream_fill(h->c, h->d, h->p->call->stream, h->a.dleaf, 0,
-                    (size_t)(h->leaves.n * h->a.plane) * sizeof(float));
+                    (size_t)(pair_plane(&h->shape, h->leaves.n) * h->a.plane)
+                    * sizeof(float));
     start_leaves(h);
     if (h->m->softmax) {
         h->a.lse = kept ? kept : at_scratch(h, h->scratch.lse);

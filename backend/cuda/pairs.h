@@ -52,6 +52,9 @@ const char *pairs_verify(Ctx *c, Gpu *g, PairPrograms **all, PairsRun *run,
 
 enum { PAIR_LEAVES = 16 };              /* at most */
 
+/* What a leaf has a number for. */
+enum { PER_TOKEN, PER_KEY, PER_VALUE };
+
 /* What a source depends on. */
 typedef struct PairsShape {
     int key, value;                     /* entries of a key, of a value */
@@ -60,6 +63,10 @@ typedef struct PairsShape {
     bool floats[3];                     /* dq, dk, dv are left as float32 */
     AttentionWay way;
     PairShape own[PAIR_KERNELS];
+    uint8_t kind[PAIR_LEAVES];          /* of leaves, in the order of planes */
+    int entries;                        /* pairs are weighed for each key or
+                                           value: as many tokens a block owns,
+                                           and stream past at once; or 0 */
 } PairsShape;
 
 /* Which of the mask's leaves are queries', keys' and numbers of a head, in the
@@ -74,6 +81,10 @@ typedef struct PairLeaves {
 
 /* Fails where the mask reads too much. */
 PairLeaves pair_leaves(const Mask *m);
+/* The first plane of leaf k; behind the last, how many planes there are. */
+int pair_plane(const PairsShape *s, int k);
+/* Has a leaf a number for each key, or for each value? */
+bool pair_has(const PairsShape *s, int kind);
 /* Keys of a sequence that all rows behind have pairs with, and how many tiles
  * of 128 hold these; the first `span` rows have all other pairs of these tiles.
  * keys 0: there are none. */
@@ -82,9 +93,10 @@ PairFirst pair_first(const Mask *m);
 /* Keys of a window that its rows have, and no others; 0: they have others. */
 int64_t pair_band(const Mask *m);
 /* Kernels flin_forward, flin_keys, flin_queries with wgmma; of a way back
- * flin_keys and flin_queries, and for tiles flin_values and flin_scores; else
- * plain ones: flin_forward, flin_delta, flin_leaves, flin_sums, and, of first
- * keys, flin_first. m is written to. */
+ * flin_keys and flin_queries, and for tiles flin_values and flin_scores; of
+ * weights for each entry flin_forward, flin_keys, flin_queries, flin_leaves and
+ * flin_sums; else plain ones: flin_forward, flin_delta, flin_leaves, flin_sums,
+ * and, of first keys, flin_first. m is written to. */
 char *pairs_source(Ctx *c, Mask *m, const PairsShape *s);
 
 #endif

@@ -6,12 +6,17 @@
 /* A tensor by element strides; head h of the call is its h / group. */
 struct Place { char *p; i64 sb, st, sh; int group, type; };
 /* Where a leaf's numbers come from, and its gradient goes to: float32, as wide
- * as the call. */
-struct LeafPlace { const char *p; i64 sb, st, sh; int group, type, back, sum; };
+ * as the call. se: entries apart. */
+struct LeafPlace {
+    const char *p;
+    i64 sb, st, sh, se;
+    int group, type, back, sum;
+};
 
 /* cu: ends of packed sequences, or null: `nseq` batch entries of `tokens`.
  * rows: tokens of all batch entries. leaf: a plane of heads * rows for each
- * leaf of queries, then of keys; `plane` numbers each. number: those of a head.
+ * leaf of queries, then of keys, or for each entry of one that has them;
+ * `plane` numbers each. number: those of a head.
  * again: y for the way back, or null. part: what parts of the rows add to the
  * gradients of a sequence's first keys; blocks: of tiles of keys, behind which
  * are those of other parts. Of a way back that writes the scores, and what the
@@ -139,6 +144,11 @@ template<int P, class F> INLINE void pair_cols(float s, const At &t, F f);
 template<int P, class F> INLINE void pair_numbers(float s, const At &t, F f);
 /* The plane of sums that leaf k takes differences of, or -1. */
 INLINE int leaf_sum(int k);
+/* Leaf k's first plane, behind the last's the number of all; what it has a
+ * number for. */
+enum { PER_TOKEN, PER_KEY, PER_VALUE };
+INLINE int leaf_plane(int k);
+INLINE int leaf_kind(int k);
 
 /* Whether the sequence has both: where none is behind its query, it has the key
  * of each query. */

@@ -1,6 +1,6 @@
 /* pairs_emit.c -- a mask over all pairs of tokens as CUDA C++: what a pair of
  * each piece is worth, and how that changes, for the loops of pairs.cuh,
- * pairs_plain.cuh and pairs_ways.cuh.
+ * pairs_plain.cuh, pairs_ways.cuh and pairs_entries.cuh.
  */
 #include "pairs.h"
 
@@ -71,7 +71,22 @@ PairLeaves pair_leaves(const Mask *m)
     return p;
 }
 
-/* Its plane, or -1. */
+bool pair_has(const PairsShape *s, int kind)
+{
+    return memchr(s->kind, kind, sizeof s->kind);
+}
+
+int pair_plane(const PairsShape *s, int k)
+{
+    int n = 0;
+
+    while (k-- > 0)
+        n += s->kind[k] == PER_KEY ? s->key : s->kind[k] == PER_VALUE
+           ? s->value : 1;
+    return n;
+}
+
+/* Its place among the leaves, or -1. */
 static int plane_of(const Text *t, int leaf)
 {
     for (int k = 0; k < t->leaves.n; k++)
@@ -220,6 +235,23 @@ static void put_numbers(Text *t, int k)
     put_leaves(t, k, t->leaves.rows + t->leaves.cols, t->leaves.numbers);
 }
 
+static int plane_of_leaf(const Text *t, int k)
+{
+    return pair_plane(t->shape, k);
+}
+static int kind_of_leaf(const Text *t, int k) { return t->shape->kind[k]; }
+
+/* That number of leaves 0 .. last; the last's of those behind, too. */
+static void put_leaf_function(Text *t, const char *name,
+                              int number(const Text *, int k), int last)
+{
+    last = last < 0 ? 0 : last;
+    PUT(t, "INLINE int %s(int k)\n{\n", name);
+    for (int k = 0; k < last; k++)
+        PUT(t, "if (k == %d)\nreturn %d;\n", k, number(t, k));
+    PUT(t, "return %d;\n}\n", number(t, last));
+}
+
 static void put_functions(Text *t)
 {
     put_function(t, "template<int P> INLINE float pair_value(float s, "
@@ -237,6 +269,8 @@ static void put_functions(Text *t)
         if (t->leaves.base[k] >= 0)
             PUT(t, "if (k == %d)\nreturn %d;\n", k, t->leaves.base[k]);
     PUT(t, "return -1;\n}\n");
+    put_leaf_function(t, "leaf_plane", plane_of_leaf, t->leaves.n);
+    put_leaf_function(t, "leaf_kind", kind_of_leaf, t->leaves.n - 1);
 }
 
 /* ---- pieces ---- */
@@ -380,6 +414,29 @@ static void put_way(Text *t)
     }
 }
 
+static void put_leaves_and_sums(Text *t)
+{
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(LEAF_THREADS) "
+        "flin_leaves(const __grid_constant__ Leaves a)\n{\n"
+        "plain_leaves(a);\n}\n");
+    PUT(t, "extern \"C\" __global__ void __launch_bounds__(LEAF_THREADS) "
+        "flin_sums(const __grid_constant__ Sums a)\n{\nplain_sums(a);\n}\n");
+}
+
+/* Weights for each entry. */
+static void put_entries(Text *t)
+{
+    static const char *const name[] = { "forward", "queries", "keys" };
+    int own = t->shape->entries;
+
+    for (int k = 0; k < 3; k++)
+        PUT(t, "extern \"C\" __global__ void __launch_bounds__(WAY_THREADS) "
+            "flin_%s(const __grid_constant__ Args a)\n{\n"
+            "way_entries<%d, %d, %d, %d>(a.a);\n}\n", name[k], k == 2, k > 0,
+            own, own);
+    put_leaves_and_sums(t);
+}
+
 static void put_plain(Text *t)
 {
     static const char *const name[] = { "forward", "delta" };
@@ -389,11 +446,7 @@ static void put_plain(Text *t)
         PUT(t, "extern \"C\" __global__ void __launch_bounds__(PLAIN_THREADS)"
             " flin_%s(const __grid_constant__ Args a)\n{\n%s(a.a);\n}\n",
             name[k], body[k]);
-    PUT(t, "extern \"C\" __global__ void __launch_bounds__(LEAF_THREADS) "
-        "flin_leaves(const __grid_constant__ Leaves a)\n{\n"
-        "plain_leaves(a);\n}\n");
-    PUT(t, "extern \"C\" __global__ void __launch_bounds__(LEAF_THREADS) "
-        "flin_sums(const __grid_constant__ Sums a)\n{\nplain_sums(a);\n}\n");
+    put_leaves_and_sums(t);
     if (t->first.keys)
         PUT(t, "extern \"C\" __global__ void __launch_bounds__(PLAIN_THREADS) "
             "flin_first(const __grid_constant__ Args a)\n{\n"
@@ -425,13 +478,18 @@ char *pairs_source(Ctx *c, Mask *m, const PairsShape *s)
             "struct Leaves { Pairs a; LeafPlace leaf[MOST_LEAVES]; };\n"
             "struct Sums { Pairs a; LeafPlace leaf[MOST_LEAVES]; "
             "LeafSum sum[MOST_LEAVES]; };\n");
-    if (s->back)
+    if (s->back || s->entries)
         PUT(t, "constexpr i64 BAND = %lld;\n#include \"pairs_ways.cuh\"\n",
             (long long)pair_band(m));
+    if (s->entries)
+        PUT(t, "constexpr bool KEYED = %d, VALUED = %d;\n"
+            "#include \"pairs_entries.cuh\"\n", pair_has(s, PER_KEY),
+            pair_has(s, PER_VALUE));
     for (int k = 0; k < t->n; k++)
         put_region(t, k);
     put_functions(t);
-    (s->wgmma ? put_hopper : s->back ? put_way : put_plain)(t);
+    (s->entries ? put_entries : s->wgmma ? put_hopper : s->back ? put_way
+     : put_plain)(t);
     buf_printf(&b, "// all pairs of tokens: %s\n", m->softmax ? "softmax"
                : m->weighs ? "polynomials of scores"
                : "a mask that does not factor");

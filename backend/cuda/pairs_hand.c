@@ -8,6 +8,8 @@
 
 /* Bytes of scores, and of weights' gradients, that lie in memory at a time. */
 #define SCORES_MOST ((int64_t)4 << 30)
+/* Tokens of a block that weighs each entry: a pair of them a thread. */
+enum { ENTRIES_OWN = 16 };
 
 static bool is_packed(const Call *call)
 {
@@ -69,12 +71,44 @@ static int most_shared(const Hand *h)
     return keys > queries ? keys : queries;
 }
 
+int leaf_entries(const Hand *h, int k)
+{
+    return pair_plane(&h->shape, k + 1) - pair_plane(&h->shape, k);
+}
+
+/* As EntryRoom of pairs_entries.cuh. */
+int entries_shared(const Hand *h, int own)
+{
+    int key = h->key | 1, value = h->value | 1, leaves = h->leaves.n;
+
+    if (pair_has(&h->shape, PER_KEY) && pair_has(&h->shape, PER_VALUE))
+        value = 1;                      /* one at a time */
+    return (int)sizeof(float) * own * (3 * (key + value) + (2 + leaves) * own);
+}
+
+/* As many tokens as have room, up to ENTRIES_OWN. */
+static int entries_own(const Hand *h)
+{
+    const Call *call = h->p->call;
+    int64_t most = (int64_t)h->d->machine->shared;
+    int own = ENTRIES_OWN;
+
+    most = call->cache && call->cache < most ? call->cache : most;
+    while (own > 1 && entries_shared(h, own) > most)
+        own /= 2;
+    if (entries_shared(h, own) > most)
+        fail(h->c, 0, "%lld bytes of a block's memory are too few for pairs of "
+             "tokens that are weighed for each entry", (long long)most);
+    return own;
+}
+
 /* Wide enough for wgmma? All matrices are of one type of 16 bits. */
 static bool fits_wgmma(const Hand *h)
 {
     const Call *call = h->p->call;
     DType type = call->in[h->in[0]].dtype;
     bool fits = h->d->arch / 10 == 9 && is_short(type) && h->key <= 128
+        && !h->shape.entries
         && !(h->p->backward && call->way == 1 + TILES)
         && (!h->p->backward || !call->cache
             || most_shared(h) <= call->cache)
@@ -155,14 +189,17 @@ static void find_scratch(Hand *h)
     Scratch *r = &h->scratch;
     int64_t plane = h->heads * h->rows;
 
-    r->leaf = take(r, (h->leaves.rows + h->leaves.cols) * plane * 8);
-    r->number = take(r, (int64_t)h->leaves.numbers * h->heads * 8);
+    int timed = pair_plane(&h->shape, h->leaves.rows + h->leaves.cols);
+    int planes = pair_plane(&h->shape, h->leaves.n);
+
+    r->leaf = take(r, timed * plane * 8);
+    r->number = take(r, (int64_t)(planes - timed) * h->heads * 8);
     if (!h->p->backward)
         return;
     r->lse = take(r, plane * 4);
     r->y = take(r, plane * h->value * 4);
     r->delta = take(r, plane * 4);
-    r->dleaf = take(r, h->leaves.n * plane * 4);
+    r->dleaf = take(r, planes * plane * 4);
     r->part = take(r, part_bytes(h));
     if (h->way && h->way->way == TILES) {
         r->scores = take(r, h->turn * score_bytes(h));
@@ -174,20 +211,21 @@ static void find_scratch(Hand *h)
             : take(r, plane * (k < 2 ? h->key : h->value) * 4);
     }
     for (int k = 0; k < h->leaves.n; k++)
-        r->sum[k] = take(r, plane * 4);
+        r->sum[k] = take(r, leaf_entries(h, k) * plane * 4);
 }
 
-/* What the kernels have no room for. */
-static void check_leaves(Ctx *c, const Graph *step)
+/* What leaf k has a number for. */
+static int kind_of(const Hand *h, int k)
 {
-    static const char *const help = "a mask that factors, which is no pairs; "
-        "or the CPU";
+    const Graph *g = h->p->step;
+    const Input *in = &g->in[leaf_input(h, h->leaves.leaf[k])];
 
-    for (int i = 0; i < step->nin; i++)
-        if (step->in[i].axes && mask_reads(step->mask, step->in[i].name))
-            fail_help(c, 0, help, "%s: pairs that are weighed by %s for each "
-                      "entry have no kernels on a GPU", step->name,
-                      step->in[i].name);
+    if (in->rank > 1)
+        fail_help(h->c, 0, "keys and values of one axis; or the CPU", "%s: "
+                  "pairs that are weighed by %s for each entry of %d axes have "
+                  "no kernels on a GPU", g->name, in->name, in->rank);
+    return !in->axes ? PER_TOKEN
+         : in->axes == g->in[h->in[1]].axes ? PER_KEY : PER_VALUE;
 }
 
 /* ---- the way back ---- */
@@ -280,6 +318,9 @@ PairsShape plain_shape(const Hand *h)
     s.key = h->key;
     s.value = h->value;
     s.type = F32;
+    for (int k = 0; k < h->leaves.n; k++)
+        s.kind[k] = (uint8_t)kind_of(h, k);
+    s.entries = h->shape.entries;
     return s;
 }
 
@@ -290,7 +331,6 @@ Hand hand_of(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p,
     const Call *call = p->call;
     Hand h = { .c = c, .g = g, .p = p, .heads = call->heads };
 
-    check_leaves(c, p->step);
     h.d = gpu_enter(c, g);
     h.m = mask_copy(c, p->step->mask);
     h.leaves = pair_leaves(h.m);
@@ -303,13 +343,17 @@ Hand hand_of(Ctx *c, Gpu *g, PairPrograms **all, const PairsCall *p,
     h.tokens = tokens_of(call, h.packed);
     h.rows = h.packed ? h.tokens : h.tokens * call->nseq;
     h.shape = plain_shape(&h);
+    if (pair_has(&h.shape, PER_KEY) || pair_has(&h.shape, PER_VALUE)) {
+        h.shape.entries = entries_own(&h);
+        h.first.keys = 0;               /* a block has all rows of its keys */
+    }
     h.shape.wgmma = !plain && fits_wgmma(&h);
     h.shape.type = h.shape.wgmma ? call->in[h.in[0]].dtype : F32;
     for (int k = 0; k < 3 && h.shape.wgmma && p->backward; k++) {
         const View *v = &p->dx[h.in[k]];
         h.shape.floats[k] = !is_direct(&h, v) || v->dtype == F32;
     }
-    if (p->backward && !h.shape.wgmma)
+    if (p->backward && !h.shape.wgmma && !h.shape.entries)
         set_way(&h, all);
     find_scratch(&h);
     return h;

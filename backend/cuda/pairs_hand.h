@@ -54,7 +54,7 @@ typedef struct HostPlace {
 } HostPlace;
 typedef struct HostLeaf {
     uint64_t p;
-    int64_t sb, st, sh;
+    int64_t sb, st, sh, se;
     int32_t group, type, back, sum;
 } HostLeaf;
 typedef struct HostPairs {
@@ -132,6 +132,10 @@ int64_t lse_bytes(const Hand *h);
 int64_t row_slots(const Hand *h, int64_t rows);
 /* Bytes of a block's memory that a kernel with wgmma takes. */
 int wgmma_shared(const Hand *h, int kernel);
+/* The same of a kernel of weights for each entry, of so many tokens. */
+int entries_shared(const Hand *h, int own);
+/* Planes of leaf k: one, or one for each of its entries. */
+int leaf_entries(const Hand *h, int k);
 /* Numbers of a row of scores. */
 int64_t score_width(const Hand *h);
 

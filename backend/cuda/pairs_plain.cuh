@@ -338,21 +338,30 @@ INLINE double with_resets(float x)
 {
     return x == bits(0xff800000) ? -1073741824. : x;
 }
-/* LEAVES: Pairs, and a LeafPlace for each plane and number. */
+INLINE int leaf_of_plane(int plane)
+{
+    int k = 0;
+    while (leaf_plane(k + 1) <= plane)
+        k++;
+    return k;
+}
+/* LEAVES: Pairs, and a LeafPlace for each leaf. */
 template<class LEAVES> INLINE void plain_leaves(const LEAVES &all)
 {
     const Pairs &a = all.a;
     const LeafBlock x = leaf_block(a, blockIdx.x);
-    if (x.plane >= ROWS + COLS) {
-        const LeafPlace &p = all.leaf[x.plane];
+    const int leaf = leaf_of_plane(x.plane);
+    const LeafPlace &p = all.leaf[leaf];
+    const i64 entry = (x.plane - leaf_plane(leaf)) * p.se;
+    if (leaf >= ROWS + COLS) {
         if (threadIdx.x == 0 && blockIdx.x / a.heads % a.nseq == 0)
-            a.number[(x.plane - ROWS - COLS) * a.heads + x.head]
-                = load(p.p, p.type, x.head / p.group * p.sh);
+            a.number[(x.plane - leaf_plane(ROWS + COLS)) * a.heads + x.head]
+                = load(p.p, p.type, x.head / p.group * p.sh + entry);
         return;
     }
-    const LeafPlace &p = all.leaf[x.plane];
     double *to = a.leaf + x.plane * a.plane + x.at;
-    const i64 from = x.b * p.sb + x.start * p.st + x.head / p.group * p.sh;
+    const i64 from = x.b * p.sb + x.start * p.st + x.head / p.group * p.sh
+                   + entry;
     const int each = (x.len + LEAF_THREADS - 1) / LEAF_THREADS;
     const int first = threadIdx.x * each, last = min(first + each, x.len);
     double sum = 0;
@@ -373,8 +382,8 @@ template<class LEAVES> INLINE void plain_leaves(const LEAVES &all)
     }
 }
 
-/* What planes [from, to) of an input's leaves have, and numbers' rows: to its
- * gradient, float32 of the call's heads. */
+/* What an input's leaves have, and numbers' rows: to its gradient, float32 of
+ * the call's heads, a plane for each entry. */
 struct LeafSum { float *to; int n, plane[MOST_LEAVES], number; };
 /* What pairs have added to the gradient of a leaf; where none has a slope, what
  * compares two numbers, they have left nothing there. */
@@ -382,11 +391,19 @@ INLINE float leaf_slope(const Pairs &a, int plane, i64 at)
 {
     return SLOPES ? a.dleaf[plane * a.plane + at] : 0.f;
 }
+INLINE int entries_of_leaf(int k)
+{
+    return leaf_plane(k + 1) - leaf_plane(k);
+}
 template<class SUMS> INLINE void plain_sums(const SUMS &all)
 {
     const Pairs &a = all.a;
     const LeafBlock x = leaf_block(a, blockIdx.x);
-    const LeafSum &p = all.sum[x.plane];
+    int n = 0, e = x.plane;
+    while (e >= entries_of_leaf(all.sum[n].plane[0]))
+        e -= entries_of_leaf(all.sum[n++].plane[0]);
+    const LeafSum &p = all.sum[n];
+    float *to = p.to + e * (p.number ? a.heads : a.plane);
     const int each = (x.len + LEAF_THREADS - 1) / LEAF_THREADS;
     const int first = threadIdx.x * each, last = min(first + each, x.len);
     double own = 0;
@@ -394,10 +411,11 @@ template<class SUMS> INLINE void plain_sums(const SUMS &all)
         if (blockIdx.x / a.heads % a.nseq != 0)
             return;
         for (i64 t = threadIdx.x; t < a.rows; t += LEAF_THREADS)
-            own += leaf_slope(a, p.plane[0], x.head * a.rows + t);
+            own += leaf_slope(a, leaf_plane(p.plane[0]) + e,
+                              x.head * a.rows + t);
         const double before = before_here(own);
         if (threadIdx.x == LEAF_THREADS - 1)
-            p.to[x.head] = (float)(before + own);
+            to[x.head] = (float)(before + own);
         return;
     }
     for (int t = threadIdx.x; t < x.len; t += LEAF_THREADS) {
@@ -405,21 +423,23 @@ template<class SUMS> INLINE void plain_sums(const SUMS &all)
         for (int k = 0; k < p.n; k++) {
             const LeafPlace &l = all.leaf[p.plane[k]];
             if (!l.sum && t + l.back < x.len)
-                sum += leaf_slope(a, p.plane[k], x.at + t + l.back);
+                sum += leaf_slope(a, leaf_plane(p.plane[k]) + e,
+                                  x.at + t + l.back);
         }
-        p.to[x.at + t] = sum;
+        to[x.at + t] = sum;
     }
     for (int k = 0; k < p.n; k++) {
+        const int plane = leaf_plane(p.plane[k]) + e;
         if (!all.leaf[p.plane[k]].sum)
             continue;
         /* from the last token back: thread 0 has the last ones */
         double sum = 0;
         for (int t = first; t < last; t++)
-            sum += leaf_slope(a, p.plane[k], x.at + x.len - 1 - t);
+            sum += leaf_slope(a, plane, x.at + x.len - 1 - t);
         sum = before_here(sum);
         for (int t = first; t < last; t++) {
-            sum += leaf_slope(a, p.plane[k], x.at + x.len - 1 - t);
-            p.to[x.at + x.len - 1 - t] += (float)sum;
+            sum += leaf_slope(a, plane, x.at + x.len - 1 - t);
+            to[x.at + x.len - 1 - t] += (float)sum;
         }
         __syncthreads();
     }

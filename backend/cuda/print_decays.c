@@ -40,10 +40,14 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
         else
             begin = found_vector(p, v->node, k->col);
     }
-    bool wraps = node_of(p, value_at(p, k->out[0])->node)->flags & WRAP;
+    const Node *n = node_of(p, value_at(p, k->out[0])->node);
+    n = op_is(n->op, SHIFTS) ? node_of(p, n->a[0]) : n;
+    bool most = is_running_most(n->op);
     buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d),"
-               " l);\n", (int)k->ncol, share, back, wraps ? ", true" : "",
-               place(p, value_at(p, k->in[0])), gates, begin, last, share);
+               " l%s);\n", (int)k->ncol, share, back, most ? ", false, true"
+               : n->flags & WRAP ? ", true" : "",
+               place(p, value_at(p, k->in[0])), gates, begin, last, share,
+               most ? ", x.n" : "");
 }
 
 void put_scan(Print *p, const KInst *k)

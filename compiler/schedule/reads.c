@@ -12,7 +12,8 @@ bool is_scan(const Select *x, Ref r)
         return false;
     if (adds_tokens(n->op))
         return !(n->flags & ~(EXCLUSIVE | REVERSE));
-    if (n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
+    if (is_running_most(n->op) ? n->flags
+        : n->op != OP_scan || n->flags & ~(REVERSE | WRAP))
         return false;
     AxisSet gate = n->a[0] ? x->g->n[n->a[0]].axes : 0;
     return n->flags & WRAP ? !n->a[0] && !(n->flags & REVERSE)

@@ -7,12 +7,12 @@
 /* Whether the node's entries along the axis are each by themselves. */
 static bool keeps_apart(const Node *n, int axis)
 {
-    if (n->over & AXIS(axis))
+    if (n->over & AXIS(axis) || (op_has(n->op, TO_AXIS) && n->index == axis))
         return false;
     bool product = op_is(n->op, ADDS_UP | MULTIPLIES | MASKS)
                 && !is_decayed_contraction(n->op);
     return op_is(n->op, ELEMENTWISE | CONST | GIVEN | OF_RANKS | VIEWS | ONE_ROW
-                        | SHIFTS)
+                        | SHIFTS | RECURS)
         || adds_tokens(n->op) || product || !(n->axes & AXIS(axis));
 }
 

@@ -571,9 +571,9 @@ static bool is_ready(const Tokens *x, const KInst *k, Ref r)
 static bool joins(const Tokens *x, const KInst *k, Ref first, Ref r)
 {
     enum { MOST = 24 };
-    return !has_rows(x->s)
-        || (k->nnodes < MOST && k->nin < MOST && is_ready(x, k, r)
-            && adds_up(x, first) == adds_up(x, r));
+    return is_ready(x, k, r)
+        && (!has_rows(x->s) || (k->nnodes < MOST && k->nin < MOST
+                                && adds_up(x, first) == adds_up(x, r)));
 }
 
 static void select_map(Tokens *x, Ref first, bool before)

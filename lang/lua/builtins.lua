@@ -163,6 +163,9 @@ v:stage(i):summary(x) is what tokens do to them, with x.initial_state the states
 that they need: own and the transition M by name. From a state S they leave
 M S + own, where carry is "max" max(M + S, own); several states of one stage
 have their rows below one another, and M [N, H, K, n K] each.]])
+row("v:result", "i: integer -> variant",
+    "of several results of a step: the variant that has result i alone", [[
+They are counted as `tostring(v)` lists them. Its states are all of them.]])
 row("v:parts", "sizes?: table -> table",
     "of a layer: what it is cut into, in an order in which it can run", [[
 Each is a table: y and inputs, values { id, axes, timed, wide: float32 whatever

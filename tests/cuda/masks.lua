@@ -26,6 +26,16 @@ local definitions <const> = {
     if flin.abs(i - j) > 2 then return 0 end
     return p.w[j] / (flin.abs(i - j) + 1)
   end },
+  near_entries = { causal = false,
+                   input = { a = "t", u = "t k", w = "t v" },
+                   mask = function (i, j, p)
+    if flin.abs(i - j) > 4 then return 0 end
+    return flin.sigmoid(p.a[i] * p.w[j] + p.u[i])
+  end },
+  near_pairs = { causal = false, mode = "quadratic", mask = function (i, j, p)
+    if flin.abs(i - j) > 2 then return 0 end
+    return p.w[j] / (flin.abs(i - j) + 1)
+  end },
   behind = { causal = false, input = { s = ": log_decay" },
              mask = function (i, j, p)
     if i >= j then return 0 end

@@ -61,6 +61,26 @@ local variants <const> = {
     if i < j then return 0 end
     return p.b[j] / (i - j + 1) * flin.sigmoid(p.a[i] * p.a[j - 1])
   end },
+  -- a mask for each key, for each value, for each pair of them; of leaves that
+  -- tokens have, and heads
+  of_keys = { mode = "quadratic", input = { w = "t k", z = "k", b = "t" },
+              mask = function (i, j, p)
+    if i < j then return 0 end
+    return p.b[i] / (1 + exp(p.w[j] + p.z) * (i - j))
+  end },
+  of_values = { mode = "quadratic", input = { w = "t v", z = "", a = "t" },
+                mask = function (i, j, p)
+    if i < j then return 0 end
+    return exp(p.w_cumsum[i] - p.w_cumsum[j])
+         / (1 + exp(p.z) * (i - j)) * flin.sigmoid(p.a[i] + p.w[j - 1])
+  end },
+  of_both = { mode = "quadratic", causal = false,
+              input = { w = "t v", z = "k", u = "t k", a = "t" },
+              mask = function (i, j, p)
+    if flin.abs(i - j) >= 30 then return 0 end
+    return flin.sigmoid(p.a[i] * p.w[j] + p.u[i] + p.z)
+         * exp(-exp(p.z) * flin.abs(i - j) / 10)
+  end },
   -- other tokens weigh, too, those behind by another rule; near ones alone
   both_ways = { mode = "quadratic", causal = false, mask = function (i, j, p)
     if i < j then return flin.sigmoid(p.a[i] + p.b[j]) / (j - i) end
@@ -92,8 +112,9 @@ local function inputs(v, T, D, heads, dtype)
       x[n] = flin.randn({ 1, T, n == "q" and 2 or heads, D },
                         { seed = n:byte() }):to(dtype)
     else
-      x[n] = number(n, input.axes:find "t" and { 1, T, 2 } or { 2 })
-      x[n] = x[n]:to(input.axes:find "t" and dtype or "float32")
+      local shape = input.axes:find "t" and { 1, T, 2 } or { 2 }
+      if input.axes:find "[kv]" then shape[#shape + 1] = D end
+      x[n] = number(n, shape):to(#shape > 2 and dtype or "float32")
     end
   end
   return x
@@ -222,6 +243,11 @@ else
   for _, name in ipairs { "documents", "coupled" } do
     check(name, 70, 20, 1, "float32", { 0, 30, 30, 70 })
   end
+  check("of_keys", 70, 20, 1, "float32", { 0, 30, 30, 70 })
+  check("of_keys", 70, 64, 2, "bfloat16")
+  check("of_values", 70, 20, 1, "float32", { 0, 30, 30, 70 })
+  check("of_values", 50, 100, 2, "float32")
+  check("of_both", 45, 12, 1, "float32", { 0, 20, 20, 45 })
   check("like_documents", 70, 64, 1, "bfloat16")
   check("sinks", 90, 64, 2, "float16", { 0, 1, 1, 90 })
   -- rows that the first keys have, in parts

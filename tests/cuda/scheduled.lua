@@ -186,6 +186,19 @@ local more <const> = {
   },
   -- a number of either sign that is made of what another state holds, whose
   -- products of pairs are kept a row late
+  -- an average by the exponentials of keys, of which the largest so far, less
+  -- what each entry forgets, is taken (RWKV-4)
+  largest = variant {
+    name  = "largest",
+    input = { k = "t v", v = "t v", g = "t v : log_decay", w = "v : unit" },
+    state = { p = "v", a = "v", b = "v" },
+    step  = function (x, s)
+      local p = flin.max(s.p + x.g - x.w, x.k)
+      local old, new = flin.exp(s.p + x.g - x.w - p), flin.exp(x.k - p)
+      local a, b = old * s.a + new * x.v, old * s.b + new
+      return { p = p, a = a, b = b }, a / (b + 1)
+    end,
+  },
   read_sign = variant {
     name  = "read_sign",
     input = { q = "t k", k = "t k : unit_norm", v = "t v" },
@@ -419,6 +432,9 @@ local cases <const> = {
   "heavy_ball,B=1,T=73,H=1,K=64,V=64,cu=0/3/70/73",
   -- a lower state's read is a sign: pairs that are kept a row late
   "read_sign,B=1,T=73,H=1,K=64,V=64,L=64,cu=0/3/70/73",
+  -- running maxima of each entry, whose chunks end anywhere
+  "largest,B=1,T=150,H=2,V=128,cu=0/3/70/150",
+  "largest,B=2,T=100,H=1,V=64,states=1",
   -- kernels over all chunks in two, as they are too large
   "dplr_plain,B=1,T=70,H=1,K=128,V=128",
   -- two states that turn into each other

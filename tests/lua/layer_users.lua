@@ -66,6 +66,43 @@ local average <const> = flin.variant {
     return { m = m }, m
   end,
 }
+-- Three results of one call: in a layer each is a value.
+local errors <const> = flin.variant {
+  name = "errors",
+  input = { q = "t k", k = "t k : unit_norm", v = "t v", g = "t : log_decay",
+            beta = "t : unit" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S <const> = flin.exp(x.g) * s.S
+    local e <const> = x.v - dot(x.k, S)
+    local now <const> = S + flin.outer(x.beta * x.k, e)
+    return { S = now }, { y = dot(x.q, now), err = e, loss = dot(e, e) }
+  end,
+}
+local function correct(x, w)
+  local b <const> = dot(x, w.Wb)
+  return errors { q = dot(x, w.Wq), k = flin.unit_norm(dot(x, w.Wk), "k"),
+                  v = dot(x, w.Wv), g = flin.logsigmoid(b),
+                  beta = flin.sigmoid(b) }
+end
+local corrects <const> = { Wq = "d h k", Wk = "d h k", Wv = "d h v",
+                           Wb = "d h", Wo = "h v d" }
+user("several_results", { d = 7, h = 3, k = 5, v = 9 }, {
+  weight = corrects,
+  forward = function (x, w)
+    local r <const> = correct(x.x, w)
+    return x.x + dot(r.y + flin.tanh(r.err) * r.loss, w.Wo)
+  end,
+})
+user("one_of_several", { d = 6, h = 2, k = 4, v = 4 }, {
+  weight = corrects,
+  forward = function (x, w)
+    local r <const> = correct(x.x, w)
+    local again <const> = correct(dot(flin.silu(r.y), w.Wo), w)
+    return dot(r.y * flin.rsqrt(again.loss + 1), w.Wo)
+  end,
+})
+
 user("vector_state", { d = 5, c = 7 }, {
   weight = { W = "d c", A = "d c", O = "c d" },
   forward = function (x, w)

@@ -120,8 +120,16 @@ refuses("e is a number, not a value", define, function (x, s)
 refuses("there is no result 'lost'", v.backward, v,
         { q = x.q, k = x.k, v = x.v, g = x.g, beta = x.beta,
           dy = { lost = dy.loss } })
-refuses("it has 5 results", flin.layer, {
+refuses("forward: y is a table", flin.layer, {
   name = "l", input = { q = "t h k", k = "t h k", v = "t h v", g = "t h",
                         beta = "t h" },
   forward = function (x) return v(x) end })
+x.dy, x.dstate = nil, nil
+for i, name in ipairs { "y", "again", "err", "loss", "qk" } do
+  local y, last = v:result(i):forward(x)
+  local all, states = v:forward(x)
+  expect("result " .. name, (y - all[name]):maxabs() < 1e-6)
+  expect("its state", (last.S - states.S):maxabs() < 1e-6)
+end
+refuses("results 1 to 5, not 6", v.result, v, 6)
 print(("%d passed, %d failed"):format(passed, failed))

@@ -6,8 +6,8 @@ float32 on the CPU and to one GPU alone.
 
     python3 tests/python/torch_context.py [--nccl] [PARTS] [VARIANTS]
 
-these alone: of all_variants, pieces, packed, layers, halves, refusals, sums,
-prices, reloading, cards, dying; and of the standard library."""
+these alone: of all_variants, several, pieces, packed, layers, halves, refusals,
+sums, prices, reloading, cards, dying; and of the standard library."""
 import importlib.util
 import json
 import os
@@ -41,8 +41,8 @@ LONG = 155 * RANKS              # with pieces
 # one empty at a cut, one of a single token
 PACKED = [0, ALL], [0, 4, ALL - 9, ALL], [0, 2, 3, 8, ALL - 7, ALL], [
     0, 9, 9, 10, ALL, ALL]
-PARTS = ("all_variants", "pieces", "packed", "layers", "halves", "refusals",
-         "sums", "prices", "reloading", "cards", "dying")
+PARTS = ("all_variants", "several", "pieces", "packed", "layers", "halves",
+         "refusals", "sums", "prices", "reloading", "cards", "dying")
 WORDS = [w for w in sys.argv[1:] if w != "--nccl"]
 NAMES = [n for n in flin.stdlib if n in WORDS] or list(flin.stdlib)
 
@@ -177,6 +177,45 @@ def pieces(rank, ranks, folder):
                                by="ring" if n == 2 else "gather")
         run_one(f"{name} in {n} pieces", whole, cut, rank, ranks,
                 tuple(LONG // RANKS * i for i in range(RANKS + 1)))
+
+
+# ---- several results ----
+
+ERRORS = """local flin = require "flin"
+local exp, dot, outer = flin.exp, flin.dot, flin.outer
+return flin.variant {
+  name  = "errors",
+  input = { q = "t k", k = "t k : unit_norm", v = "t v", g = "t : log_decay",
+            beta = "t : unit" },
+  state = { S = "k v" },
+  step  = function (x, s)
+    local S = exp(x.g) * s.S
+    local e = x.v - dot(x.k, S)
+    S = S + outer(x.beta * x.k, e)
+    return { S = S }, { y = dot(x.q, S), err = e, loss = dot(e, e) }
+  end,
+}
+"""
+
+
+class Side:
+    """The results side by side, as one."""
+
+    def __init__(self, v, call):
+        self.variant, self.inputs, self.states = v, v.inputs, v.states
+        self.call, self.sizes = call, v.sizes
+
+    def __call__(self, **named):
+        r, left = self.call(**named)
+        return torch.cat([r.y, r.err, r.loss.unsqueeze(-1)], -1), left
+
+
+def several(rank, ranks, folder):
+    v = flin.load(ERRORS)
+    for whole, ends in WANTED_SEVERAL:
+        for by in "gather", "ring":
+            run_one(f"several results by {by}", whole,
+                    Side(v, context_parallel(v, by=by)), rank, ranks, ends)
 
 
 # ---- in bfloat16, on GPUs ----
@@ -582,7 +621,7 @@ def want(parts):
     ranks have GPUs each finds it, as CUDA cannot go on in a process that is
     forked."""
     global WANTED, WANTED_PACKED, WANTED_PIECES, WANTED_WIDE, \
-        WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES
+        WANTED_TRAINED, WANTED_MODULES, WANTED_HALVES, WANTED_SEVERAL
 
     def of(part, names):
         return [n for n in names if part in parts]
@@ -597,6 +636,10 @@ def want(parts):
                          ("gated_deltanet", 2), ("gla", 3), ("mamba3", 3),
                          ("mlstm", 2), ("rwkv7", 3), ("precond_gdn", 2)))
                      if n in NAMES}
+    errors = flin.load(ERRORS)
+    WANTED_SEVERAL = [(Whole(Side(errors, errors), cu, t), ends) for _ in of(
+        "several", "1") for cu, t, ends in ((None, ENDS[-1], ENDS),
+                                            (PACKED[2], ALL, EVEN))]
     WANTED_WIDE = {n: Whole(flin.stdlib[n], x=wide(flin.stdlib[n]))
                    for n in of("cards", NAMES if CARDS else ())}
     WANTED_TRAINED = Trained() if "reloading" in parts else None

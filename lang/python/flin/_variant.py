@@ -138,6 +138,7 @@ class Variant:
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
         self.mapped, self._proportional = {}, None
+        self._alone = None
         self._probed_of = None
         if checkpoint and not self.is_layer:
             raise _c.Error(f"{self.name}: checkpoint: it is no layer\n  help: "
@@ -481,6 +482,18 @@ class Variant:
                 return name
         raise _c.Error(f"{self.name}: scale: there is no input q or r to "
                        f"scale; inputs: {', '.join(self.order)}")
+
+    def _each(self):
+        """A variant for each result, which has that one alone."""
+        if len(self.outputs) == 1:
+            return [self]
+        if self._alone is None:
+            self._alone = [Variant(
+                self.given, lambda device, i=i: _state.derive(
+                    self._caller(device).handle,
+                    f"return (...):result({i + 1})\n"))
+                for i in range(len(self.outputs))]
+        return self._alone
 
     def _through(self, scale, norm, x):
         """The variant whose q is scaled, and whose q and k are normalised,

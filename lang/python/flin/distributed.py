@@ -54,9 +54,6 @@ class ContextParallel:
     def __init__(self, variant: Any, group: Any = None, by: str | None = None,
                  rates: tuple[float, float] | None = None,
                  pieces: int | None = None):
-        if len(variant.outputs) > 1:
-            raise Error(f"{variant.name}: it has several results: parts of "
-                        "sequences give y alone")
         _stages.stages(variant)
         self.variant, self.line = variant, _line.Line(group, by, rates)
         self.pieces = pieces
@@ -77,13 +74,14 @@ class ContextParallel:
             packing = _context.Packing(cu_seqlens, lengths, line, t)
             first = [packing.own(s) for s in first]
         rows = packing.rows if packing else _context.Rows(None, line.rank > 0)
-        y, *final = _context.call(v, line, rows, chunk_of(chunk), first,
-                                  list(x), self.pieces)
-        if not output_final_state:
-            return y, None
-        if packing:
+        found = []
+        for each in v._each():          # a pass for each result
+            y, *final = _context.call(each, line, rows, chunk_of(chunk), first,
+                                      list(x), self.pieces)
+            found.append(y)
+        if packing and output_final_state:
             final = [packing.spread(s) for s in final]
-        return y, self.variant._give_states(final)
+        return self.variant._give([*found, *final], output_final_state)
 
 
 def context_parallel(variant: Any, group: Any = None, by: str | None = None,
@@ -106,6 +104,8 @@ def context_parallel(variant: Any, group: Any = None, by: str | None = None,
     are read on the host. `lengths`: how many tokens each rank has, where they
     have not all as many. initial_state has a row for each of all sequences, and
     so has the final one: those that end on this rank are there, others are 0.
+
+    Of several results each takes a pass of its own over the part.
 
     Any variant whose states are linear in themselves, stage by stage
     (variant.stages of Lua): a matrix, a sum, an angle, a maximum, the token

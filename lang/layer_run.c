@@ -143,8 +143,8 @@ static void count_readers(Lay *k)
     }
 }
 
-static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                    const Adjoint *d)
+static Lay *lay_whole(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                      const Adjoint *d)
 {
     Lay *k = ctx_alloc(c, sizeof *k);
     const Graph *g = v->step->layer->traced;
@@ -156,6 +156,9 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->keep = d || (a->mode == M_FORWARD && layer_checkpoints(v, a));
     k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
+    k->carried = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->carried + 1);
+    k->piece = whole_piece(k);
+    k->cut.n = 1;
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
     k->last = ctx_alloc(c, g->len * sizeof *k->last);
     k->first = ctx_alloc(c, g->len * sizeof *k->first);
@@ -394,8 +397,11 @@ static void drop_kept(Lay *k, int i)
     for (int j = 0; j < p->nin; j++)
         if (k->first[p->in[j]] == i && p->in[j] != k->g->out[0].node)
             drop_array(k, &k->value[p->in[j]]);
-    if (k->stored[i].bytes)
-        k->realm->drop(k, k->stored[i].at);
+    for (int at = 0; at < MOST_PIECES; at++)
+        if (k->stored[i][at].bytes)
+            k->realm->drop(k, k->stored[i][at].at);
+    if (k->carried[i].bytes)
+        k->realm->drop(k, k->carried[i].at);
 }
 
 static void back_owed(Lay *k, int i, const Joint *j)
@@ -487,21 +493,33 @@ static void run_both_ways(Lay *k)
     give_gradients(k);
 }
 
-/* As a call that keeps what the way back reads. */
-static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
-{
-    Lay *k = lay_new(c, v, a, b, NULL);
-
-    k->keep = true;
-    return k;
-}
-
 static void run_all(Lay *k)
 {
     if (k->d)
         run_both_ways(k);
     else
         run_forward(k);
+}
+
+static const LayerPass layer_pass = { lay_whole, run_all };
+
+static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    const Adjoint *d)
+{
+    Lay *k = lay_whole(c, v, a, b, d);
+
+    find_pieces(k, &layer_pass);
+    return k;
+}
+
+/* As a call that keeps what the way back reads. */
+static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Lay *k = lay_whole(c, v, a, b, NULL);
+
+    k->keep = true;
+    find_pieces(k, &layer_pass);
+    return k;
 }
 
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)

@@ -362,12 +362,13 @@ typedef struct LayerRoom {
     bool fills;                         /* Arena.fills */
     uint32_t over[LAYER_CALLS];
 } LayerRoom;
-/* In how many pieces a layer's calls run in training; and whether the way back
- * of each begins with its way forward, as nothing but states is kept. */
+/* In how many pieces a layer's calls run in training; whether the way back of
+ * each begins with its way forward, as nothing but states is kept; and whether
+ * what rows make for them is made again, too. */
 typedef struct LayerCut {
     uint64_t call;                      /* a hash of it; 0: none */
     int n;
-    bool again;
+    bool again, rows;
 } LayerCut;
 struct LayerProgram {
     LayerProgram *next;

@@ -779,8 +779,9 @@ static uint64_t hash_call(const Lay *k)
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
                           k->left, k->spends, (int64_t)k->chosen,
-                          call->pages.at != NULL, k->cut.n, k->cut.again };
-    uint64_t h = hash_words(1, x, 15);
+                          call->pages.at != NULL, k->cut.n, k->cut.again,
+                          k->cut.rows };
+    uint64_t h = hash_words(1, x, 16);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),

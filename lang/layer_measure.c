@@ -10,7 +10,7 @@
 #include "../backend/cuda/gpu.h"
 #include "layer_price.h"
 
-/* Says how many there are, for tests: "4", "4again". */
+/* Says how many there are, for tests: "4", "4again", "4againrows". */
 #define PIECES_VARIABLE "FLIN_PIECES"
 
 /* What a training step takes so, and its calls. */
@@ -19,37 +19,59 @@ typedef struct Measured {
     double seconds;
 } Measured;
 
-/* The call without its results: as of any that has such tensors. */
-static Bound *inputs_alone(const Lay *k)
+/* What rows make again for calls. */
+static double rows_seconds(const Lay *k, const Lay *to)
 {
+    Pricing s = { .c = k->c, .g = k->g, .m = k->p->machine,
+                  .size = k->b->call.size, .parts = k->p->parts, .B = k->b->B,
+                  .T = k->b->T, .gpu = true };
+    double seconds = 0;
+    const char *by;
+
+    for (int i = 0; i < k->p->parts->n; i++) {
+        const LayerPart *p = &k->p->parts->part[i];
+        if (p->step && to->cut.rows && to->anew[p->y]
+            && is_cut(to, to->first[p->y]))
+            seconds += price_part(&s, p, &by).seconds;
+    }
+    return seconds;
+}
+
+/* As of any call that has such tensors: y row-major, no states left. */
+static Bound *usual_call(const Lay *k, const Given *dy)
+{
+    enum { SOMEWHERE = 1 << 12 };
     Bound *b = ctx_alloc(k->c, sizeof *b);
+    Given y = *dy;
 
     *b = *k->b;
+    y.data = (void *)SOMEWHERE;
     memset(b->call.out, 0, sizeof b->call.out);
     memset(b->call.s1, 0, sizeof b->call.s1);
+    b->call.out[0] = result_view(k->step, 0, &y);
     return b;
 }
 
 static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
 {
     Args *a = ctx_alloc(k->c, 2 * sizeof *a);
-    Bound *b = inputs_alone(k);
 
     a[0] = a[1] = *k->args;
     a[0].mode = M_FORWARD;
     a[1].mode = M_BACKWARD;
+    Adjoint *d = all_gradients(k->c, k->step, &a[1], k->b);
+    Bound *b = usual_call(k, &d->dy[0]);
     Lay *to = pass->lay(k->c, k->v, &a[0], b, NULL);
     to->keep = to->weighs = true;
     to->cut = cut;
     LayerRoom forward = gpu_layer_count(to, pass->run);
-    Lay *back = pass->lay(k->c, k->v, &a[1], b, all_gradients(k->c, k->step,
-                                                           &a[1], b));
+    Lay *back = pass->lay(k->c, k->v, &a[1], b, d);
     back->left = back->spends = true;
     back->cut = cut;
     LayerRoom backward = gpu_layer_count(back, pass->run);
     return (Measured){ forward.kept + (forward.rest > backward.rest
                                        ? forward.rest : backward.rest),
-                       to->seconds };
+                       to->seconds + rows_seconds(k, to) };
 }
 
 /* Of the products with weights, both ways. */
@@ -67,7 +89,7 @@ static double products_seconds(const Lay *k)
     return seconds;
 }
 
-/* "4", "4again": so many, where they are even. */
+/* "4", "4again", "4againrows": so many, where they are even. */
 static LayerCut asked_cut(const Lay *k, const char *s)
 {
     char *end;
@@ -75,7 +97,8 @@ static LayerCut asked_cut(const Lay *k, const char *s)
     bool even = n > 0 && n <= MOST_PIECES && count_units(k) % n == 0;
 
     return (LayerCut){ .n = even ? (int)n : 1,
-                       .again = !strcmp(end, "again") };
+                       .again = !strncmp(end, "again", 5),
+                       .rows = strstr(end, "rows") };
 }
 
 static LayerCut choose_cut(Lay *k, const LayerPass *pass)
@@ -91,8 +114,8 @@ static LayerCut choose_cut(Lay *k, const LayerPass *pass)
                  + (most - 1) * products_seconds(k);
 
     for (int n = 1; n <= MOST_PIECES && count_units(k) % n == 0; n *= 2)
-        for (int again = n == 1; again < 2; again++) {
-            LayerCut cut = { .n = n, .again = again };
+        for (int how = n == 1; how < 4; how++) {
+            LayerCut cut = { .n = n, .again = how % 2, .rows = how / 2 };
             ctx_poll(k->c);
             Measured m = measure(k, cut, pass);
             if (m.seconds > limit || m.bytes >= least.bytes)

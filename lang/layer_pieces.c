@@ -17,7 +17,7 @@ bool hands_on(const Piece *p)
 
 /* Has the part's call pieces: does it run by a plan, and carry all its states
  * itself? */
-static bool is_cut(const Lay *k, int i)
+bool is_cut(const Lay *k, int i)
 {
     const LayerPart *p = &k->p->parts->part[i];
 

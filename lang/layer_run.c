@@ -234,7 +234,14 @@ static bool is_made_anew(const Lay *k, const LayerPart *p)
     return all;
 }
 
-/* What is cheap, and read by no call. */
+/* Does the part's way back have such values made again? */
+static bool takes_anew(const Lay *k, int i)
+{
+    return !k->p->parts->part[i].step || k->realm->cheap(k, i)
+        || (k->cut.rows && is_cut(k, i));
+}
+
+/* What is cheap, and read by no call that has it kept. */
 static void find_anew(Lay *k)
 {
     const LayerParts *parts = k->p->parts;
@@ -247,8 +254,7 @@ static void find_anew(Lay *k)
         for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
             for (int in = 0; in < parts->part[j].nin; in++)
                 all = all && (parts->part[j].in[in] != p->y
-                              || !parts->part[j].step
-                              || k->realm->cheap(k, j));
+                              || takes_anew(k, j));
         k->anew[p->y] = all;
     }
 }
@@ -292,8 +298,9 @@ static void run_parts(Lay *k)
         ctx_poll(k->c);
         if (!is_needed(k, p))
             continue;
-        if (k->left && k->anew[p->y]) {         /* for its axes */
+        if (k->left && k->anew[p->y]) {         /* for its axes and its type */
             k->value[p->y] = p->step ? step_array(k, p) : product_array(k, p);
+            k->value[p->y].dtype = k->realm->type(k, p->y);
             continue;
         }
         const Joint *j = joint_of(k, i);

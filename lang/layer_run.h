@@ -298,7 +298,8 @@ void check_inplace(const Lay *k);
 Piece whole_piece(const Lay *k);
 /* Part i's, so many behind its first. */
 Piece piece_of(const Lay *k, int i, int at);
-/* Does its way back begin with its way forward? */
+/* May it have several; does its way back begin with its way forward? */
+bool is_cut(const Lay *k, int i);
 bool goes_again(const Lay *k, int i);
 /* Room for the states between pieces, and for their gradients. */
 void place_states(Lay *k, int i);

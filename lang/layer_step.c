@@ -128,6 +128,7 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
 
 static Sub *new_sub(Lay *k, int i, Mode mode)
 {
+    enum { SOMEWHERE = 1 << 12 };
     Sub *s = k->sub;
     const LayerPart *p = &k->p->parts->part[i];
 
@@ -151,8 +152,11 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     }
     if (p->step->nst)
         s->args.index = k->args->index;
-    for (int j = 0; j < p->nin; j++)
+    for (int j = 0; j < p->nin; j++) {
         s->args.in[j] = see_input(k, p, j, &k->value[p->in[j]]);
+        if (k->left && !k->back && k->anew[p->in[j]])
+            s->args.in[j].data = (void *)SOMEWHERE;     /* nobody reads it */
+    }
     for (int j = 0; j < p->step->nst; j++)
         s->args.state[j] = hands_on(&k->piece)
                          ? state_before(k, i, j, k->piece.at)

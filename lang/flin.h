@@ -337,8 +337,9 @@ typedef struct flin_Call {
                                    calls, where they can be; "whole", products
                                    with weights, too; "pieces", variants in
                                    pieces of the call, for training in less
-                                   memory: what takes least, of all that is
-                                   predicted to take a tenth more time or less;
+                                   memory: the least of memory times time, of
+                                   all that is predicted to take a twentieth
+                                   more time or less;
                                    default: what is predicted to be cheapest of
                                    "separate" and "fused", or between them */
     int checkpoint;             /* 1, of a layer's forward call: nothing is

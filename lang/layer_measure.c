@@ -1,7 +1,7 @@
 /* layer_measure.c -- in how many pieces a layer's calls run, and whether their
- * way back begins with their way forward: what takes the least memory, counted
- * by going through the whole step, of all that takes little more time, as
- * predicted.
+ * way back begins with their way forward: what takes the least of memory times
+ * time, the one counted by going through the whole step, the other predicted,
+ * of all that takes little more time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +52,15 @@ static Bound *usual_call(const Lay *k, const Given *dy)
     return b;
 }
 
+static int64_t bytes_of(const Given *t)
+{
+    int64_t n = dtype_size(t->dtype);
+
+    for (int i = 0; i < t->rank; i++)
+        n *= t->shape[i];
+    return n;
+}
+
 static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
 {
     Args *a = ctx_alloc(k->c, 2 * sizeof *a);
@@ -69,8 +78,9 @@ static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
     back->left = back->spends = true;
     back->cut = cut;
     LayerRoom backward = gpu_layer_count(back, pass->run);
-    return (Measured){ forward.kept + (forward.rest > backward.rest
-                                       ? forward.rest : backward.rest),
+    int64_t rest = forward.rest > backward.rest ? forward.rest : backward.rest;
+
+    return (Measured){ bytes_of(&d->dy[0]) + forward.kept + rest,
                        to->seconds + rows_seconds(k, to) };
 }
 
@@ -89,6 +99,11 @@ static double products_seconds(const Lay *k)
     return seconds;
 }
 
+static double cost_of(const Measured *m)
+{
+    return (double)m->bytes * m->seconds;
+}
+
 /* "4", "4again", "4againrows": so many, where they are even. */
 static LayerCut asked_cut(const Lay *k, const char *s)
 {
@@ -103,22 +118,24 @@ static LayerCut asked_cut(const Lay *k, const char *s)
 
 static LayerCut choose_cut(Lay *k, const LayerPass *pass)
 {
-    const double most = 1.1;            /* of the time without */
+    const double most = 1.05;           /* of the time without */
     const char *asked = getenv(PIECES_VARIABLE);
     LayerCut found = { .n = 1 };
 
     if (asked)
         return asked_cut(k, asked);
     Measured least = measure(k, found, pass);
-    double limit = most * least.seconds
-                 + (most - 1) * products_seconds(k);
+    double products = products_seconds(k);
+    least.seconds += products;
+    double limit = most * least.seconds;
 
     for (int n = 1; n <= MOST_PIECES && count_units(k) % n == 0; n *= 2)
         for (int how = n == 1; how < 4; how++) {
             LayerCut cut = { .n = n, .again = how % 2, .rows = how / 2 };
             ctx_poll(k->c);
             Measured m = measure(k, cut, pass);
-            if (m.seconds > limit || m.bytes >= least.bytes)
+            m.seconds += products;
+            if (m.seconds > limit || cost_of(&m) >= cost_of(&least))
                 continue;
             least = m;
             found = cut;

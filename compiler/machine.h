@@ -16,6 +16,8 @@ typedef struct Machine {
     double chain, link;                 /* s a chunk of a scan; s more for
                                            each product on the chain */
     double launch;                      /* s a kernel, spread over `spread` */
+    double follow;                      /* s a small kernel that follows another
+                                           one, beside what it moves */
     double spread;                      /* chunks and heads of a usual call */
     int units;                          /* that walk sequences side by side */
     int walks;                          /* sequences, times heads, of a usual

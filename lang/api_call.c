@@ -203,7 +203,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     h->args.validate = k->validate;
     if (k->plan && !fusion_named(k->plan, &h->args.fusion))
         fail_help(c, 0, "\"separate\", \"fused\", \"whole\", "
-                  "\"tiles\", NULL",
+                  "\"tiles\", \"pieces\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
     h->args.spend = k->spend;
@@ -303,7 +303,8 @@ void host_bind(Ctx *c, const Graph *step, HostCall *h)
     h->bound.call.in_parts = h->call.in_parts;
     h->bound.call.workspace = h->call.workspace;
     h->bound.call.workspace_size = (int64_t)h->call.workspace_size;
-    if (!runs_backwards(h->args.mode))
+    h->args.leaves = h->sizes && h->call.spend && h->call.y.data;
+    if (!runs_backwards(h->args.mode) || h->args.leaves)
         take_results(c, step, h);
     else if (!h->sizes)
         take_gradients(c, step, h);

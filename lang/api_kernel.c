@@ -229,7 +229,6 @@ static Mode run_mode(const Running *r)
 
 static int64_t find_workspace(Ctx *c, flin_Kernel *k, HostCall *h)
 {
-    h->args.leaves = h->call.spend && h->call.y.data;
     if (!runs_backwards(k->mode))
         return workspace_bound(c, &k->v, &h->args, &h->bound);
     Stored room = host_stored(c, &k->v, h);

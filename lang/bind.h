@@ -42,10 +42,11 @@ typedef struct Backend Backend;
 /* Which parts of a layer are computed within others: the cheapest, none, as
  * many as can be, these and products with weights. */
 typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST, FUSE_WHOLE,
-                      FUSE_TILES } Fusion;
+                      FUSE_TILES, FUSE_PIECES } Fusion;
 /* "separate", "fused", "whole", "tiles" (the cheapest, but products that one
- * program over rows reads are made in tiles of tokens), "" (the cheapest);
- * false: no such word. */
+ * program over rows reads are made in tiles of tokens), "pieces" (the cheapest,
+ * but calls in training run in pieces), "" (the cheapest); false: no such word.
+ */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {
@@ -276,6 +277,8 @@ bool tell_ends(Ctx *c, Variant *v, const Args *a, const Bound *b, View moves);
  * alone; 0: that is not known. */
 double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
                      bool both_ways);
+/* The same of the way forward of the plan that goes both. */
+double forward_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* Bytes of workspace of run_saved. */
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room);
@@ -356,8 +359,17 @@ enum { LAYER_ROOMS = 16, LAYER_CALLS = 16 };
 typedef struct LayerRoom {
     uint64_t call;                      /* a hash of it; 0: none */
     int64_t kept, rest, large;
+    bool fills;                         /* Arena.fills */
     uint32_t over[LAYER_CALLS];
 } LayerRoom;
+/* In how many pieces a layer's calls run in training; whether the way back of
+ * each begins with its way forward, as nothing but states is kept; and whether
+ * what rows make for them is made again, too. */
+typedef struct LayerCut {
+    uint64_t call;                      /* a hash of it; 0: none */
+    int n;
+    bool again, rows;
+} LayerCut;
 struct LayerProgram {
     LayerProgram *next;
     int32_t size[NAXES];
@@ -381,6 +393,8 @@ struct LayerProgram {
                                            */
     int nnumbers, nrooms;
     LayerRoom room[LAYER_ROOMS];
+    LayerCut cut[LAYER_ROOMS];
+    int ncuts;
 };
 
 /* How a layer is run: what calls in general (plans.c, backward.c, saved.c)

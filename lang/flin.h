@@ -335,9 +335,13 @@ typedef struct flin_Call {
                                    tokens; "fused", norms, gates and maps
                                    of a head in the steps of the variants it
                                    calls, where they can be; "whole", products
-                                   with weights, too; default: what is
-                                   predicted to be cheapest of the first two,
-                                   or between them */
+                                   with weights, too; "pieces", variants in
+                                   pieces of the call, for training in less
+                                   memory: the least of memory times time, of
+                                   all that is predicted to take a twentieth
+                                   more time or less;
+                                   default: what is predicted to be cheapest of
+                                   "separate" and "fused", or between them */
     int checkpoint;             /* 1, of a layer's forward call: nothing is
                                    saved for the way back (flin_saved is 0),
                                    which then begins with the way forward; the

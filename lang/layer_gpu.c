@@ -93,7 +93,7 @@ static void *room(Lay *k, int64_t bytes, bool keep)
 
     bytes = rounded(bytes);
     bool large = !keep && bytes >= a->small;
-    if (large && k->back && k->spends)
+    if (k->back && k->spends && !keep && (large || a->fills))
         at = take_again(k, &a->region[KEPT], bytes);
     Gaps *r = &a->region[keep || at >= 0 ? KEPT : large ? LARGE : SMALL];
     int64_t most = r->most;
@@ -529,7 +529,8 @@ typedef struct Trying { Lay *k; Sub *s; } Trying;
 /* Room for what spares the part's way back its way forward. */
 static void place_saved(Lay *k, Sub *s)
 {
-    int64_t bytes = !k->keep ? 0
+    int part = (int)(s->p - k->p->parts->part);
+    int64_t bytes = !k->keep || goes_again(k, part) ? 0
                   : saved_bytes(k->c, s->v, &s->args, &s->bound);
 
     if (!bytes)
@@ -778,8 +779,9 @@ static uint64_t hash_call(const Lay *k)
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
                           k->left, k->spends, (int64_t)k->chosen,
-                          call->pages.at != NULL };
-    uint64_t h = hash_words(1, x, 13);
+                          call->pages.at != NULL, k->cut.n, k->cut.again,
+                          k->cut.rows };
+    uint64_t h = hash_words(1, x, 16);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),
@@ -840,14 +842,12 @@ static int64_t small_bytes(const Lay *k)
     return n / SHARE;
 }
 
-static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
+static void count_filling(Lay *k, void (*f)(Lay *k), bool fills,
+                          LayerRoom *room)
 {
-    bool dry = k->dry;
-
-    k->dry = true;
     memset(k->over, 0, sizeof k->over);
     memset(k->asked, 0, sizeof k->asked);
-    k->arena = (Arena){ .small = small_bytes(k),
+    k->arena = (Arena){ .small = small_bytes(k), .fills = fills,
                         .region[LARGE].base = ROOM_ALIGN,
                         .region[SMALL].base = (uintptr_t)1 << 60,
                         .region[KEPT].base = (uintptr_t)1 << 61 };
@@ -857,18 +857,51 @@ static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
     room->kept = k->arena.region[KEPT].most;
     room->large = k->arena.region[LARGE].most;
     room->rest = room->large + k->arena.region[SMALL].most;
+    room->fills = fills;
+}
+
+/* In the way that takes less. */
+static void count_room(Lay *k, void (*f)(Lay *k), LayerRoom *room)
+{
+    LayerRoom filled = *room;
+    bool dry = k->dry;
+
+    k->dry = true;
+    count_filling(k, f, false, room);
+    if (k->d && k->spends)
+        count_filling(k, f, true, &filled);
+    else
+        filled = *room;
+    if (filled.kept + filled.rest < room->kept + room->rest)
+        *room = filled;
     k->dry = dry;
 }
 
-static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
+/* What all calls of the layer have. */
+static void make_shared(Lay *k)
 {
-    Rooms r = { .k = k, .room = { .call = hash_call(k) | 1 } };
     Numbers n = { .k = k };
 
     gpu_enter(k->c, gpu_of(k));
     dense_prepare(k->c, gpu_of(k));
     gpu_locked(k->c, gpu_of(k), make_numbers, &n);
     gpu_locked(k->c, gpu_of(k), make_rows, k);
+}
+
+LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k))
+{
+    LayerRoom room = { 0 };
+
+    make_shared(k);
+    count_room(k, f, &room);
+    return room;
+}
+
+static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
+{
+    Rooms r = { .k = k, .room = { .call = hash_call(k) | 1 } };
+
+    make_shared(k);
     if (!k->dry)
         gpu_locked(k->c, gpu_of(k), find_room, &r);
     if (r.found)
@@ -908,7 +941,7 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
                                       (size_t)need);
     uintptr_t rest = at + (uintptr_t)(need - r.rest);
     uintptr_t kept = k->kept_at ? (uintptr_t)k->kept_at : at;
-    k->arena = (Arena){ .small = small_bytes(k),
+    k->arena = (Arena){ .small = small_bytes(k), .fills = r.fills,
                         .region[KEPT] = { .base = kept, .most = r.kept },
                         .region[LARGE] = { .base = rest, .most = r.large },
                         .region[SMALL] = { .base = rest + (uintptr_t)r.large,

@@ -13,6 +13,9 @@ void gpu_layer(Lay *k, void (*f)(Lay *k));
 LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k));
 int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));
 
+/* The same, counted anew. */
+LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k));
+
 /* A graph's copy with the sizes of a call, to which tensors may be added. */
 Graph *copy_sized(Ctx *c, const Graph *step, const int32_t *size);
 /* The call on copies of the host's tensors; d: backward, or NULL. */

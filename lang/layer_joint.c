@@ -182,7 +182,7 @@ static bool see_columns(const Lay *k, const LayerPart *p, const Array *w,
 }
 
 /* Are the strides those of parts of one matrix? */
-static bool look_beside(const Lay *k, const Joint *j, const Array *w)
+bool may_lie_beside(const Lay *k, const Joint *j, const Array *w)
 {
     int64_t columns, apart, before = 0, n, stride;
     Axes over = axes_of(w, part_of(k, j, 0)->over);
@@ -216,7 +216,7 @@ bool lie_beside(const Lay *k, const Joint *j, const Array *w)
         end = (char *)w[i].data + columns * apart
             * (int64_t)dtype_size(w[i].dtype);
     }
-    return look_beside(k, j, w);
+    return may_lie_beside(k, j, w);
 }
 
 void joint_weights(const Lay *k, const Joint *j, Array *w)
@@ -259,7 +259,7 @@ uint64_t joint_choice(const Lay *k)
         joint_weights(k, &all->joint[i], w);
         if (joint_copies(k, &all->joint[i])
             || (w->dtype == k->realm->type(k, 0)
-                && look_beside(k, &all->joint[i], w)))
+                && may_lie_beside(k, &all->joint[i], w)))
             chosen |= (uint64_t)1 << i;
     }
     return chosen;

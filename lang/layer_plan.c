@@ -19,9 +19,9 @@ typedef struct Cutting {
     Price *price, all;
 } Cutting;
 
-enum { NCUTS = FUSE_TILES + 1 };
+enum { NCUTS = FUSE_PIECES + 1 };
 static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused",
-                                             "whole", "tiles" };
+                                             "whole", "tiles", "pieces" };
 
 typedef struct Showing {
     Ctx *ctx;                           /* that it is found in */
@@ -254,7 +254,7 @@ static void find(Ctx *c, void *ud)
     s->as.size = s->size;
     s->uncut = parts;
     for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
-        if ((i != FUSE_WHOLE && i != FUSE_TILES) || (int)s->fusion == i)
+        if (i < FUSE_WHOLE || (int)s->fusion == i)
             find_cut(s, parts, (Fusion)i);
     find_names(s, s->cut[s->fusion].parts);
     put_text(s);

@@ -77,7 +77,7 @@ Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,
     price.seconds = fmax(price.flops / s->m->matrix,
                          price.bytes / s->m->bandwidth)
                   + ((s->backward ? 2 : 1) + apart + copies * j->n + weights)
-                    * s->m->launch;
+                    * s->m->follow;
     *by = ctx_format(s->c, "%s, %d weights%s", product_text(s, m, n, k), j->n,
                      s->beside ? "" : " copied");
     return price;
@@ -100,7 +100,7 @@ static Price price_product(const Pricing *s, const LayerPart *p,
                            + bytes_of(s, p->y));
     price.seconds = fmax(price.flops / s->m->matrix,
                          price.bytes / s->m->bandwidth)
-                  + times * s->m->launch;
+                  + times * s->m->follow;
     *by = ctx_format(s->c, "%s%s", product_text(s, m, n, k),
                      both > 1 ? ctx_format(s->c, ", %.0f times", both) : "");
     return price;
@@ -110,20 +110,26 @@ static Price price_product(const Pricing *s, const LayerPart *p,
 
 /* Their product's result and its gradient lie in memory; it is kept for the way
  * back, whose last kernel makes x's gradient: a block reads, then multiplies,
- * at mma.sync's rate. The weight's gradient is a product of its own. */
+ * at mma.sync's rate, or one instruction after another, where it has few rows
+ * and nothing else to do meanwhile. The weight's gradient is a product of its
+ * own. */
 static void price_product_of_rows(const Pricing *s, const Rows *rows,
                                   Price *price)
 {
     enum { PLAIN_RATE = 2 };            /* wgmma's to that of mma.sync */
+    int64_t waits;
     int32_t k, n;
     double ways = s->backward ? 3 : 1;
 
     if (!rows_multiply(rows, &k, &n))
         return;
+    int64_t links = rows_links(s->c, rows, s->B, s->T, s->m->units, &waits);
+    double chain = (double)links * s->m->link + (double)waits * s->m->chain;
     price->flops += ways * tokens(s) * 2 * k * n;
-    price->seconds += price->flops / (s->m->matrix / PLAIN_RATE);
+    price->seconds += fmax(price->flops / (s->m->matrix / PLAIN_RATE),
+                           (s->backward ? 2 : 1) * chain);
     price->bytes += tokens(s) * 2 * (s->backward ? 7 * n : 2 * n);
-    price->seconds += (s->backward ? 1 : 0) * s->m->launch;
+    price->seconds += (s->backward ? 1 : 0) * s->m->follow;
 }
 
 /* Each input is read and each result written once a pass. */
@@ -137,7 +143,7 @@ static Price price_rows(const Pricing *s, const LayerPart *p, const Rows *rows)
         price.bytes += bytes_of(s, p->in[j]) * (s->backward ? 3 : 1);
     price.bytes += bytes_of(s, p->y) * kernels;
     price_product_of_rows(s, rows, &price);
-    price.seconds += price.bytes / s->m->bandwidth + launches * s->m->launch;
+    price.seconds += price.bytes / s->m->bandwidth + launches * s->m->follow;
     return price;
 }
 
@@ -263,7 +269,7 @@ static Price price_passes(const Pricing *s, const LayerPart *p,
         most = most > s->size[p->axis[lowest(ax)]]
              ? most : s->size[p->axis[lowest(ax)]];
     price.seconds = price.bytes / s->m->bandwidth
-                  + (s->backward ? 2 : 1) * s->m->launch;
+                  + (s->backward ? 2 : 1) * s->m->follow;
     *by = ctx_format(s->c, "rows of %lld, %d pass%s", (long long)most, passes,
                      passes == 1 ? "" : "es");
     return price;
@@ -325,7 +331,7 @@ void price_tiles(const Pricing *s, const LayerPart *p, Price *price)
     price->bytes += 2 * (tiles - 1) * 2 * bytes_of(s, p->in[1]);
     price->seconds = fmax(price->flops / s->m->matrix,
                           price->bytes / s->m->bandwidth)
-                   + 4 * tiles * s->m->launch;
+                   + 4 * tiles * s->m->follow;
 }
 
 Price price_part(const Pricing *s, const LayerPart *p, const char **by)

@@ -415,6 +415,37 @@ static Array make_results(Lay *k, const Joint *j, int from, int end,
     return y;
 }
 
+/* The weights as one where they are not copied, for a call that is counted:
+ * they may lie beside one another or not. */
+static Array foreseen_weight(Lay *k, const Joint *j, const Multiply *m)
+{
+    Array w[MAX_JOINT];
+
+    joint_weights(k, j, w);
+    return !k->dry || w->dtype != k->realm->type(k, 0)
+        || !may_lie_beside(k, j, w) ? (Array){ 0 } : matrix_of(k, j, m, w);
+}
+
+/* With the weights as one, or (data NULL) one after another. */
+static void multiply_joint(Lay *k, const Joint *j, const Array *all,
+                           const Array *y)
+{
+    const int end[] = { j->narrow, j->n };
+
+    for (int i = 0, from = 0; all->data && i < 2; from = end[i++]) {
+        int64_t n = j->from[end[i]] - j->from[from];
+        if (!n)
+            continue;
+        Multiply some = multiply_columns(k, j, n);
+        Array w = skip_columns(all, j->from[from], n);
+        multiply_into(k, &some, &w, &y[i]);
+    }
+    for (int i = 0; !all->data && i < j->n; i++) {
+        Multiply own = multiply(k, part_of(k, j, i));
+        multiply_into(k, &own, &k->value[own.p->in[1]], &k->value[own.p->y]);
+    }
+}
+
 /* The results of those that are wide lie by themselves. */
 void run_joint(Lay *k, const Joint *j)
 {
@@ -429,18 +460,11 @@ void run_joint(Lay *k, const Joint *j)
         return;
     Multiply m = multiply_all(k, j);
     Array all = joint_weight(k, j, &m, &room);
-    for (int i = 0, from = 0; all.data && i < 2; from = end[i++]) {
-        int64_t n = j->from[end[i]] - j->from[from];
-        if (!n)
-            continue;
-        Multiply some = multiply_columns(k, j, n);
-        Array w = skip_columns(&all, j->from[from], n);
-        multiply_into(k, &some, &w, &y[i]);
-    }
-    for (int i = 0; !all.data && i < j->n; i++) {
-        Multiply own = multiply(k, part_of(k, j, i));
-        multiply_into(k, &own, &k->value[own.p->in[1]], &k->value[own.p->y]);
-    }
+    multiply_joint(k, j, &all, y);
+    Array other = foreseen_weight(k, j, &m);
+    if (other.data)
+        multiply_joint(k, j, all.data == other.data ? &(Array){ 0 } : &other,
+                       y);
     drop_array(k, &room);
 }
 
@@ -528,7 +552,7 @@ static bool one_gradient(Lay *k, const Joint *j, Array *w, bool *add)
             w[i] = k->grad[r];
         *add = there;
     }
-    return lie_beside(k, j, w);
+    return lie_beside(k, j, w) || (k->dry && may_lie_beside(k, j, w));
 }
 
 /* All of the weights' gradients, x^T dy, as one product; false: it cannot be.
@@ -564,9 +588,13 @@ void back_joint(Lay *k, const Joint *j)
     bool whole = false;
     if (k->wanted[m.p->in[0]]) {
         Array room, all = joint_weight(k, j, &m, &room);
+        Array other = foreseen_weight(k, j, &m);
         whole = all.data != NULL;
         if (whole)
             back_to_rows(k, &m, dy, &all);
+        if (other.data && other.data != all.data)
+            back_to_rows(k, &m, dy, &other);
+        whole = whole && (room.data || !other.data);
         drop_array(k, &room);
     }
     for (int i = 0; !whole && k->wanted[m.p->in[0]] && i < j->n; i++) {
@@ -585,7 +613,7 @@ void back_weights(Lay *k, const Joint *j)
     bool whole = back_to_weights(k, j, &m, dy);
     for (int i = 0; i < j->n; i++) {
         Multiply own = multiply(k, part_of(k, j, i));
-        if (!whole)
+        if (!whole || k->dry)           /* as they may not lie so */
             back_to_weight(k, &own);
         k->grad[own.p->y].data = NULL;
     }

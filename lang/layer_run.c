@@ -143,8 +143,8 @@ static void count_readers(Lay *k)
     }
 }
 
-static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                    const Adjoint *d)
+static Lay *lay_whole(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                      const Adjoint *d)
 {
     Lay *k = ctx_alloc(c, sizeof *k);
     const Graph *g = v->step->layer->traced;
@@ -156,6 +156,9 @@ static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->keep = d || (a->mode == M_FORWARD && layer_checkpoints(v, a));
     k->sub = ctx_alloc(c, sizeof *k->sub);
     k->stored = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->stored + 1);
+    k->carried = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->carried + 1);
+    k->piece = whole_piece(k);
+    k->cut.n = 1;
     k->readers = ctx_alloc(c, g->len * sizeof *k->readers);
     k->last = ctx_alloc(c, g->len * sizeof *k->last);
     k->first = ctx_alloc(c, g->len * sizeof *k->first);
@@ -231,7 +234,14 @@ static bool is_made_anew(const Lay *k, const LayerPart *p)
     return all;
 }
 
-/* What is cheap, and read by no call. */
+/* Does the part's way back have such values made again? */
+static bool takes_anew(const Lay *k, int i)
+{
+    return !k->p->parts->part[i].step || k->realm->cheap(k, i)
+        || (k->cut.rows && is_cut(k, i));
+}
+
+/* What is cheap, and read by no call that has it kept. */
 static void find_anew(Lay *k)
 {
     const LayerParts *parts = k->p->parts;
@@ -244,8 +254,7 @@ static void find_anew(Lay *k)
         for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
             for (int in = 0; in < parts->part[j].nin; in++)
                 all = all && (parts->part[j].in[in] != p->y
-                              || !parts->part[j].step
-                              || k->realm->cheap(k, j));
+                              || takes_anew(k, j));
         k->anew[p->y] = all;
     }
 }
@@ -289,8 +298,9 @@ static void run_parts(Lay *k)
         ctx_poll(k->c);
         if (!is_needed(k, p))
             continue;
-        if (k->left && k->anew[p->y]) {         /* for its axes */
+        if (k->left && k->anew[p->y]) {         /* for its axes and its type */
             k->value[p->y] = p->step ? step_array(k, p) : product_array(k, p);
+            k->value[p->y].dtype = k->realm->type(k, p->y);
             continue;
         }
         const Joint *j = joint_of(k, i);
@@ -394,8 +404,11 @@ static void drop_kept(Lay *k, int i)
     for (int j = 0; j < p->nin; j++)
         if (k->first[p->in[j]] == i && p->in[j] != k->g->out[0].node)
             drop_array(k, &k->value[p->in[j]]);
-    if (k->stored[i].bytes)
-        k->realm->drop(k, k->stored[i].at);
+    for (int at = 0; at < MOST_PIECES; at++)
+        if (k->stored[i][at].bytes)
+            k->realm->drop(k, k->stored[i][at].at);
+    if (k->carried[i].bytes)
+        k->realm->drop(k, k->carried[i].at);
 }
 
 static void back_owed(Lay *k, int i, const Joint *j)
@@ -487,21 +500,33 @@ static void run_both_ways(Lay *k)
     give_gradients(k);
 }
 
-/* As a call that keeps what the way back reads. */
-static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
-{
-    Lay *k = lay_new(c, v, a, b, NULL);
-
-    k->keep = true;
-    return k;
-}
-
 static void run_all(Lay *k)
 {
     if (k->d)
         run_both_ways(k);
     else
         run_forward(k);
+}
+
+static const LayerPass layer_pass = { lay_whole, run_all };
+
+static Lay *lay_new(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                    const Adjoint *d)
+{
+    Lay *k = lay_whole(c, v, a, b, d);
+
+    find_pieces(k, &layer_pass);
+    return k;
+}
+
+/* As a call that keeps what the way back reads. */
+static Lay *lay_saving(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    Lay *k = lay_whole(c, v, a, b, NULL);
+
+    k->keep = true;
+    find_pieces(k, &layer_pass);
+    return k;
 }
 
 void layer_run(Ctx *c, Variant *v, const Args *a, const Bound *b)

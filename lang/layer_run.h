@@ -63,6 +63,14 @@ typedef struct Joints {
 typedef struct Lay Lay;
 typedef struct Sub Sub;
 
+/* What a part's call runs of at a time (layer_pieces.c): batch entries, or
+ * tokens, whose states lie between two pieces. */
+enum { MOST_PIECES = 8 };
+typedef struct Piece {
+    int at, n;                          /* which of how many */
+    int64_t b, nb, t, nt;               /* from where on, how many */
+} Piece;
+
 enum { OVER_RESULT = -1 };
 
 /* Where values lie, and what computes them there. cheap: computing the part
@@ -106,11 +114,13 @@ typedef struct Gaps {
 } Gaps;
 
 /* Memory of the call on the device: what is kept, where the way back puts what
- * has room between the parts of it that are left; else what is small lies by
- * itself, so that it does not take the place of what is not. */
+ * has room between the parts of it that are left (what is small, too, if that
+ * takes less); else what is small lies by itself, so that it does not take the
+ * place of what is not. */
 enum { KEPT, LARGE, SMALL, REGIONS };
 typedef struct Arena {
     int64_t small;
+    bool fills;                         /* with what is small, too */
     Gaps region[REGIONS];
 } Arena;
 
@@ -133,7 +143,14 @@ struct Lay {
     bool back;                          /* it is on */
     void *kept_at;                      /* outside of the call's workspace; or
                                            NULL */
-    Stored *stored;                     /* what parts have saved */
+    LayerCut cut;                       /* of its calls */
+    bool weighs;                        /* what they take is added up: */
+    double seconds;
+    Piece piece;                        /* of the part that runs */
+    Stored (*stored)[MOST_PIECES];      /* what parts have saved of each */
+    Stored *carried;                    /* states behind each but the last */
+    void *adjoint;                      /* and their gradients, of the part that
+                                           goes back: two in turn */
     Sub *sub;                           /* the one part's that runs: large */
     struct RowsCall *rows;              /* its call on the device, as large */
     Arena arena;
@@ -243,6 +260,8 @@ uint64_t joint_choice(const Lay *k);
 bool joint_copies(const Lay *k, const Joint *j);
 void joint_weights(const Lay *k, const Joint *j, Array *w);
 bool lie_beside(const Lay *k, const Joint *j, const Array *w);
+/* Where memory is counted addresses are not known: might they? */
+bool may_lie_beside(const Lay *k, const Joint *j, const Array *w);
 /* The one that part i runs in; or NULL. */
 const Joint *joint_of(const Lay *k, int i);
 /* All of it, where its first part is. */
@@ -272,6 +291,36 @@ bool is_moved(const Lay *k, const Joint *j, int i);
 /* Fails where an input that the caller gives up would be read after its
  * gradient has been written over it. */
 void check_inplace(const Lay *k);
+
+/* ---- pieces of a part's call (layer_pieces.c, layer_measure.c) ---- */
+
+/* All of it. */
+Piece whole_piece(const Lay *k);
+/* Part i's, so many behind its first. */
+Piece piece_of(const Lay *k, int i, int at);
+/* May it have several; does its way back begin with its way forward? */
+bool is_cut(const Lay *k, int i);
+bool goes_again(const Lay *k, int i);
+/* Room for the states between pieces, and for their gradients. */
+void place_states(Lay *k, int i);
+void place_adjoints(Lay *k, int i);
+/* State j of the part before piece `at` (not the first), its gradient. */
+Given state_before(const Lay *k, int i, int j, int at);
+Given adjoint_before(const Lay *k, int i, int j, int at);
+/* Does it begin from states of the piece before? */
+bool hands_on(const Piece *p);
+/* Where calls are weighed (Lay.weighs): what all pieces of this one take. */
+void weigh_piece(Lay *k, Sub *s);
+/* How many there may be: batch entries, or whole chunks of the one. */
+int64_t count_units(const Lay *k);
+/* Finds k->cut; by a call in progress, whole, and what goes through all of it.
+ */
+typedef struct LayerPass {
+    Lay *(*lay)(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                const Adjoint *d);
+    void (*run)(Lay *k);
+} LayerPass;
+void find_pieces(Lay *k, const LayerPass *pass);
 
 /* ---- parts (layer_step.c), tiles of tokens (layer_tiles.c) ---- */
 

@@ -48,8 +48,20 @@ static void see_axis(Given *g, const Array *v, int ax, int64_t n)
     g->stride[g->rank++] = i < 0 ? 0 : v->st[i];
 }
 
-/* The value as the part's argument: [B, T, H, ...], or [H, ...]. A constant
- * part has one token. */
+/* The same of batch entries or tokens: n of them from one on. */
+static void see_some(Given *g, const Array *v, int ax, int64_t from, int64_t n)
+{
+    int i = array_find(v, ax);
+    int64_t apart = i < 0 ? 0 : v->st[i];
+
+    g->shape[g->rank] = n;
+    g->stride[g->rank++] = apart;
+    if (g->data)
+        g->data = (char *)g->data + from * apart * dtype_size(g->dtype);
+}
+
+/* The value as the part's argument: [B, T, H, ...], or [H, ...], of the piece
+ * that runs. A constant part has one token. */
 static Given see(const Lay *k, const LayerPart *p, const Array *v, bool timed,
                  const uint8_t *order, int rank)
 {
@@ -57,8 +69,10 @@ static Given see(const Lay *k, const LayerPart *p, const Array *v, bool timed,
                 .device = k->b->call.on_device };
 
     if (timed) {
-        see_axis(&g, v, AX_B, p->constant ? 1 : k->b->B);
-        see_axis(&g, v, AX_T, p->constant ? 1 : k->b->T);
+        const Piece one = { .nb = 1, .nt = 1 };
+        const Piece *of = p->constant ? &one : &k->piece;
+        see_some(&g, v, AX_B, of->b, of->nb);
+        see_some(&g, v, AX_T, of->t, of->nt);
     }
     see_axis(&g, v, p->heads ? p->heads : -1, 1);
     for (int i = 0; i < rank; i++)
@@ -90,6 +104,13 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
                 .device = k->b->call.on_device, .rank = 1,
                 .shape = { k->b->states }, .stride = { t->sb } };
 
+    if (k->piece.n > 1) {               /* a batch entry has one each */
+        g.shape[0] = k->piece.nb;
+        if (g.given)
+            g.data = (char *)g.data + k->piece.b * t->sb
+                   * dtype_size(g.dtype);
+    }
+
     for (int d = 0; d < st->rank; d++) {
         array_add(k, &v, st->order[d]);
         v.st[d] = t->sd[d];
@@ -107,12 +128,13 @@ static Given see_state(const Lay *k, const LayerPart *p, int i, const View *t)
 
 static Sub *new_sub(Lay *k, int i, Mode mode)
 {
+    enum { SOMEWHERE = 1 << 12 };
     Sub *s = k->sub;
     const LayerPart *p = &k->p->parts->part[i];
 
     s->p = p;
     s->v = k->p->variant[i];
-    s->saved = &k->stored[i];
+    s->saved = &k->stored[i][k->piece.at];
     memset(s->inplace, 0, sizeof s->inplace);
     memset(s->add, 0, sizeof s->add);
     s->again = false;
@@ -130,11 +152,15 @@ static Sub *new_sub(Lay *k, int i, Mode mode)
     }
     if (p->step->nst)
         s->args.index = k->args->index;
-    for (int j = 0; j < p->nin; j++)
+    for (int j = 0; j < p->nin; j++) {
         s->args.in[j] = see_input(k, p, j, &k->value[p->in[j]]);
+        if (k->left && !k->back && k->anew[p->in[j]])
+            s->args.in[j].data = (void *)SOMEWHERE;     /* nobody reads it */
+    }
     for (int j = 0; j < p->step->nst; j++)
-        s->args.state[j] = see_state(k, p, j,
-                                     &k->b->call.s0[state_at(p, j)]);
+        s->args.state[j] = hands_on(&k->piece)
+                         ? state_before(k, i, j, k->piece.at)
+                         : see_state(k, p, j, &k->b->call.s0[state_at(p, j)]);
     bind_call(k->c, p->step, &s->args, &s->bound);
     s->bound.call.stream = k->b->call.stream;
     s->bound.call.staged = k->b->call.staged;
@@ -194,29 +220,55 @@ void make_value(Lay *k, int i)
     make_room(k, v, k->realm->type(k, p->y), is_kept(k, p->y));
 }
 
-void run_step(Lay *k, int i)
+/* Of a piece whose states go on to the next, these. */
+static void leave_states(const Lay *k, int i, Call *call)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+
+    for (int j = 0; j < p->step->nst; j++) {
+        Given left = state_before(k, i, j, k->piece.at + 1);
+        call->s1[j] = state_view(p->step, j, &left);
+    }
+}
+
+static void run_piece(Lay *k, int i)
 {
     Sub *s = new_sub(k, i, k->d ? M_FORWARD : k->args->mode);
     const LayerPart *p = s->p;
     Call *call = &s->bound.call;
-    Array *v = &k->value[p->y];
 
-    if (!v->data)
-        make_value(k, i);
-    Given y = see_y(k, p, v);
+    Given y = see_y(k, p, &k->value[p->y]);
     call->out[0] = result_view(p->step, 0, &y);
     /* On a device one token goes on from what the one before has left. */
     bool leaves = !k->d && (!p->borrows
                             || (call->each && k->b->call.on_device));
+    bool goes_on = k->piece.t + k->piece.nt < k->b->T;
+    if (goes_on)
+        leave_states(k, i, call);
     for (int j = 0; !leaves && p->borrows && j < p->step->nst; j++)
         call->s1[j] = (View){ 0 };
-    for (int j = 0; leaves && j < p->step->nst; j++) {
+    for (int j = 0; leaves && !goes_on && j < p->step->nst; j++) {
         Given left = see_state(k, p, j, &k->b->call.s1[state_at(p, j)]);
         if (left.given)
             call->s1[j] = state_view(p->step, j, &left);
         call->s1[j].st = k->b->call.s1[state_at(p, j)].st;
     }
     k->realm->forward(k, s);
+    if (k->weighs)
+        weigh_piece(k, s);
+}
+
+void run_step(Lay *k, int i)
+{
+    if (!k->value[k->p->parts->part[i].y].data)
+        make_value(k, i);
+    k->piece = piece_of(k, i, 0);
+    place_states(k, i);
+    for (int at = 0, n = k->piece.n; at < n; at++) {
+        k->piece = piece_of(k, i, at);
+        run_piece(k, i);
+    }
+    k->piece = whole_piece(k);
 }
 
 /* The layer's gradients of states as views; not given: none. */
@@ -368,29 +420,47 @@ static void make_again(Lay *k, int i)
     d->own = false;
 }
 
-void back_step(Lay *k, int i, bool again)
+/* What the way back of a piece is given: dy, and of states. */
+static void see_adjoints(Lay *k, Sub *s, int i, const View *dstate,
+                         const View *ds)
+{
+    const LayerPart *p = s->p;
+    const Piece *of = &k->piece;
+
+    memset(&s->d, 0, sizeof s->d);
+    if (k->grad[p->y].data)
+        s->d.dy[0] = see_y(k, p, &k->grad[p->y]);
+    for (int j = 0; j < p->step->nst; j++) {
+        if (of->t + of->nt < k->b->T)
+            s->d.dstate[j] = adjoint_before(k, i, j, of->at + 1);
+        else if (!p->borrows)
+            s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
+        s->d.ds[j] = hands_on(of) ? adjoint_before(k, i, j, of->at)
+                   : see_state(k, p, j, &ds[state_at(p, j)]);
+    }
+}
+
+/* Has input j's gradient a place for each token, which pieces share? */
+static bool is_shared(const LayerPart *p, int j)
+{
+    return p->step->in[j].timed && !p->constant;
+}
+
+/* Gradients of the piece that runs; those of all tokens' places are made by the
+ * first. */
+static void back_piece(Lay *k, int i, bool first, Array *dx, bool again,
+                       const View *dstate, const View *ds)
 {
     Sub *s = new_sub(k, i, M_BACKWARD);
     const LayerPart *p = s->p;
-    View dstate[MAX_STATES], ds[MAX_STATES];
-    Array *dx = ctx_alloc(k->c, (size_t)p->nin * sizeof *dx + 1);
 
-    memset(&s->d, 0, sizeof s->d);
-    state_views(k, k->d->dstate, dstate);
-    state_views(k, k->d->ds, ds);
-    if (k->grad[p->y].data)
-        s->d.dy[0] = see_y(k, p, &k->grad[p->y]);
-    Array *share = place_shares(k, p, ds);
-    for (int j = 0; j < p->step->nst; j++) {
-        if (!p->borrows)
-            s->d.dstate[j] = see_state(k, p, j, &dstate[state_at(p, j)]);
-        s->d.ds[j] = see_state(k, p, j, &ds[state_at(p, j)]);
-    }
+    see_adjoints(k, s, i, dstate, ds);
     for (int j = 0; j < p->nin; j++) {
         if (!k->wanted[p->in[j]])
             continue;
         s->add[j] = adds_to(k, i, j);
-        dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, i, j);
+        if (first || !is_shared(p, j))
+            dx[j] = s->add[j] ? k->grad[p->in[j]] : gradient_array(k, i, j);
         s->inplace[j] = dx[j].data == k->value[p->in[j]].data && !k->dry;
         s->d.dx[j] = see_input(k, p, j, &dx[j]);
     }
@@ -401,10 +471,37 @@ void back_step(Lay *k, int i, bool again)
         s->again = true;
     }
     k->realm->backward(k, s);
+    for (int j = 0; j < p->nin; j++)
+        if (dx[j].data && !is_shared(p, j) && !s->add[j])
+            add_grad(k, p->in[j], &dx[j]);
+}
+
+void back_step(Lay *k, int i, bool again)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    View dstate[MAX_STATES], ds[MAX_STATES];
+    Array *dx = ctx_alloc(k->c, (size_t)p->nin * sizeof *dx + 1);
+    bool *added = ctx_alloc(k->c, (size_t)p->nin + 1);
+
+    for (int j = 0; j < p->nin; j++)
+        added[j] = k->wanted[p->in[j]] && adds_to(k, i, j);
+    state_views(k, k->d->dstate, dstate);
+    state_views(k, k->d->ds, ds);
+    Array *share = place_shares(k, p, ds);
+    k->piece = piece_of(k, i, 0);
+    place_adjoints(k, i);
+    for (int n = k->piece.n, at = n; at-- > 0;) {
+        k->piece = piece_of(k, i, at);
+        back_piece(k, i, at + 1 == n, dx, again, dstate, ds);
+    }
+    k->piece = whole_piece(k);
+    if (k->adjoint)
+        k->realm->drop(k, k->adjoint);
+    k->adjoint = NULL;
     add_shares(k, p, share);
     for (int j = 0; j < p->nin; j++)
         if (dx[j].data && spread(k, p, j))
             sum_tokens(k, p->in[j], &dx[j]);
-        else if (dx[j].data && !s->add[j])
+        else if (dx[j].data && is_shared(p, j) && !added[j])
             add_grad(k, p->in[j], &dx[j]);
 }

@@ -191,7 +191,7 @@ Sub *parts_begin(Lay *k, int at, Mode mode)
 
     s->p = &k->p->parts->part[at];
     s->v = k->p->variant[at];
-    s->saved = &k->stored[at];
+    s->saved = k->stored[at];
     s->args = (Args){ .mode = mode, .cu = a->cu, .ncu = a->ncu,
                       .device_cu = a->device_cu, .chunk = a->chunk,
                       .threads = a->threads, .serial = a->serial,

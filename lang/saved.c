@@ -174,6 +174,17 @@ double bound_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b,
     return backend->seconds(c, e->program, &call);
 }
 
+double forward_seconds(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    PlanEntry *e = b->call.on_device ? saving_plan(c, v, a, b) : NULL;
+
+    if (!e || !e->backend->seconds)
+        return 0;
+    Call call = saving_call(c, v, a, b);
+    call.to = e->plan->split;
+    return e->backend->seconds(c, e->program, &call);
+}
+
 int64_t saved_workspace(Ctx *c, Variant *v, const Args *a, const Bound *b,
                         Stored room)
 {

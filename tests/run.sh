@@ -240,6 +240,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
+        "flin tests/cuda/layers.lua pieces mamba2" \
+        "flin tests/cuda/layers.lua pieces gated_deltanet" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
@@ -279,6 +281,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
+        *"pieces mamba2") more="FAKE_ARCH=9 FLIN_PIECES=4" ;;
+        *pieces*) more="FAKE_ARCH=9 FLIN_PIECES=2again" ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
         *steps.lua)
             more="FAKE_ARCH=9" ;;

@@ -55,6 +55,14 @@ int64_t cuda_slots(const CudaModule *m, const Call *call)
     return call->nseq + cuda_extent(call).batch * entry_chunks(m, call);
 }
 
+/* Of which so many have tokens, where sequences are known and even. */
+static int64_t chunks_there(const CudaModule *m, const Call *call)
+{
+    return cuda_pieces(m, call)
+         ? cuda_extent(call).batch * entry_chunks(m, call)
+         : cuda_slots(m, call);
+}
+
 static int group_of(const Call *call, const View *v)
 {
     return v->heads > 0 ? call->heads / v->heads : 1;
@@ -76,8 +84,8 @@ static bool is_even(int64_t items, int64_t n, int64_t each)
 static int heads_in_turn(const CudaModule *m, const CudaKernel *k,
                          const Call *call)
 {
-    int64_t items = cuda_slots(m, call) * call->heads, n = m->units
-                                                         * k->resident;
+    int64_t items = chunks_there(m, call) * call->heads, n = m->units
+                                                           * k->resident;
     int group = call->heads, each = 1;
 
     for (int i = 0; i < k->ntensors; i++) {

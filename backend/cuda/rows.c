@@ -517,12 +517,11 @@ typedef struct Deal { int64_t pieces, length, rows, blocks, grid; } Deal;
 /* Of carried states: of a sequence `pieces` are blocks, in each of which there
  * are several; where sequences are few as many as fill the device, but none has
  * fewer than so many tokens. */
-static Deal deal_carried(const Gpu *g, const Rows *p, const RowsCall *call)
+static Deal deal_carried(int64_t want, const Rows *p, const RowsCall *call)
 {
     enum { LEAST = 2 };
     RowsScan s = rows_scan(p, call);
     int64_t all = call->B * call->heads;
-    int64_t want = gpu_driver(g)->processors;
     Deal d = { .pieces = 1, .length = call->T };
 
     if (s.serial)
@@ -541,10 +540,26 @@ static Deal deal_carried(const Gpu *g, const Rows *p, const RowsCall *call)
     return d;
 }
 
+int64_t rows_links(Ctx *c, const Rows *p, int64_t B, int64_t T, int units,
+                   int64_t *waits)
+{
+    enum { RESIDENT = 2 };              /* blocks: rows_scan.c's bounds */
+    RowsCall *call = ctx_alloc(c, sizeof *call);
+
+    *call = (RowsCall){ .B = B, .T = T, .N = B, .heads = 1 };
+    for (int i = 0; i < p->nin; i++)
+        call->in[i].dtype = BF16;
+    Deal d = deal_carried(units, p, call);
+    int64_t waves = (d.blocks + RESIDENT * units - 1) / (RESIDENT * units);
+    int64_t rows = d.blocks ? (B * T + d.blocks - 1) / d.blocks : 0;
+
+    return waves * product_links(p->product, rows, waits);
+}
+
 static Deal deal_of(const Gpu *g, const Rows *p, const RowsCall *call)
 {
     if (p->carried)
-        return deal_carried(g, p, call);
+        return deal_carried(gpu_driver(g)->processors, p, call);
     /* threads a multiprocessor, fewer where a piece of tokens begins with what
      * others have read, or ends with sums; tokens that these are made of */
     enum { EACH = 1024, FEWER = 512, LEAST = 8 };

@@ -47,6 +47,11 @@ bool rows_carry(const Rows *p);
 
 /* Do they make a product with a weight as well: of k entries of a token, n? */
 bool rows_multiply(const Rows *p, int32_t *k, int32_t *n);
+/* Of B sequences of T tokens each on so many multiprocessors: instructions of
+ * that product that a block has one after another; *waits: how often it waits
+ * for memory meanwhile. */
+int64_t rows_links(Ctx *c, const Rows *p, int64_t B, int64_t T, int units,
+                   int64_t *waits);
 
 /* Can input i's gradient be added to what is there: has each of its entries one
  * lane? */

@@ -120,6 +120,9 @@ bool product_is_own(const Rows *p, const RowsCall *call);
 int product_shared(const Rows *p, const RowsCall *call, bool back);
 /* Where it lies in the block's memory, too; -1: it has too many rows. */
 int product_near(const Rows *p, const RowsCall *call);
+/* Instructions that a block of so many rows has one after another; *waits: how
+ * often it waits for memory meanwhile. */
+int64_t product_links(const RowsProduct *o, int64_t rows, int64_t *waits);
 /* What goes before the call's kernels, and behind them. */
 void product_before(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
                     int64_t own, int64_t kept);

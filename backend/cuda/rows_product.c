@@ -116,13 +116,34 @@ bool product_goes_back(const Rows *p, const RowsCall *call)
         && begins_whole(dx);
 }
 
-/* Bytes of w's slab and of two steps of x, as rows_product.cuh has them. */
+/* As rows_product.cuh has them: rows of w that are there at a time, rows of x,
+ * and of these columns. */
+typedef struct Tiling { int slab, rows, step; } Tiling;
+static Tiling tiling_of(const RowsProduct *o)
+{
+    Tiling t = { .slab = o->k < 256 ? o->k : 256 };
+
+    t.rows = o->n % 32 || o->n > 128 || o->n == 96 ? 128 : 128 / (o->n / 32);
+    t.step = t.slab % 64 ? 32 : t.slab / 2;
+    return t;
+}
+
+/* Bytes of w's slab and of two steps of x. */
 static int slab_bytes(const RowsProduct *o)
 {
-    int k = o->k < 256 ? o->k : 256;
-    int rows = o->n % 32 || o->n > 128 ? 128 : 128 / (o->n / 32);
+    Tiling t = tiling_of(o);
 
-    return k * o->n * 2 + 2 * rows * (k % 64 ? 32 : k / 2) * 2;
+    return t.slab * o->n * 2 + 2 * t.rows * t.step * 2;
+}
+
+int64_t product_links(const RowsProduct *o, int64_t rows, int64_t *waits)
+{
+    enum { DEPTH = 16 };                /* columns that an mma.sync sums over */
+    Tiling t = tiling_of(o);
+    int64_t tiles = (rows + t.rows - 1) / t.rows;
+
+    *waits = tiles * (o->k / t.step);
+    return tiles * (o->k / DEPTH);
 }
 
 static int64_t near_bytes(const Rows *p, const RowsCall *call)

@@ -533,10 +533,24 @@ static Segments segments_in(Ctx *c, const Plan *p, Cutting *cut,
     return s;
 }
 
+/* Of a call that goes no further. */
+static double forward_seconds(Ctx *c, Builds *all, const Segments *s)
+{
+    const Driver *d = gpu_enter(c, all->gpu);
+    Modelled m;
+
+    if (!build_modelled(c, all, &s->call, &m))
+        return INFINITY;
+    return cuda_way_seconds(s->p, m.forward, false, d->machine, d->processors,
+                            &s->call);
+}
+
 double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
     const Segments s = whole_of(all->plan, cut, call);
-    double seconds = call->seq ? call_seconds(c, all, &s) : INFINITY;
+    double seconds = !call->seq ? INFINITY
+                   : call->to && !goes_back(&s) ? forward_seconds(c, all, &s)
+                   : call_seconds(c, all, &s);
     return isfinite(seconds) ? seconds : 0;
 }
 

@@ -102,10 +102,12 @@ that no sequence has), chunk = tokens at once, backend, threads, serial = true
 (token by token), validate = true (see flin.validate);
 of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
 gates and maps of a head in the steps of the variants it calls), "whole"
-(products with weights, too, where they fit there) or "tiles" (a product and
-the program over rows that alone reads it, some tokens at a time), else the
-cheapest that is predicted of the first two, or between them. Options may stand
-in a second table: v:forward(inputs, { chunk = 64 }).]]
+(products with weights, too, where they fit there), "tiles" (a product and the
+program over rows that alone reads it, some tokens at a time) or "pieces" (for
+training on a GPU in less memory: variants in pieces of the call; the least of
+memory times time, of all that is predicted to take a twentieth more time or
+less), else the cheapest that is predicted of the first two, or between them.
+Options may stand in a second table: v:forward(inputs, { chunk = 64 }).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[

@@ -1,15 +1,18 @@
 -- Layers on a GPU against their float64 step: forward, gradients, decoding,
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
---   flin tests/cuda/layers.lua [large] [NAME ...]
--- large: sizes of models, too.
+--   flin tests/cuda/layers.lua [large] [pieces] [NAME ...]
+-- large: sizes of models, too. pieces: the layers of the library, whose calls
+-- run in pieces, so many as FLIN_PIECES says ("4", "4again").
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect
 
 local only, large
+local how <const> = {}                  -- what each call has beside tensors
 for _, word in ipairs { ... } do
   if word == "large" then large = true
+  elseif word == "pieces" then how.plan, how.chunk = "pieces", 16
   else only = only or {} only[word] = true end
 end
 
@@ -61,15 +64,16 @@ end
 -- call that saves may have other kernels: its y is the same to a rounding of
 -- bfloat16. Gradients are of the same dy: bit for bit those from what it saved.
 local function lives(name, layer, sizes)
-  local x = moved(layer:random(sizes), "cuda")
+  local x = with(moved(layer:random(sizes), "cuda"), how)
   local y, state = layer:forward(x)
   expect(y.device == "cuda", "%s: y is on the %s", name, y.device)
   local d = layer:backward(with(x, { dy = y }))
   local again = layer:forward(x)
   local d_again = layer:backward(with(x, { dy = y }))
   local saving, _, saved = layer:forward(with(x, { save = true }))
-  local d_saved = layer:backward { saved = saved, dy = y }
-  local d_spent = layer:backward { saved = saved, dy = y, spend = true }
+  local d_saved = layer:backward(with(how, { saved = saved, dy = y }))
+  local d_spent = layer:backward(with(how, { saved = saved, dy = y,
+                                             spend = true }))
   expect(saved and saved.bytes == 0, "%s: nothing is saved, or spent", name)
   for what, tensor in pairs(with(d, { y = y })) do
     local second = what == "y" and again or d_again[what]
@@ -90,7 +94,7 @@ end
 
 -- Gradients of weights are added to what float32 tensors hold.
 local function adds(name, layer, sizes)
-  local x = moved(layer:random(sizes), "cuda")
+  local x = with(moved(layer:random(sizes), "cuda"), how)
   local dy = layer:forward(x)
   local d = layer:backward(with(x, { dy = dy }))
   local into, held = {}, {}
@@ -115,7 +119,7 @@ local function of_states(name, layer, sizes)
   local x = layer:random(sizes)
   local _, state = layer:forward(x)
   local d = layer:backward(with(x, { dstate = state }))
-  local there = layer:backward(with(moved(x, "cuda"),
+  local there = layer:backward(with(with(moved(x, "cuda"), how),
                                     { dstate = moved(state, "cuda") }))
   for what, tensor in pairs(d) do
     if flin.is_tensor(tensor) then
@@ -191,7 +195,27 @@ local function sizes_of(layer, more)
   return with(s, more)
 end
 
-for name, layer in pairs(flin.layers) do
+-- As they are, and in pieces: of tokens, of batch entries.
+local function in_pieces(name, layer)
+  for B = 1, 2 do
+    for _, dtype in ipairs { "float32", "bfloat16" } do
+      check(name, layer, sizes_of(layer, with(how, { B = B, T = 64,
+                                                     dtype = dtype })))
+    end
+    local sizes = sizes_of(layer, { B = B, T = 64, dtype = "bfloat16" })
+    lives(name, layer, sizes)
+  end
+  local sizes = sizes_of(layer, { B = 1, T = 64, dtype = "bfloat16" })
+  local x = moved(layer:random(sizes), "cuda")
+  local _, _, whole = layer:forward(with(x, { save = true, chunk = 16 }))
+  local _, _, cut = layer:forward(with(with(x, how), { save = true }))
+  expect(whole.bytes ~= cut.bytes, "%s: it is not cut: %d bytes", name,
+         cut.bytes)
+  adds(name, layer, sizes_of(layer, { B = 1, T = 32, dtype = "float32" }))
+  of_states(name, layer, sizes_of(layer, { B = 1, T = 64, dtype = "float32" }))
+end
+
+for name, layer in pairs(how.plan and {} or flin.layers) do
   if not only or only[name] then
     for _, dtype in ipairs { "float32", "bfloat16" } do
       check(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = dtype }))
@@ -219,6 +243,11 @@ for name, layer in pairs(flin.layers) do
     end
   end
 end
+
+for name, layer in pairs(how.plan and flin.layers or {}) do
+  if not only or only[name] then in_pieces(name, layer) end
+end
+if how.plan then only = {} end          -- and nothing else
 
 -- Taps that are computed from weights, as many as x is wide.
 if not only or only.taps then

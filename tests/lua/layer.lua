@@ -514,7 +514,7 @@ refused("plan: whole, without a product", 'no product of one head is read',
     end
   }:plan { plan = "whole" }
 end)
-refused("plan: a word", "plan must be \"separate\", \"fused\", \"whole\" or",
+refused("plan: a word", "plan must be \"separate\", \"fused\", \"whole\", ",
         "leave it out", function () layer:plan { plan = "one" } end)
 refused("plan: of a variant", "plan: gla is no layer", nil, function ()
   local x = flin.stdlib.gla:random { T = 4, size = 4 }

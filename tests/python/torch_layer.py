@@ -185,6 +185,8 @@ close("nn.Sequential", y8, alone[1].layer(x=chain[1](inner),
                                           **alone[1].weights)[0], 0)
 y8.square().sum().backward()
 check("nn.Sequential: gradients", x8.grad.abs().min() > 0)
+refused("a pair for x", flin.Error, "alone=True",
+        lambda: alone[0]((x8, None)))
 refused("alone: no state", flin.Error, "use_cache is for one that was not",
         lambda: alone[0](x8, use_cache=True))
 

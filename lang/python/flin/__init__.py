@@ -39,8 +39,11 @@ def load(source: str | os.PathLike[str], plan: str | None = None,
     "fused", norms, gates and maps of a head in the steps of the variants that
     it calls; "whole", products with weights, too, where they fit there;
     "tiles", a product and the program over rows that alone reads it some
-    tokens at a time, so that what lies between is never whole; None:
-    what is predicted to be cheapest of the first two, or between them.
+    tokens at a time, so that what lies between is never whole; "pieces", for
+    training on a GPU in less memory, variants in pieces of the call: the least
+    of memory times time, of all that is predicted to take a twentieth more time
+    or less; None: what is predicted to be cheapest of the first two, or
+    between them.
     checkpoint: a layer's calls keep their inputs alone for the way back, which
     then begins with the way forward; gradients have the same bits."""
     if "torch" in sys.modules:  # before the first call, which torch.compile

@@ -430,6 +430,11 @@ class Layer(nn.Module):
         return y if self.alone else (y, state)
 
     def called(self, x, state, use_cache, cu_seqlens, lengths, state_index):
+        for t in x:
+            if not isinstance(t, torch.Tensor):
+                raise Error(f"Layer: a tensor is wanted, not {type(t).__name__}"
+                            "\n  help: a Layer(..., alone=True) before this "
+                            "one gives y without a state")
         kind = x[0].device.type
         if torch.is_autocast_enabled() and kind == "cuda":
             x = [t.to(torch.get_autocast_gpu_dtype()) for t in x]

@@ -1,0 +1,198 @@
+/* layer_measure.c -- in how many pieces a layer's calls run, and whether their
+ * way back begins with their way forward: what takes the least of memory times
+ * time, the one counted by going through the whole step, the other predicted,
+ * of all that takes little more time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "layer_gpu.h"
+#include "../backend/cuda/gpu.h"
+#include "layer_price.h"
+
+/* Says how many there are, for tests: "4", "4again", "4againrows". */
+#define PIECES_VARIABLE "FLIN_PIECES"
+
+/* What a training step takes so, and its calls. */
+typedef struct Measured {
+    int64_t bytes;
+    double seconds;
+} Measured;
+
+/* What rows make again for calls. */
+static double rows_seconds(const Lay *k, const Lay *to)
+{
+    Pricing s = { .c = k->c, .g = k->g, .m = k->p->machine,
+                  .size = k->b->call.size, .parts = k->p->parts, .B = k->b->B,
+                  .T = k->b->T, .gpu = true };
+    double seconds = 0;
+    const char *by;
+
+    for (int i = 0; i < k->p->parts->n; i++) {
+        const LayerPart *p = &k->p->parts->part[i];
+        if (p->step && to->cut.rows && to->anew[p->y]
+            && is_cut(to, to->first[p->y]))
+            seconds += price_part(&s, p, &by).seconds;
+    }
+    return seconds;
+}
+
+/* As of any call that has such tensors: y row-major, no states left. */
+static Bound *usual_call(const Lay *k, const Given *dy)
+{
+    enum { SOMEWHERE = 1 << 12 };
+    Bound *b = ctx_alloc(k->c, sizeof *b);
+    Given y = *dy;
+
+    *b = *k->b;
+    y.data = (void *)SOMEWHERE;
+    memset(b->call.out, 0, sizeof b->call.out);
+    memset(b->call.s1, 0, sizeof b->call.s1);
+    b->call.out[0] = result_view(k->step, 0, &y);
+    return b;
+}
+
+static int64_t bytes_of(const Given *t)
+{
+    int64_t n = dtype_size(t->dtype);
+
+    for (int i = 0; i < t->rank; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
+{
+    Args *a = ctx_alloc(k->c, 2 * sizeof *a);
+
+    a[0] = a[1] = *k->args;
+    a[0].mode = M_FORWARD;
+    a[1].mode = M_BACKWARD;
+    Adjoint *d = all_gradients(k->c, k->step, &a[1], k->b);
+    Bound *b = usual_call(k, &d->dy[0]);
+    Lay *to = pass->lay(k->c, k->v, &a[0], b, NULL);
+    to->keep = to->weighs = true;
+    to->cut = cut;
+    LayerRoom forward = gpu_layer_count(to, pass->run);
+    Lay *back = pass->lay(k->c, k->v, &a[1], b, d);
+    back->left = back->spends = true;
+    back->cut = cut;
+    LayerRoom backward = gpu_layer_count(back, pass->run);
+    int64_t rest = forward.rest > backward.rest ? forward.rest : backward.rest;
+
+    return (Measured){ bytes_of(&d->dy[0]) + forward.kept + rest,
+                       to->seconds + rows_seconds(k, to) };
+}
+
+/* Of the products with weights, both ways. */
+static double products_seconds(const Lay *k)
+{
+    Pricing s = { .c = k->c, .g = k->g, .m = k->p->machine,
+                  .size = k->b->call.size, .B = k->b->B, .T = k->b->T,
+                  .backward = true, .gpu = true };
+    double seconds = 0;
+    const char *by;
+
+    for (int i = 0; i < k->p->parts->n; i++)
+        if (!k->p->parts->part[i].step)
+            seconds += price_part(&s, &k->p->parts->part[i], &by).seconds;
+    return seconds;
+}
+
+static double cost_of(const Measured *m)
+{
+    return (double)m->bytes * m->seconds;
+}
+
+/* "4", "4again", "4againrows": so many, where they are even. */
+static LayerCut asked_cut(const Lay *k, const char *s)
+{
+    char *end;
+    long n = strtol(s, &end, 10);
+    bool even = n > 0 && n <= MOST_PIECES && count_units(k) % n == 0;
+
+    return (LayerCut){ .n = even ? (int)n : 1,
+                       .again = !strncmp(end, "again", 5),
+                       .rows = strstr(end, "rows") };
+}
+
+static LayerCut choose_cut(Lay *k, const LayerPass *pass)
+{
+    const double most = 1.05;           /* of the time without */
+    const char *asked = getenv(PIECES_VARIABLE);
+    LayerCut found = { .n = 1 };
+
+    if (asked)
+        return asked_cut(k, asked);
+    Measured least = measure(k, found, pass);
+    double products = products_seconds(k);
+    least.seconds += products;
+    double limit = most * least.seconds;
+
+    for (int n = 1; n <= MOST_PIECES && count_units(k) % n == 0; n *= 2)
+        for (int how = n == 1; how < 4; how++) {
+            LayerCut cut = { .n = n, .again = how % 2, .rows = how / 2 };
+            ctx_poll(k->c);
+            Measured m = measure(k, cut, pass);
+            m.seconds += products;
+            if (m.seconds > limit || cost_of(&m) >= cost_of(&least))
+                continue;
+            least = m;
+            found = cut;
+        }
+    return found;
+}
+
+/* Of what the choice depends on. */
+static uint64_t hash_of(const Lay *k)
+{
+    const int64_t x[] = { k->b->B, k->b->T, k->b->dtype, k->args->chunk,
+                          k->args->serial };
+
+    return hash_bytes(4, x, sizeof x) | 1;
+}
+
+typedef struct Finding { Lay *k; LayerCut cut; bool found; } Finding;
+
+static void find_known(Ctx *c, void *ud)
+{
+    Finding *f = ud;
+    const LayerProgram *p = f->k->p;
+
+    (void)c;
+    for (int i = 0; i < LAYER_ROOMS && !f->found; i++)
+        if (p->cut[i].call == f->cut.call) {
+            f->cut = p->cut[i];
+            f->found = true;
+        }
+}
+
+static void note_known(Ctx *c, void *ud)
+{
+    Finding *f = ud;
+    LayerProgram *p = f->k->p;
+
+    (void)c;
+    p->cut[p->ncuts++ % LAYER_ROOMS] = f->cut;
+}
+
+void find_pieces(Lay *k, const LayerPass *pass)
+{
+    Finding f = { .k = k, .cut = { .call = hash_of(k), .n = 1 } };
+    bool may = k->p->fusion == FUSE_PIECES && k->b->call.on_device
+            && !k->args->cu && !k->args->device_cu && !k->args->index.given
+            && k->b->N == k->b->B;
+
+    k->cut = f.cut;
+    if (!may || !k->keep)
+        return;
+    gpu_enter(k->c, k->v->shared.gpu);
+    gpu_locked(k->c, k->v->shared.gpu, find_known, &f);
+    if (!f.found) {
+        uint64_t call = f.cut.call;
+        f.cut = choose_cut(k, pass);
+        f.cut.call = call;
+        gpu_locked(k->c, k->v->shared.gpu, note_known, &f);
+    }
+    k->cut = f.cut;
+}

@@ -750,7 +750,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     for (int i = 0; p->rows && i < p->parts->n; i++)
         rows_free(v->shared.gpu, p->rows[i]);
     for (int i = 0; p->passes && i < p->parts->n; i++) {
-        const Columns *k = p->columns[i];
+        const Columns *k = p->columns ? p->columns[i] : NULL;
         passes_free(v->shared.gpu, p->passes[i]);
         for (int at = 0; k && at < k->n; at++) {
             passes_free(v->shared.gpu, k->of[at].all->passes[i]);

@@ -630,8 +630,9 @@ row("flin.cuda", "-> table?, string?",
     "the GPU and its compiler, or nil and why there is none", [[
 name, arch, driver, nvrtc, nvrtc_path, processors, cache (the folder of
 compiled kernels; "" where none is used), cache_refused (why not: others may
-write there; else ""), and the bytes that tensors take, `used`, and what is
-kept for more, `kept`.]])
+write there; else ""), and the bytes that tensors take, `used`, what is kept for
+more, `kept`, and the most that tensors and calls' workspaces have taken at a
+time, `peak`.]])
 row("flin.clock", "-> number", "seconds, from some time on")
 
 -- ---- the environment ----

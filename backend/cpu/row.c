@@ -397,18 +397,21 @@ static void begin_folds(const Work *w, int pass)
 {
     const RowProgram *p = w->j->p;
     const RowSome *some = &w->j->call->some;
-    const Fold *at = (const Fold *)w->j->call->carry + w->at.row * w->j->folds;
+    const Fold *at = NULL;
 
+    if (some->is && !some->begins && w->j->folds)
+        at = (const Fold *)w->j->call->carry + w->at.row * w->j->folds;
     for (Ref r = 1; r < p->g->len; r++)
         if (is_folded(p, pass, r))
-            w->fold[r] = some->is && !some->begins ? *at++
-                                                   : (Fold){ -INFINITY, 0 };
+            w->fold[r] = at ? *at++ : (Fold){ -INFINITY, 0 };
 }
 
 static void leave_folds(const Work *w)
 {
-    Fold *at = (Fold *)w->j->call->carry + w->at.row * w->j->folds;
+    Fold *at = NULL;
 
+    if (w->j->folds)
+        at = (Fold *)w->j->call->carry + w->at.row * w->j->folds;
     for (Ref r = 1; r < w->j->p->g->len; r++)
         if (is_folded(w->j->p, 0, r))
             *at++ = w->fold[r];

@@ -15,6 +15,7 @@ enum { FLOAT = 4, STEP_MOST = 32, SAMPLES = 64, SMALLEST = 16,
        SECTOR = 32 };                   /* bytes that are moved at least */
 
 typedef struct Plane {                  /* what both ways know of the mask */
+    Ctx *c;
     const Mask *m;
     const PairAsk *ask;
     const Machine *on;
@@ -213,20 +214,34 @@ static double idle_of(const Plane *p, AttentionWay way, int kernel,
     return ceil(blocks / p->on->units) * p->on->units / blocks;
 }
 
+/* Of parts that are taken of all, as visits has them. */
+static void count_steps(const Plane *p, bool of_keys, PairShape s,
+                        PairBlocks *b)
+{
+    double tokens = p->ask->tokens;
+
+    b->parts = ceil(tokens / s.own);
+    b->n = (int)fmin(b->parts, SAMPLES);
+    for (int n = 0; n < b->n; n++) {
+        double at = floor((n + 0.5) * b->parts / b->n) * s.own;
+        streamed(p, of_keys, at, fmin(at + s.own, tokens) - 1, s.step,
+                 &b->steps[n]);
+    }
+}
+
 /* Of `heads` at a time. */
 static double seconds_of(const Plane *p, AttentionWay way, int kernel,
                          PairShape s, int room, double bytes, double heads)
 {
-    double again, blocks = blocks_of(p, way, kernel, s);
-    double slices = blocks / ceil(p->ask->tokens / s.own);
     double turns = ceil(p->ask->heads / heads), of = p->ask->heads / turns;
+    PairBlocks b;
 
-    visits(p, kernel != PAIR_QUERIES, s.own, s.step, &again);
-    double steps = again / fmin(s.own, p->ask->tokens) * slices;
+    count_steps(p, kernel != PAIR_QUERIES, s, &b);
+    b.beside = of * blocks_of(p, way, kernel, s) / b.parts;
     return turns * (p->on->launch
                     + fmax(of * bytes / p->on->bandwidth,
-                           pair_seconds(p->ask, p->on, way, kernel, s, room,
-                                        of * steps, of * blocks)));
+                           pair_seconds(p->c, p->ask, p->on, way, kernel, s,
+                                        room, &b)));
 }
 
 /* ---- the best shape ---- */
@@ -313,7 +328,7 @@ bool pair_reads_scores(Ctx *c, const Mask *m)
 static Plane plane_of(Ctx *c, const Mask *m, const PairAsk *ask,
                       const Machine *on)
 {
-    Plane p = { .m = m, .ask = ask, .on = on,
+    Plane p = { .c = c, .m = m, .ask = ask, .on = on,
                 .scores = pair_reads_scores(c, m), .soft = m->softmax ? 2 : 0 };
     double again;
 
@@ -403,6 +418,11 @@ bool pair_way(Ctx *c, const Mask *m, const PairAsk *ask, const Machine *on,
     return find_way(&p, way, out);
 }
 
+bool pair_takes_tiles(const PairWay *tiles, const PairWay *blocks)
+{
+    return tiles && (!blocks || tiles->bytes < blocks->bytes);
+}
+
 PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
                       const Machine *on)
 {
@@ -414,6 +434,6 @@ PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
     if (!has_blocks && !has_tiles)
         fail(c, 0, "%lld bytes of a block's memory are too few for the way "
              "back over all pairs of tokens", (long long)ask->memory);
-    bool less = tiles.bytes < blocks.bytes;
-    return has_tiles && (!has_blocks || less) ? tiles : blocks;
+    return pair_takes_tiles(has_tiles ? &tiles : NULL,
+                            has_blocks ? &blocks : NULL) ? tiles : blocks;
 }

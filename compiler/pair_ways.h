@@ -49,6 +49,8 @@ bool pair_reads_scores(Ctx *c, const Mask *m);
 /* The way in the shapes that move least. False: not even one token fits. */
 bool pair_way(Ctx *c, const Mask *m, const PairAsk *ask, const Machine *on,
               AttentionWay way, PairWay *out);
+/* Of two, of which one may not fit (NULL). */
+bool pair_takes_tiles(const PairWay *tiles, const PairWay *blocks);
 /* TILES where they move less, else BLOCKS: n x n numbers are in memory for no
  * other reason. Fails where neither fits. */
 PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
@@ -67,9 +69,17 @@ int pair_heads(const PairWay *way, const Machine *on, int64_t heads,
 
 /* Blocks of a kernel that a multiprocessor has at a time. */
 double pair_resident(const Machine *on, int room);
-/* Of so many steps of so many blocks, all in all. */
-double pair_seconds(const PairAsk *ask, const Machine *on, AttentionWay way,
-                    int kernel, PairShape s, int room, double steps,
-                    double blocks);
+/* Blocks in the order in which they begin: so many parts of a sequence, and
+ * for each so many beside one another, heads and slices of columns. Steps: of
+ * n parts of these, from the first to the last. */
+typedef struct PairBlocks {
+    double parts, beside;
+    int n;
+    double steps[64];
+} PairBlocks;
+/* Of all of them, on the machine. */
+double pair_seconds(Ctx *c, const PairAsk *ask, const Machine *on,
+                    AttentionWay way, int kernel, PairShape s, int room,
+                    const PairBlocks *b);
 
 #endif

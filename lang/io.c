@@ -319,9 +319,8 @@ static void push_kernel(lua_State *L, const PairWay *k, int n)
 static void push_kernels(lua_State *L, const Job *j)
 {
     const PairWay *k = j->kernels;
-    int less = j->fits[TILES] && (!j->fits[BLOCKS]
-                                  || (k[TILES].bytes < k[BLOCKS].bytes
-                                      && k[TILES].all < k[BLOCKS].all));
+    int less = pair_takes_tiles(j->fits[TILES] ? &k[TILES] : NULL,
+                                j->fits[BLOCKS] ? &k[BLOCKS] : NULL);
 
     if (!j->fits[less])
         return;

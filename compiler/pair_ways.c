@@ -6,9 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the rate of elements: what products of operands in shared memory are
- * reckoned to attain, not measured. */
-#define SHARED_PRODUCTS 0.5
 /* What fewer steps may cost in words: kernels with steps of one token took
  * three times those with steps of four and eight on an H200, K = V = 128, which
  * the prices do not say. */
@@ -18,6 +15,7 @@ enum { FLOAT = 4, STEP_MOST = 32, SAMPLES = 64, SMALLEST = 16,
        SECTOR = 32 };                   /* bytes that are moved at least */
 
 typedef struct Plane {                  /* what both ways know of the mask */
+    Ctx *c;
     const Mask *m;
     const PairAsk *ask;
     const Machine *on;
@@ -197,35 +195,53 @@ static double bytes_of(const Plane *p, AttentionWay way, int kernel,
          + n * of * e + (kernel == PAIR_VALUES || p->scores ? leaves : 0);
 }
 
-/* Multiplications of a pair. */
-static double products_of(const Plane *p, AttentionWay way, int kernel)
+/* Parts that blocks have of a head, in slices of its columns. */
+static double blocks_of(const Plane *p, AttentionWay way, int kernel,
+                        PairShape s)
 {
-    double key = p->ask->key, value = p->ask->value;
+    double slices = way == TILES && kernel != PAIR_SCORES
+                  ? ceil((double)columns_of(p->ask, kernel) / s.wide) : 1;
 
-    if (way == BLOCKS)
-        return kernel == PAIR_KEYS ? 2 * (key + value) : 2 * key + value;
-    return kernel == PAIR_SCORES ? key + value : columns_of(p->ask, kernel);
+    return ceil(p->ask->tokens / s.own) * slices;
 }
 
 /* A processor does so many blocks one after another, whatever is left over. */
 static double idle_of(const Plane *p, AttentionWay way, int kernel,
                       PairShape s)
 {
-    double slices = way == TILES && kernel != PAIR_SCORES
-                  ? ceil((double)columns_of(p->ask, kernel) / s.wide) : 1;
-    double blocks = ceil(p->ask->tokens / s.own) * p->ask->heads * slices;
+    double blocks = blocks_of(p, way, kernel, s) * p->ask->heads;
 
     return ceil(blocks / p->on->units) * p->on->units / blocks;
 }
 
-static double seconds_of(const Plane *p, AttentionWay way, int kernel,
-                         PairShape s, double bytes)
+/* Of parts that are taken of all, as visits has them. */
+static void count_steps(const Plane *p, bool of_keys, PairShape s,
+                        PairBlocks *b)
 {
-    double each = p->pairs * products_of(p, way, kernel);
+    double tokens = p->ask->tokens;
 
-    return p->on->launch + idle_of(p, way, kernel, s) * p->ask->heads
-         * (bytes / p->on->bandwidth + each / (SHARED_PRODUCTS
-                                               * p->on->vector));
+    b->parts = ceil(tokens / s.own);
+    b->n = (int)fmin(b->parts, SAMPLES);
+    for (int n = 0; n < b->n; n++) {
+        double at = floor((n + 0.5) * b->parts / b->n) * s.own;
+        streamed(p, of_keys, at, fmin(at + s.own, tokens) - 1, s.step,
+                 &b->steps[n]);
+    }
+}
+
+/* Of `heads` at a time. */
+static double seconds_of(const Plane *p, AttentionWay way, int kernel,
+                         PairShape s, int room, double bytes, double heads)
+{
+    double turns = ceil(p->ask->heads / heads), of = p->ask->heads / turns;
+    PairBlocks b;
+
+    count_steps(p, kernel != PAIR_QUERIES, s, &b);
+    b.beside = of * blocks_of(p, way, kernel, s) / b.parts;
+    return turns * (p->on->launch
+                    + fmax(of * bytes / p->on->bandwidth,
+                           pair_seconds(p->c, p->ask, p->on, way, kernel, s,
+                                        room, &b)));
 }
 
 /* ---- the best shape ---- */
@@ -312,7 +328,7 @@ bool pair_reads_scores(Ctx *c, const Mask *m)
 static Plane plane_of(Ctx *c, const Mask *m, const PairAsk *ask,
                       const Machine *on)
 {
-    Plane p = { .m = m, .ask = ask, .on = on,
+    Plane p = { .c = c, .m = m, .ask = ask, .on = on,
                 .scores = pair_reads_scores(c, m), .soft = m->softmax ? 2 : 0 };
     double again;
 
@@ -327,6 +343,48 @@ static Plane plane_of(Ctx *c, const Mask *m, const PairAsk *ask,
     return p;
 }
 
+int64_t pair_band(const Mask *m)
+{
+    enum { FAR = 1 << 30 };             /* as far as any token */
+    Reach reach;
+
+    return !m->whole && mask_ends(m, &reach) && !reach.first
+           && reach.width < FAR ? reach.width : 0;
+}
+
+int pair_heads(const PairWay *way, const Machine *on, int64_t heads,
+               int64_t memory, const int64_t slots[PAIR_KERNELS])
+{
+    int64_t least = 1;
+
+    for (int k = 0; k < PAIR_KERNELS; k++) {
+        int64_t there = (int64_t)(on->units * pair_resident(on, way->room[k]));
+        int64_t n = way->shape[k].own ? there / (slots[k] ? slots[k] : 1) + 1
+                                      : 1;
+        least = n > least ? n : least;
+    }
+    int64_t most = memory ? PAIR_SCORES_MOST / memory : heads;
+    least = least < most ? least : most ? most : 1;
+    int64_t turns = (heads + least - 1) / least;
+    return turns > 1 ? (int)((heads + turns - 1) / turns) : (int)heads;
+}
+
+static double heads_of(const Plane *p, const PairWay *way)
+{
+    int64_t slots[PAIR_KERNELS];
+    double width = p->ask->tokens;
+
+    if (way->way == BLOCKS)
+        return p->ask->heads;
+    for (int k = 0; k < PAIR_KERNELS; k++)
+        slots[k] = way->shape[k].own
+                 ? (int64_t)ceil(p->ask->tokens / way->shape[k].own) : 0;
+    if (pair_band(p->m))
+        width = fmin(width, (double)pair_band(p->m));
+    return pair_heads(way, p->on, (int64_t)p->ask->heads,
+                      (int64_t)(2 * FLOAT * width * p->ask->tokens), slots);
+}
+
 static bool find_way(const Plane *p, AttentionWay way, PairWay *out)
 {
     *out = (PairWay){ .way = way };
@@ -339,8 +397,14 @@ static bool find_way(const Plane *p, AttentionWay way, PairWay *out)
         out->shape[k] = b.s;
         out->room[k] = FLOAT * (int)room_of(p, way, k, b.s);
         out->moved[k] = b.bytes;
-        out->seconds[k] = seconds_of(p, way, k, b.s, b.bytes);
         out->bytes += b.bytes;
+    }
+    double heads = heads_of(p, out);
+    for (int k = 0; k < PAIR_KERNELS; k++) {
+        if (!out->shape[k].own)
+            continue;
+        out->seconds[k] = seconds_of(p, way, k, out->shape[k], out->room[k],
+                                     out->moved[k], heads);
         out->all += out->seconds[k];
     }
     return true;
@@ -354,6 +418,11 @@ bool pair_way(Ctx *c, const Mask *m, const PairAsk *ask, const Machine *on,
     return find_way(&p, way, out);
 }
 
+bool pair_takes_tiles(const PairWay *tiles, const PairWay *blocks)
+{
+    return tiles && (!blocks || tiles->bytes < blocks->bytes);
+}
+
 PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
                       const Machine *on)
 {
@@ -365,6 +434,6 @@ PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
     if (!has_blocks && !has_tiles)
         fail(c, 0, "%lld bytes of a block's memory are too few for the way "
              "back over all pairs of tokens", (long long)ask->memory);
-    bool less = tiles.bytes < blocks.bytes && tiles.all < blocks.all;
-    return has_tiles && (!has_blocks || less) ? tiles : blocks;
+    return pair_takes_tiles(has_tiles ? &tiles : NULL,
+                            has_blocks ? &blocks : NULL) ? tiles : blocks;
 }

@@ -14,6 +14,9 @@
 #include "mask.h"
 #include "pebble.h"
 
+/* Bytes of scores, and of weights' gradients, that lie in memory at a time. */
+#define PAIR_SCORES_MOST ((int64_t)4 << 30)
+
 /* Kernels by what they make: dk (of BLOCKS dv, too), dq, dv, the scores. */
 enum { PAIR_KEYS, PAIR_QUERIES, PAIR_VALUES, PAIR_SCORES, PAIR_KERNELS };
 
@@ -46,9 +49,37 @@ bool pair_reads_scores(Ctx *c, const Mask *m);
 /* The way in the shapes that move least. False: not even one token fits. */
 bool pair_way(Ctx *c, const Mask *m, const PairAsk *ask, const Machine *on,
               AttentionWay way, PairWay *out);
-/* TILES where they move less and take less, else BLOCKS: n x n numbers are in
- * memory for no other reason. Fails where neither fits. */
+/* Of two, of which one may not fit (NULL). */
+bool pair_takes_tiles(const PairWay *tiles, const PairWay *blocks);
+/* TILES where they move less, else BLOCKS: n x n numbers are in memory for no
+ * other reason. Fails where neither fits. */
 PairWay pair_best_way(Ctx *c, const Mask *m, const PairAsk *ask,
                       const Machine *on);
+
+/* Keys of a window that its rows have, and no others; 0: they have others. */
+int64_t pair_band(const Mask *m);
+/* Heads whose scores are written at a time, in as few turns as there is such
+ * memory for: so many that processors have all the blocks that there is room
+ * for, of the product that has fewest. memory: bytes of a head's; slots: of a
+ * kernel's tokens owned, how many blocks a head has. */
+int pair_heads(const PairWay *way, const Machine *on, int64_t heads,
+               int64_t memory, const int64_t slots[PAIR_KERNELS]);
+
+/* ---- pair_time.c ---- */
+
+/* Blocks of a kernel that a multiprocessor has at a time. */
+double pair_resident(const Machine *on, int room);
+/* Blocks in the order in which they begin: so many parts of a sequence, and
+ * for each so many beside one another, heads and slices of columns. Steps: of
+ * n parts of these, from the first to the last. */
+typedef struct PairBlocks {
+    double parts, beside;
+    int n;
+    double steps[64];
+} PairBlocks;
+/* Of all of them, on the machine. */
+double pair_seconds(Ctx *c, const PairAsk *ask, const Machine *on,
+                    AttentionWay way, int kernel, PairShape s, int room,
+                    const PairBlocks *b);
 
 #endif

@@ -416,6 +416,38 @@ RowProgram *row_backward(Ctx *c, const RowStep *s, const bool *wanted,
     return new_program(c, s, out, n, given);
 }
 
+/* ---- parts of rows ---- */
+
+bool row_takes_parts(const RowProgram *p)
+{
+    bool folds = false, gives = false, numbers = false;
+
+    if (p->naxes != 1 || p->npasses != 1 || p->half)
+        return false;
+    for (Ref r = 1; r < p->g->len; r++)
+        folds = folds || (p->need[0][r] && row_folds(p->g, r));
+    for (int i = 0; i < p->nout; i++) {
+        const RowOut *o = &p->out[i];
+        bool wide = is_along(p, o->node)
+                 || (o->summed && is_along(p, p->g->in[o->input].node));
+        gives = gives || wide;
+        numbers = numbers || !wide;
+    }
+    return !gives || !(folds || numbers);
+}
+
+RowStep *row_step_part(Ctx *c, const RowStep *s, int32_t entries)
+{
+    RowStep *to = ctx_alloc(c, sizeof *to);
+    Graph *g = ctx_alloc(c, sizeof *g);
+
+    *g = *s->joint;                     /* its nodes are the same */
+    g->axis[lowest(s->along)].size = entries;
+    *to = *s;
+    to->joint = g;
+    return to;
+}
+
 /* ---- checking ---- */
 
 /* Is input i read in the pass? */

@@ -109,6 +109,25 @@ RowProgram *row_forward(Ctx *c, const RowStep *s, bool keep);
 RowProgram *row_backward(Ctx *c, const RowStep *s, const bool *wanted,
                          const bool *inplace, bool given);
 
+/* Some entries of the rows alone: of the row's `from` on as many as the graph's
+ * axis has. What reductions have come to stands in memory between one part and
+ * the next; results are of the last. */
+typedef struct RowSome {
+    bool is;                            /* else it is all of the row */
+    bool begins, ends;                  /* the first of the parts, the last */
+    int64_t from;
+} RowSome;
+
+/* Bytes of a reduction of a row, at most. */
+enum { ROW_CARRY = 16 };
+
+/* Can the program run so, one part after another? Its rows lie along one axis,
+ * in one pass; of such parts there are reductions or results, not both. */
+bool row_takes_parts(const RowProgram *p);
+/* The step whose axis `along` is so many entries long, though what its size is
+ * in values stays: for parts. */
+RowStep *row_step_part(Ctx *c, const RowStep *s, int32_t entries);
+
 /* How a backend goes about it, which the program does not say. columns: what
  * is summed over rows along an axis is made behind all passes, of inputs that
  * are read again. shared: entries of the input that several rows read. */

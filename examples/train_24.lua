@@ -13,7 +13,8 @@
 -- On a GPU the sizes are 24 layers of width 1024, 16 query and 4 key heads of
 -- 64, SwiGLU of 4096, 32,000 tokens, 4 sequences of 1024, bfloat16; on a CPU
 -- small ones, float32. A token is one of the text's most frequent words, or a
--- byte. Says milliseconds a step, tokens a second and losses.
+-- byte. Says milliseconds a step, tokens a second, losses, and on a GPU the
+-- most memory that there was at a time.
 local flin = require "flin"
 local learn = require "learn"
 local dot, silu, square, sum = flin.dot, flin.silu, flin.square, flin.sum
@@ -443,9 +444,11 @@ local function main()
   local first_loss = points[1][2]
   table.move(times, math.min(4, o.steps), o.steps, 1)
   local ms = median(table.move(times, 1, math.max(1, o.steps - 3), 1, {}))
-  print(("%.2f ms a step, %.0f tokens a second, loss %.3f -> %.3f, gradient "
-         .. "norm up to %.2f"):format(ms, 1000 * o.batch * o.length / ms,
-                                      first_loss, last, most))
+  local peak = o.device == "cuda"
+               and (", peak %.0f MB"):format(flin.cuda().peak / 2^20) or ""
+  print(("%s: %.2f ms a step, %.0f tokens a second%s, loss %.3f -> %.3f, "
+         .. "gradient norm up to %.2f"):format(o.mixer, ms, 1000 * o.batch
+         * o.length / ms, peak, first_loss, last, most))
   if o.svg then
     flin.save(o.svg, flin.picture.curves({ { name = "flin", points = points } },
               { title = ("%s, %d layers"):format(o.mixer, o.layers),

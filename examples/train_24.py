@@ -364,10 +364,12 @@ class Flin:
 
 class Fla:
     """flash-linear-attention's modules and functions. What their kernels are
-    tuned to is found side by side, and kept."""
+    tuned to is found side by side, and kept. Their loss with the head's product
+    in it asks the device for a number, which a graph cannot: there it is the
+    loss of logits, whose gradient is written over these."""
     name = "fla"
 
-    def __init__(self):
+    def __init__(self, graph=False):
         sys.path.append(os.path.join(HERE, "../tests/bench"))
         try:
             import layers
@@ -377,6 +379,7 @@ class Fla:
             import fla.ops.common.chunk_o as gated
             from fla.modules.activations import swiglu
             from fla.modules.convolution import causal_conv1d
+            from fla.modules.fused_cross_entropy import FusedCrossEntropyLoss
             from fla.modules.fused_linear_cross_entropy import \
                 fused_linear_cross_entropy_loss
             from fla.modules.fused_norm_gate import rms_norm_gated
@@ -392,6 +395,9 @@ class Fla:
         self.conv, self.gated = causal_conv1d, rms_norm_gated
         self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
         self.loss, self.attend = fused_linear_cross_entropy_loss, parallel_attn
+        if graph:
+            loss = FusedCrossEntropyLoss(inplace_backward=True)
+            self.loss = lambda x, label, head: loss(x @ head.t(), label)
         self.products, self.branch = Plain.products, Plain.branch
 
     def norm(self, x, w):
@@ -427,8 +433,9 @@ FUSIONS = ("norm", "rotate", "attention", "delta", "swiglu", "products",
            "branch", "entropy")
 
 
-def operations(side, fused=FUSIONS):
-    own = {"flin": Flin, "torch": Plain, "fla": Fla}[side]()
+def operations(side, fused=FUSIONS, graph=False):
+    own = Fla(graph) if side == "fla" else {"flin": Flin,
+                                            "torch": Plain}[side]()
     return types.SimpleNamespace(**{
         f: getattr(own if f in fused else Plain, f) for f in FUSIONS})
 
@@ -621,7 +628,7 @@ def train(a, side, text, fused=FUSIONS):
     if cuda:
         torch.cuda.empty_cache()
     model = made(a)
-    by = operations(side, fused)
+    by = operations(side, fused, a.graph)
     loss = functools.partial(model, by=by)
     if side == "torch" and a.compile and a.parts:
         model.compile_parts()

@@ -206,6 +206,13 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
                   "\"tiles\", \"pieces\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
+    if (k->memory < 0)
+        fail(c, 0, "%s: memory = %lld: bytes, or 0 for any",
+             mode_name[h->args.mode], (long long)k->memory);
+    h->args.memory = k->memory;
+    if (k->memory && !g->layer)
+        fail(c, 0, "%s: memory: %s is no layer", mode_name[h->args.mode],
+             g->name);
     h->args.spend = k->spend;
     h->args.checkpoint = k->checkpoint;
     if (k->checkpoint && !g->layer)

@@ -505,8 +505,8 @@ static void check_sizes(Sizes *s)
             fail(s->ctx, 0, "%s: nothing says how long axis '%s' is: give "
                  "axes = { %s = ... } in the variant", s->what,
                  g->axis[ax].name, g->axis[ax].name);
-    for (Ref r = 1; r < g->len; r++)
-        check_node(s, &g->n[r]);
+    for (Ref r = 1; r < g->len && !s->part; r++)
+        check_node(s, &g->n[r]);        /* a layer's have been, with it */
 }
 
 /* ---- results ---- */

@@ -44,9 +44,8 @@ typedef struct Backend Backend;
 typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST, FUSE_WHOLE,
                       FUSE_TILES, FUSE_PIECES } Fusion;
 /* "separate", "fused", "whole", "tiles" (the cheapest, but products that one
- * program over rows reads are made in tiles of tokens), "pieces" (the cheapest,
- * but calls in training run in pieces), "" (the cheapest); false: no such word.
- */
+ * program over rows reads are made in tiles), "pieces" (the cheapest, but calls
+ * in training run in pieces), "" (the cheapest); false: no such word. */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {
@@ -58,6 +57,7 @@ typedef struct Args {
     int64_t ncu;
     int chunk, threads;                 /* 0: the default */
     int cache, way;                     /* as in Call */
+    int64_t memory;                     /* of a layer: see flin.h; 0: any */
     bool part;                          /* of a layer */
     bool unread;                        /* tensors are still to come: of those
                                            here only the sizes are known */
@@ -381,6 +381,8 @@ struct LayerProgram {
     struct Joints *joints;              /* of products */
     Variant **variant;
     int *tile;                          /* see find_tiles */
+    struct Columns **columns;           /* per part: of a program over rows
+                                           whose product may be made so */
     struct RowStep **row;               /* of parts that are row programs */
     uint8_t **over;                     /* of these, per input: its gradient may
                                            be written over it */
@@ -502,6 +504,8 @@ const Graph *step_of_way(const Variant *v, int way);
 void refuse_pairs(lua_State *L, const Variant *v, const char *method);
 /* What the option `plan` of a layer's call asks for. */
 Fusion fusion_option(lua_State *L, const char *what, int arg);
+/* Bytes, from that table's option; 0: it has none. */
+int64_t memory_option(lua_State *L, const char *what, int arg);
 /* Chunk, threads, backend: from the options, else from the flin table. */
 void run_options(lua_State *L, const char *what, int arg, Args *a);
 

@@ -17,7 +17,7 @@ static const char *const domain_names[] = {
 /* What calls use themselves. */
 static const char *const reserved[] = { "initial_state", "state", "saved",
     "save", "cu_seqlens", "chunk", "backend", "threads", "inplace", "dy",
-    "plan", "checkpoint", "states", "spend" };
+    "plan", "memory", "checkpoint", "states", "spend" };
 enum { NRESERVED = sizeof reserved / sizeof *reserved };
 
 /* The axes less those that calls bring, in small letters; pushed. */

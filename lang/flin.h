@@ -332,14 +332,14 @@ typedef struct flin_Call {
     const char *plan;           /* a layer's: "separate", each part as kernels
                                    of its own; "tiles", what a program over
                                    rows alone reads of a product in tiles of
-                                   tokens; "fused", norms, gates and maps
-                                   of a head in the steps of the variants it
-                                   calls, where they can be; "whole", products
-                                   with weights, too; "pieces", variants in
-                                   pieces of the call, for training in less
-                                   memory: the least of memory times time, of
-                                   all that is predicted to take a twentieth
-                                   more time or less;
+                                   tokens or of columns (see memory); "fused",
+                                   norms, gates and maps of a head in the steps
+                                   of the variants it calls, where they can be;
+                                   "whole", products with weights, too;
+                                   "pieces", variants in pieces of the call, for
+                                   training in less memory: the least of memory
+                                   times time, of all that is predicted to take
+                                   a twentieth more time or less;
                                    default: what is predicted to be cheapest of
                                    "separate" and "fused", or between them */
     int checkpoint;             /* 1, of a layer's forward call: nothing is
@@ -390,6 +390,16 @@ typedef struct flin_Call {
                                    is saved there. Of flin_workspace: what such
                                    a call takes, or, where y is given, the
                                    forward call before it */
+    int64_t memory;             /* of a layer: so many bytes at most of what a
+                                   product gives to a program over rows that
+                                   alone reads it, logits say, are in memory at
+                                   a time, whatever the plan; more are made some
+                                   tokens or some columns at a time, whichever
+                                   is predicted to take less, and once more on
+                                   the way back. Of plan "tiles" the default is
+                                   256 MB and a quarter of all, else any. The
+                                   same in a call that saves and in the one
+                                   that goes back from there */
 } flin_Call;
 
 /* Runs the variant over the call's tokens, chunk by chunk, in float32 (inputs,

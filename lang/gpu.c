@@ -176,7 +176,6 @@ static int cuda(lua_State *L)
     Own *b = shared_of(L);
     Asked a = { .gpu = b->shared.gpu };
     bool closed = is_closed(L);
-    size_t kept;
 
     if (closed && !lua_isnoneornil(L, 1))
         lang_fail(L, "flin.cuda() tells of the GPU", "cuda: its options are "
@@ -200,8 +199,10 @@ static int cuda(lua_State *L)
     lua_pushfstring(L, "%d.%d", a.nvrtc->major, a.nvrtc->minor);
     lua_setfield(L, -2, "nvrtc");
     set_integer(L, "processors", a.driver->processors);
-    set_integer(L, "used", (lua_Integer)gpu_used(b->shared.gpu, &kept));
-    set_integer(L, "kept", (lua_Integer)kept);
+    const GpuUse use = gpu_use(b->shared.gpu);
+    set_integer(L, "used", (lua_Integer)use.used);
+    set_integer(L, "kept", (lua_Integer)use.kept);
+    set_integer(L, "peak", (lua_Integer)use.most);
     if (closed)
         return 1;
     set_text(L, "nvrtc_path", a.nvrtc->path);

@@ -149,8 +149,10 @@ static void find_kernels(Job *j)
     ask.value = (int)entry_count(j->plan.size, g->in[graph_find_input(g, "v")]
                                                    .axes);
     ask.memory = (int64_t)fmin(j->words * WORD, (double)j->shared);
+    Machine on = j->machine;            /* a block's memory is less, no more */
+    on.shared = (size_t)j->shared;
     for (int w = 0; w < 2; w++)
-        j->fits[w] = pair_way(j->ctx, m, &ask, &j->machine, (AttentionWay)w,
+        j->fits[w] = pair_way(j->ctx, m, &ask, &on, (AttentionWay)w,
                               &j->kernels[w]);
 }
 
@@ -317,9 +319,8 @@ static void push_kernel(lua_State *L, const PairWay *k, int n)
 static void push_kernels(lua_State *L, const Job *j)
 {
     const PairWay *k = j->kernels;
-    int less = j->fits[TILES] && (!j->fits[BLOCKS]
-                                  || (k[TILES].bytes < k[BLOCKS].bytes
-                                      && k[TILES].all < k[BLOCKS].all));
+    int less = pair_takes_tiles(j->fits[TILES] ? &k[TILES] : NULL,
+                                j->fits[BLOCKS] ? &k[BLOCKS] : NULL);
 
     if (!j->fits[less])
         return;

@@ -361,7 +361,8 @@ static void place_kept(Lay *k, Sub *s, Passes *p, PassesCall *call)
     const RowStep *step = k->p->row[s->p - k->p->parts->part];
     int64_t bytes = passes_rows(p, call) * step->nkept * 4;
 
-    if (!call->backward && k->keep && bytes)
+    if (!call->backward && k->keep && bytes
+        && (!k->some.is || k->some.begins))
         *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
                               .device = true };
     call->kept = s->saved->bytes ? (DevicePtr)(uintptr_t)s->saved->at : 0;
@@ -377,7 +378,8 @@ static void run_passes(Lay *k, Sub *s, bool backward)
     *call = (PassesCall){ .B = s->bound.B, .T = s->bound.T,
                           .heads = s->bound.call.heads,
                           .size = s->bound.call.size, .backward = backward,
-                          .y = s->bound.call.out[0],
+                          .y = s->bound.call.out[0], .some = k->some,
+                          .carry = (DevicePtr)(uintptr_t)k->carry,
                           .stream = s->bound.call.stream };
     memcpy(call->in, s->bound.call.in, sizeof call->in);
     memcpy(call->inplace, s->inplace, sizeof call->inplace);
@@ -474,6 +476,19 @@ typedef struct NewRows {
     Passes **passes;
 } NewRows;
 
+/* Of parts of rows, as the program's but for that one's. */
+static void new_part(Ctx *c, const NewRows *n, LayerProgram *own, int i)
+{
+    int parts = n->k->p->parts->n;
+
+    if (!own)
+        return;
+    own->rows = n->rows;
+    own->passes = ctx_alloc(c, (size_t)parts * sizeof *own->passes);
+    memcpy(own->passes, n->passes, (size_t)parts * sizeof *own->passes);
+    own->passes[i] = passes_new(c, own->row[i]);
+}
+
 /* In the layer's own context. */
 static void new_rows(Ctx *c, void *ud)
 {
@@ -494,6 +509,13 @@ static void new_rows(Ctx *c, void *ud)
             n->rows[i] = rows_new(c, p->step, size);
         if (row && !n->rows[i])
             n->passes[i] = passes_new(c, row);
+    }
+    for (int i = 0; i < parts->n; i++) {
+        const Columns *k = n->k->p->columns[i];
+        for (int at = 0; k && at < k->n; at++) {
+            new_part(c, n, k->of[at].all, i);
+            new_part(c, n, k->of[at].rest, i);
+        }
     }
 }
 
@@ -728,8 +750,15 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     }
     for (int i = 0; p->rows && i < p->parts->n; i++)
         rows_free(v->shared.gpu, p->rows[i]);
-    for (int i = 0; p->passes && i < p->parts->n; i++)
+    for (int i = 0; p->passes && i < p->parts->n; i++) {
+        const Columns *k = p->columns ? p->columns[i] : NULL;
         passes_free(v->shared.gpu, p->passes[i]);
+        for (int at = 0; k && at < k->n; at++) {
+            passes_free(v->shared.gpu, k->of[at].all->passes[i]);
+            if (k->of[at].rest)
+                passes_free(v->shared.gpu, k->of[at].rest->passes[i]);
+        }
+    }
     if (p->cutter)
         ends_free(v->shared.gpu, p->cutter);
     free(p->cutter);
@@ -779,9 +808,9 @@ static uint64_t hash_call(const Lay *k)
                           k->args->chunk, k->args->serial,
                           call->device_cu != NULL, k->v->turned, k->keep,
                           k->left, k->spends, (int64_t)k->chosen,
-                          call->pages.at != NULL, k->cut.n, k->cut.again,
-                          k->cut.rows };
-    uint64_t h = hash_words(1, x, 16);
+                          call->pages.at != NULL, k->args->memory, k->cut.n,
+                          k->cut.again, k->cut.rows };
+    uint64_t h = hash_words(1, x, 17);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),

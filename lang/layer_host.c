@@ -152,7 +152,8 @@ static RowCall *row_call(const Lay *k, const Sub *s, const RowStep *step)
 
     *r = (RowCall){ .B = s->bound.B, .T = s->bound.T, .heads = call->heads,
                     .size = call->size, .nkept = step->nkept,
-                    .kept = s->saved->at };
+                    .kept = s->saved->at, .some = k->some,
+                    .carry = k->carry };
     memcpy(r->in, call->in, sizeof r->in);
     return r;
 }
@@ -162,7 +163,7 @@ static void row_ahead(Lay *k, Sub *s, const RowStep *step)
     RowProgram *p = row_forward(k->c, step, k->keep);
     RowCall *call = row_call(k, s, step);
 
-    if (k->keep) {
+    if (k->keep && (!k->some.is || k->some.begins)) {
         int64_t n = row_count(p, call) * call->B * call->T * call->heads;
         call->kept = room(k, n * step->nkept * (int64_t)sizeof(float) + 1,
                           true);

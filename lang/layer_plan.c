@@ -14,7 +14,8 @@ typedef struct Cutting {
     LayerChoice choice;
     LayerParts *parts;
     Joints *joints;
-    int *tile;                          /* NULL: nothing is made in tiles */
+    int *tile;                          /* what may be made in tiles */
+    Fusion how;
     const char **by;
     Price *price, all;
 } Cutting;
@@ -64,16 +65,45 @@ static Price price_apart(const Showing *s, const Cutting *k, int i)
     return price_part(&as, p, &k->by[i]);
 }
 
+/* Entries of the axis along which the product of row part i may be cut. */
+static int32_t columns_of(const Showing *s, const Cutting *k, int i)
+{
+    const LayerPart *row = &k->parts->part[i];
+    const char *why;
+    RowStep *step = row_step(s->as.c, row->step, &why);
+    int ax = step ? column_axis(s->as.c, s->as.g,
+                              &k->parts->part[k->tile[i] - 1], row, step) : 0;
+
+    return ax ? s->size[ax] : 0;
+}
+
+/* The product's, or the rows' as they are. */
+static Price price_tiled(const Showing *s, const Cutting *k, int i)
+{
+    int row = k->tile[i] < 0 ? -k->tile[i] - 1 : i;
+    int product = k->tile[row] - 1;
+    const char *by = k->by[product];
+    Price price = price_apart(s, k, product);
+    Tiling t = price_tiles(&s->as, &k->parts->part[product],
+                           columns_of(s, k, row), k->how != FUSE_TILES, &price);
+
+    if (i == row) {
+        k->by[product] = by;
+        price = price_apart(s, k, row);
+    }
+    if (t.way != TILE_WHOLE)
+        k->by[i] = ctx_format(s->as.c, "%s, in tiles of %lld %s", k->by[i],
+                              (long long)t.at_once, t.way == TILE_TOKENS
+                              ? "tokens" : "columns");
+    return price;
+}
+
 static Price price_at(const Showing *s, const Cutting *k, int i)
 {
     const Joint *j = joint_at(s, k, i);
 
-    if (!j && k->tile && k->tile[i]) {
-        Price p = price_apart(s, k, i);
-        price_tiles(&s->as, &k->parts->part[i], &p);
-        k->by[i] = ctx_format(s->as.c, "%s, in tiles of tokens", k->by[i]);
-        return p;
-    }
+    if (!j && k->tile[i])
+        return price_tiled(s, k, i);
     if (!j)
         return price_apart(s, k, i);
     if (j->at == i)
@@ -232,7 +262,8 @@ static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
                             how == FUSE_CHEAPEST);
     k->parts = layer_fuse(c, l, parts, &k->choice.groups, s->size);
     k->joints = find_joints(c, s->as.g, k->parts, s->size);
-    k->tile = how == FUSE_TILES ? find_tiles(c, l, k->parts, k->joints) : NULL;
+    k->tile = find_tiles(c, l, k->parts, k->joints);
+    k->how = how;
     k->by = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->by + 1);
     k->price = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->price + 1);
     find_names(s, k->parts);
@@ -350,19 +381,20 @@ static void usual_sizes(const Graph *step, int32_t size[NAXES])
 int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
 {
     static const char *const also[] = { "B", "T", "backward", "machine",
-                                        "format", "beside", "plan" };
+                                        "format", "beside", "plan", "memory" };
     Showing *s = push_owned(L, sizeof *s, SHOWING_META, showing_gc);
 
     s->ctx = sandbox_ctx(L);
     s->v = v;
     s->as = (Pricing){ .m = m, .backward = backward, .roads = true };
-    check_options(L, "plan", v->step, 2, also, 7);
+    check_options(L, "plan", v->step, 2, also, 8);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
     raw_field(L, 2, "beside");
     s->as.beside = lua_toboolean(L, -1);
     lua_pop(L, 1);
     s->fusion = fusion_option(L, "plan", 2);
+    s->as.memory = memory_option(L, "plan", 2);
     s->as.B = option_int(L, "plan", 2, "B", 1);
     s->as.T = option_int(L, "plan", 2, "T", 2048);
     if (s->as.B < 1 || s->as.T < 1)

@@ -320,18 +320,24 @@ static Price price_step(const Pricing *s, const LayerPart *p, const char **by)
     return price_plan_of(s, p, k.plan, k.plain);
 }
 
-void price_tiles(const Pricing *s, const LayerPart *p, Price *price)
+Tiling price_tiles(const Pricing *s, const LayerPart *p, int32_t columns,
+                   bool whole, Price *price)
 {
-    const double least = 4, most = 256 << 20;
-    double tiles = fmax(least, bytes_of(s, p->y) / most);
+    const double each = s->gpu ? 2 : 4;
+    const TileAsk ask = {
+        .m = s->m, .batch = (double)s->B, .tokens = (double)s->T,
+        .flops = price->flops / (s->backward ? 3 : 1),
+        .values = bytes_of(s, p->in[0]), .weight = bytes_of(s, p->in[1]),
+        .result = bytes_of(s, p->y) / tokens(s), .element = (int)each,
+        .columns = columns, .backward = s->backward, .whole = whole,
+        .memory = s->memory };
+    Tiling t = choose_tiling(s->c, &ask);
 
-    if (p->step || !s->backward)
-        return;
-    price->flops *= 4. / 3;
-    price->bytes += 2 * (tiles - 1) * 2 * bytes_of(s, p->in[1]);
-    price->seconds = fmax(price->flops / s->m->matrix,
-                          price->bytes / s->m->bandwidth)
-                   + 4 * tiles * s->m->follow;
+    if (t.way != TILE_WHOLE) {
+        price->seconds = tiling_seconds(&ask, &t, &price->bytes);
+        price->flops *= s->backward ? 4. / 3 : 1;
+    }
+    return t;
 }
 
 Price price_part(const Pricing *s, const LayerPart *p, const char **by)

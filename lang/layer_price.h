@@ -22,7 +22,7 @@ typedef struct Pricing {
     const Machine *m;
     const int32_t *size;
     const LayerParts *parts;            /* all of the layer's; or NULL */
-    int64_t B, T;
+    int64_t B, T, memory;               /* memory: as Args.memory */
     bool backward;                      /* both ways */
     bool gpu, beside;                   /* beside: weights lie so */
     bool sketch;                        /* plans of less effort */
@@ -39,10 +39,11 @@ Price price_part(const Pricing *s, const LayerPart *p, const char **by);
 /* Bytes of what the part reads and of its result, once. */
 double price_ends(const Pricing *s, const LayerPart *p);
 
-/* The same where it is made in tiles of tokens, by its price else: a product
- * once more on the way back; of a weight the gradient is added up tile by
- * tile. */
-void price_tiles(const Pricing *s, const LayerPart *p, Price *price);
+/* The same of a product that may be made in tiles, by its price else: as a call
+ * chooses these. columns: of the axis along which it may be cut, or 0; whole:
+ * it may be made at once. */
+Tiling price_tiles(const Pricing *s, const LayerPart *p, int32_t columns,
+                   bool whole, Price *price);
 
 /* Of products that run as one. */
 Price price_joint(const Pricing *s, const LayerParts *parts, const Joint *j,

@@ -271,6 +271,52 @@ static void back_to_weight(Lay *k, const Multiply *m)
     free_factor(k, &x);
 }
 
+/* a b = or += to, by way of a copy where it cannot go there. */
+static void put_product(Lay *k, const Multiply *m, const Matrix *a,
+                        const Matrix *b, const Array *to, Array like,
+                        const Axes *rows, const Axes *cols, bool add)
+{
+    Matrix y = { .v = *to };
+
+    if (product_into(k, m, a, b, &y, rows, cols, add))
+        return;
+    y.v = like;
+    make_room(k, &y.v, F32, false);
+    see_matrix(m, &y, rows, cols);
+    do_product(k, m, a, b, &y, false);
+    k->realm->move(k, to, &y.v, add);
+    drop_array(k, &y.v);
+}
+
+void back_product_into(Lay *k, const LayerPart *p, const Array *to, bool add)
+{
+    Multiply m = multiply(k, p);
+    Matrix dy = factor(k, &m, &k->grad[p->y], row_array(k, &m, &m.cols),
+                       &m.tokens, &m.cols, false);
+    Matrix w = factor(k, &m, &k->value[p->in[1]],
+                      weight_array(k, &m, &m.cols, &m.over), &m.cols, &m.over,
+                      true);
+
+    put_product(k, &m, &dy, &w, to, row_array(k, &m, &m.over), &m.tokens,
+                &m.over, add);
+    free_factor(k, &w);
+    free_factor(k, &dy);
+}
+
+void back_weight_into(Lay *k, const LayerPart *p, const Array *to, bool add)
+{
+    Multiply m = multiply(k, p);
+    Matrix x = factor(k, &m, &k->value[p->in[0]], row_array(k, &m, &m.over),
+                      &m.over, &m.tokens, false);
+    Matrix dy = factor(k, &m, &k->grad[p->y], row_array(k, &m, &m.cols),
+                       &m.tokens, &m.cols, true);
+
+    put_product(k, &m, &x, &dy, to, weight_array(k, &m, &m.over, &m.cols),
+                &m.over, &m.cols, add);
+    free_factor(k, &dy);
+    free_factor(k, &x);
+}
+
 void back_product(Lay *k, const LayerPart *p)
 {
     Multiply m = multiply(k, p);

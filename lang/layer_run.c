@@ -45,9 +45,7 @@ static void new_program(Ctx *c, void *ud)
     cut_parts(c, n->v->step->layer, p);
     find_rows(c, n->v->step->layer, p);
     p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
-    p->tile = p->fusion == FUSE_TILES
-            ? find_tiles(c, n->v->step->layer, p->parts, p->joints)
-            : ctx_alloc(c, (size_t)p->parts->n * sizeof *p->tile + 1);
+    p->tile = find_tiles(c, n->v->step->layer, p->parts, p->joints);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
         if (!p->parts->part[i].step)
@@ -56,6 +54,7 @@ static void new_program(Ctx *c, void *ud)
         p->variant[i]->ctx = c;
         p->variant[i]->step = p->parts->part[i].step;
     }
+    p->columns = find_column_parts(c, n->v->step->layer->traced, p);
     n->p = p;
 }
 
@@ -170,6 +169,8 @@ static Lay *lay_whole(Ctx *c, Variant *v, const Args *a, const Bound *b,
     k->chosen = joint_choice(k);
     k->shelf = ctx_alloc(c, (size_t)k->p->joints->n * sizeof *k->shelf + 1);
     k->dy = ctx_alloc(c, (size_t)k->p->joints->n * sizeof *k->dy + 1);
+    k->tile = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->tile + 1);
+    k->tiling = ctx_alloc(c, (size_t)k->p->parts->n * sizeof *k->tiling + 1);
     count_readers(k);
     if (d)
         find_wanted(k);
@@ -185,6 +186,7 @@ static void begin(Lay *k)
     memset(k->value, 0, g->len * sizeof *k->value);
     memset(k->grad, 0, g->len * sizeof *k->grad);
     memset(k->dy, 0, (size_t)k->p->joints->n * sizeof *k->dy);
+    find_tiling(k);
     for (int i = 0; i < k->step->nin; i++)
         k->value[g->in[i].node] = input_array(k, i, &k->b->call.in[i]);
     for (Ref r = 1; r < g->len; r++)
@@ -193,10 +195,14 @@ static void begin(Lay *k)
 }
 
 /* The way back takes nothing from a part whose result none reads, and whose
- * states' gradients are none's. */
-static bool is_needed(const Lay *k, const LayerPart *p)
+ * states' gradients are none's; but what rows come to, of which it has some
+ * columns at a time. */
+static bool is_needed(const Lay *k, int i)
 {
-    return !k->d || k->readers[p->y] || (k->left && p->step);
+    const LayerPart *p = &k->p->parts->part[i];
+
+    return !k->d || k->readers[p->y] || (k->left && p->step)
+        || (k->tile[i] > 0 && k->tiling[i].way == TILE_COLUMNS);
 }
 
 /* Behind the last part that reads them, where nobody will any more. */
@@ -250,6 +256,7 @@ static void find_anew(Lay *k)
     for (int i = 0; k->keep && i < parts->n; i++) {
         const LayerPart *p = &parts->part[i];
         bool all = k->realm->cheap(k, i) && !p->constant && k->readers[p->y]
+                && !k->tile[i]
                 && p->y != k->g->out[0].node && is_made_anew(k, p);
         for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
             for (int in = 0; in < parts->part[j].nin; in++)
@@ -296,7 +303,7 @@ static void run_parts(Lay *k)
     for (int i = 0; i < k->p->parts->n; i++) {
         const LayerPart *p = &k->p->parts->part[i];
         ctx_poll(k->c);
-        if (!is_needed(k, p))
+        if (!is_needed(k, i))
             continue;
         if (k->left && k->anew[p->y]) {         /* for its axes and its type */
             k->value[p->y] = p->step ? step_array(k, p) : product_array(k, p);
@@ -304,11 +311,11 @@ static void run_parts(Lay *k)
             continue;
         }
         const Joint *j = joint_of(k, i);
-        if (k->p->tile[i] < 0)
+        if (k->tile[i] < 0)
             continue;
-        if (k->p->tile[i] > 0) {
+        if (k->tile[i] > 0) {
             run_tiles(k, i);
-            drop_values(k, k->p->tile[i] - 1);
+            drop_values(k, k->tile[i] - 1);
         } else if (k->p->variant[i])
             run_step(k, i);
         else if (!j)
@@ -386,7 +393,7 @@ static bool comes_again(const Lay *k, int i, const Joint *j)
 
     for (int at = 0; at < (j ? j->n : 1); at++)
         wanted |= k->wanted[parts->part[j ? j->part[at] : i].in[1]];
-    if (parts->part[i].step || k->p->tile[i] || !wanted || !k->wanted[x]
+    if (parts->part[i].step || k->tile[i] || !wanted || !k->wanted[x]
         || !k->anew[x] || k->value[x].data
         || k->readers[x] != (j ? j->n : 1))
         return false;
@@ -399,7 +406,7 @@ static void drop_kept(Lay *k, int i)
 {
     const LayerPart *p = &k->p->parts->part[i];
 
-    if (!k->spends || k->p->tile[i])
+    if (!k->spends || k->tile[i])
         return;
     for (int j = 0; j < p->nin; j++)
         if (k->first[p->in[j]] == i && p->in[j] != k->g->out[0].node)
@@ -451,9 +458,9 @@ static void back_part(Lay *k, int i)
     int owed = k->owed[p->y];
 
     make_anew(k, i);
-    if (k->p->tile[i] > 0)
-        make_anew(k, k->p->tile[i] - 1);
-    if (k->p->tile[i] > 0 && k->grad[p->y].data)
+    if (k->tile[i] > 0)
+        make_anew(k, k->tile[i] - 1);
+    if (k->tile[i] > 0 && k->grad[p->y].data)
         back_tiles(k, i);
     else if (k->p->variant[i] && has_adjoint(k, p))
         back_step(k, i, owed);
@@ -488,7 +495,7 @@ static void run_both_ways(Lay *k)
             continue;
         if (!j && !k->wanted[p->y])
             drop_anew(k, i);
-        else if (k->p->tile[i] < 0)
+        else if (k->tile[i] < 0)
             ;                           /* with what reads it */
         else if (p->step)
             back_part(k, i);
@@ -609,9 +616,9 @@ static uint64_t mark_program(const Variant *v, const Args *a, const Bound *b)
     Lay k = { .g = v->step->layer->traced, .step = v->step, .b = b,
               .realm = b->call.on_device ? &realm_gpu : &realm_host,
               .p = find_program(v, a, b) };
-    uint64_t chosen = k.p ? joint_choice(&k) : 0;
+    const int64_t more[] = { a->memory, k.p ? (int64_t)joint_choice(&k) : 0 };
 
-    return k.p ? hash_bytes(k.p->mark, &chosen, sizeof chosen) : 0;
+    return k.p ? hash_bytes(k.p->mark, more, sizeof more) : 0;
 }
 
 uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b)

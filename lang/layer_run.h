@@ -71,6 +71,37 @@ typedef struct Piece {
     int64_t b, nb, t, nt;               /* from where on, how many */
 } Piece;
 
+/* How a product and the program over rows that alone reads it run: at once, or
+ * some tokens or some columns at a time. */
+typedef enum TileWay { TILE_WHOLE, TILE_TOKENS, TILE_COLUMNS } TileWay;
+typedef struct Tiling {
+    TileWay way;
+    int64_t at_once;                    /* tokens of a batch entry, or columns
+                                           of a token */
+    double tiles, bytes;                /* how many; of one */
+} Tiling;
+
+/* What it depends on. Bytes: of the product's values and weight, and of a
+ * token's result, which has so many columns. */
+typedef struct TileAsk {
+    const Machine *m;
+    double batch, tokens, flops, values, weight, result;
+    int element;                        /* bytes of one of theirs */
+    int32_t columns;                    /* 0: it cannot be cut so */
+    bool backward;                      /* both ways */
+    bool whole;                         /* it may be made at once */
+    int64_t memory;                     /* bytes of the result at a time; 0:
+                                           any */
+} TileAsk;
+
+/* Widths that columns may be cut in: halves of halves. For each the program of
+ * such parts of rows, and of what is left. */
+enum { COLUMN_WIDTHS = 16 };
+typedef struct Columns {
+    int axis, n;                        /* axis: the layer's */
+    struct { int32_t wide; LayerProgram *all, *rest; } of[COLUMN_WIDTHS];
+} Columns;
+
 enum { OVER_RESULT = -1 };
 
 /* Where values lie, and what computes them there. cheap: computing the part
@@ -169,6 +200,11 @@ struct Lay {
     Shelf (*shelf)[2];                  /* of a joint's results, of wide ones */
     Array *dy;                          /* and of their gradients */
     int64_t columns;                    /* of the one that runs */
+    int *tile;                          /* as the program's, of those that are
+                                           made in tiles */
+    Tiling *tiling;                     /* per part: of a product */
+    RowSome some;                       /* of rows, where a part of them runs */
+    void *carry;                        /* between such parts */
 };
 
 /* A part as a call of its own. */
@@ -245,6 +281,9 @@ bool product_widens(const Lay *k, const LayerPart *p);
 /* The gradients of the values, of the weight. */
 void back_product(Lay *k, const LayerPart *p);
 void back_weight(Lay *k, const LayerPart *p);
+/* The same = or += `to`, wherever that lies. */
+void back_product_into(Lay *k, const LayerPart *p, const Array *to, bool add);
+void back_weight_into(Lay *k, const LayerPart *p, const Array *to, bool add);
 
 /* What could run as one, for these sizes; in c. */
 Joints *find_joints(Ctx *c, const Graph *g, const LayerParts *parts,
@@ -336,11 +375,28 @@ void back_step(Lay *k, int i, bool again);
 /* Room for the result of step part i. */
 void make_value(Lay *k, int i);
 
-/* Per part: of a product that is made in tiles, -1 - the program over rows that
- * reads it; of that one, 1 + the product; else 0. */
+/* Per part: of a product that may be made in tiles, -1 - the program over rows
+ * that reads it; of that one, 1 + the product; else 0. */
 int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j);
+/* The layer's axis along which the product's columns may be cut, as the program
+ * over rows goes along them part by part; 0: there is none. */
+int column_axis(Ctx *c, const Graph *g, const LayerPart *product,
+              const LayerPart *row, const RowStep *step);
+/* For each program over rows of p, or NULL. */
+Columns **find_column_parts(Ctx *c, const Graph *g, const LayerProgram *p);
+/* Columns at once: width `at` of so many; 0: no more. */
+int32_t column_width(int32_t columns, int at);
+/* Which of them the call makes so, and how. */
+void find_tiling(Lay *k);
 /* Both, where the program over rows, `at`, is. */
 void run_tiles(Lay *k, int at);
 void back_tiles(Lay *k, int at);
+
+/* ---- which tiles (layer_tiling.c) ---- */
+
+/* The one that takes least time of those that fit. Fails where none does. */
+Tiling choose_tiling(Ctx *c, const TileAsk *a);
+/* The product's time and bytes so, and that of launching more programs. */
+double tiling_seconds(const TileAsk *a, const Tiling *t, double *bytes);
 
 #endif

@@ -137,7 +137,7 @@ static void sequence_ends(lua_State *L, Run *r, const char *what)
 static const char *const options[] = { "initial_state", "state", "cu_seqlens",
     "chunk", "serial", "backend", "threads", "validate", "inplace", "save",
     "saved", "dy", "dstate", "into", "plan", "checkpoint", "state_index",
-    "states", "spend", "cache", "way" };
+    "states", "spend", "cache", "way", "memory" };
 enum { NOPTIONS = sizeof options / sizeof *options };
 
 static _Noreturn void unknown_argument(lua_State *L, const Graph *g,
@@ -168,6 +168,8 @@ static bool is_option(Mode mode, const Graph *g, const char *key)
 
     if (!strcmp(key, "cache") || !strcmp(key, "way"))
         return mode == M_BACKWARD && g->mask;
+    if (!strcmp(key, "memory"))
+        return g->layer;
 
     if (!strcmp(key, "save") || !strcmp(key, "checkpoint"))
         return mode == M_FORWARD;
@@ -355,6 +357,20 @@ Fusion fusion_option(lua_State *L, const char *what, int arg)
     return f;
 }
 
+int64_t memory_option(lua_State *L, const char *what, int arg)
+{
+    int64_t n = 0;
+
+    if (lua_istable(L, arg) && raw_field(L, arg, "memory") != LUA_TNIL) {
+        double x = lua_tonumber(L, -1);
+        if (lua_type(L, -1) != LUA_TNUMBER || !(x >= 1 && x <= 0x1p62))
+            lang_fail(L, NULL, "%s: memory = %s: a number of bytes is wanted",
+                      what, shown_text(L, -1));
+        n = (int64_t)x;
+    }
+    return n;
+}
+
 void pairs_options(lua_State *L, const char *what, int arg, Args *a)
 {
     static const char *const ways[] = { "blocks", "tiles" };
@@ -376,6 +392,7 @@ void pairs_options(lua_State *L, const char *what, int arg, Args *a)
 void run_options(lua_State *L, const char *what, int arg, Args *a)
 {
     a->fusion = fusion_option(L, what, arg);
+    a->memory = memory_option(L, what, arg);
     a->chunk = small_option(L, what, arg, "chunk", 1, CHUNK_MAX);
     a->threads = small_option(L, what, arg, "threads", 0, 1024);
     get_option(L, arg, "serial");

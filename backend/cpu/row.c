@@ -13,6 +13,7 @@ enum { STRIP = 1024 };
 /* A reduction on its way along the row: a sum; or the largest so far and the
  * sum of exp beside it. */
 typedef struct Fold { float most; double sum; } Fold;
+_Static_assert(sizeof(Fold) <= ROW_CARRY, "what parts of a row leave");
 
 typedef struct Job {
     Ctx *c;
@@ -22,6 +23,7 @@ typedef struct Job {
     AxisSet others;
     int64_t rows;                       /* of a token and head */
     int workers, width;                 /* strips that one has */
+    int folds;                          /* reductions of the first pass */
     int *slot;                          /* per node: its strip */
     float *strips;
     bool does[ROW_PASSES];              /* per pass: anything */
@@ -199,7 +201,8 @@ static void put_entries(const Work *w, const Node *n, int64_t from, int len,
                         float *y)
 {
     const float *a = strip_of(w, n->a[0]);
-    int64_t k = op_is(n->op, PAIRS) ? 0 : from, end = k + len;
+    int64_t k = op_is(n->op, PAIRS) ? 0 : w->j->call->some.from + from;
+    int64_t end = k + len;
 
     switch (n->op) {
 #define x(at) a[at]
@@ -270,6 +273,7 @@ static void fold_strip(const Work *w, Ref r, int64_t from, int n)
 {
     const Node *node = &w->j->p->g->n[r];
     Fold *f = &w->fold[r];
+    const int64_t some = w->j->call->some.from;
     const float *a = op_is(node->op, MULTIPLIES) ? NULL
                                                  : strip_of(w, node->a[0]);
 
@@ -280,8 +284,8 @@ static void fold_strip(const Work *w, Ref r, int64_t from, int n)
         fold_exp(w, f, a, n);
     else if (op_is(node->op, ADDS_UP))
         f->sum += a ? w->j->isa->row_sum(n, a) : product_sum(w, node, n);
-    else if (node->index >= from && node->index < from + n)
-        f->sum = a[node->index - from]; /* the entry that is taken */
+    else if (node->index >= from + some && node->index < from + some + n)
+        f->sum = a[node->index - from - some];  /* the entry that is taken */
 }
 
 static float fold_end(int op, const Fold *f)
@@ -374,24 +378,66 @@ static void end_row(const Work *w)
     }
 }
 
+static bool is_folded(const RowProgram *p, int pass, Ref r)
+{
+    return p->need[pass][r] && row_folds(p->g, r);
+}
+
+static int count_folds(const RowProgram *p)
+{
+    int n = 0;
+
+    for (Ref r = 1; r < p->g->len; r++)
+        n += is_folded(p, 0, r);
+    return n;
+}
+
+/* As the part before has left them, or empty. */
+static void begin_folds(const Work *w, int pass)
+{
+    const RowProgram *p = w->j->p;
+    const RowSome *some = &w->j->call->some;
+    const Fold *at = NULL;
+
+    if (some->is && !some->begins && w->j->folds)
+        at = (const Fold *)w->j->call->carry + w->at.row * w->j->folds;
+    for (Ref r = 1; r < p->g->len; r++)
+        if (is_folded(p, pass, r))
+            w->fold[r] = at ? *at++ : (Fold){ -INFINITY, 0 };
+}
+
+static void leave_folds(const Work *w)
+{
+    Fold *at = NULL;
+
+    if (w->j->folds)
+        at = (Fold *)w->j->call->carry + w->at.row * w->j->folds;
+    for (Ref r = 1; r < w->j->p->g->len; r++)
+        if (is_folded(w->j->p, 0, r))
+            *at++ = w->fold[r];
+}
+
 static void run_row(const Work *w)
 {
     const RowProgram *p = w->j->p;
+    const RowSome *some = &w->j->call->some;
 
     take_kept(w);
     make_numbers(w, 0);
     for (int pass = 0; pass < p->npasses; pass++) {
         int64_t all = w->j->does[pass]
                     ? p->g->axis[row_pass_axis(p, pass)].size : 0;
-        for (Ref r = 1; r < p->g->len; r++)
-            if (p->need[pass][r] && row_folds(p->g, r))
-                w->fold[r] = (Fold){ -INFINITY, 0 };
+        begin_folds(w, pass);
         for (int64_t from = 0; from < all; from += STRIP) {
             int64_t left = all - from;
             run_strip(w, pass, from, left < STRIP ? (int)left : STRIP);
         }
+        if (some->is && !some->ends) {
+            leave_folds(w);
+            return;
+        }
         for (Ref r = 1; r < p->g->len; r++)
-            if (p->need[pass][r] && row_folds(p->g, r))
+            if (is_folded(p, pass, r))
                 w->number[r] = fold_end(p->g->n[r].op, &w->fold[r]);
         if ((pass + 1) % p->naxes == 0)
             make_numbers(w, (pass + 1) / p->naxes);
@@ -527,6 +573,7 @@ void cpu_row(Ctx *c, Pool *pool, int threads, const RowProgram *p,
     int n = threads ? threads : pool_processors();
 
     find_slots(&j);
+    j.folds = count_folds(p);
     for (int pass = 0; pass < p->npasses; pass++)
         j.does[pass] = row_does(p, pass);
     if (make_sums(&j))

@@ -9,7 +9,8 @@
 /* Views as of a Call: of the joint graph's inputs (dy behind the step's), and
  * of the program's results; data NULL: not wanted. kept: numbers of rows, for
  * each row those of RowStep.kept, in its order: written where the program gives
- * them, read where it is given them. */
+ * them, read where it is given them. carry: of a part of the rows, where
+ * its reductions go on, ROW_CARRY bytes of each. */
 typedef struct RowCall {
     int64_t B, T;
     int heads;
@@ -17,6 +18,8 @@ typedef struct RowCall {
     View in[MAX_INPUTS], out[MAX_INPUTS];
     float *kept;
     int nkept;
+    RowSome some;
+    void *carry;
 } RowCall;
 
 /* Rows of a token and head, in all. */

@@ -325,6 +325,14 @@ Function *module_function(Ctx *c, const Driver *d, Module *m,
     return f;
 }
 
+void function_shares(Ctx *c, const Driver *d, Function *f)
+{
+    enum { PREFERRED = 9, ALL = 100 };  /* per cent */
+    CALL(d, SET_ATTRIBUTE, set);
+
+    driver_check(c, d, set(f, PREFERRED, ALL), "shared memory of a kernel");
+}
+
 void kernel_queue(Ctx *c, const Driver *d, Function *f, unsigned grid,
                   unsigned threads, unsigned shared, void *stream,
                   void **params, bool follows)

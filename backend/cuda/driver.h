@@ -84,6 +84,9 @@ Function *module_function(Ctx *c, const Driver *d, Module *m,
 Module *module_load_if(Ctx *c, const Driver *d, const void *cubin, Error *why);
 Function *module_function_if(Ctx *c, const Driver *d, Module *m,
                              const char *name, int shared, Error *why);
+/* Its blocks want the memory that multiprocessors share rather than a cache, so
+ * that as many are there as it holds. */
+void function_shares(Ctx *c, const Driver *d, Function *f);
 /* Loads the cubin for one kernel. */
 Function *kernel_load(Ctx *c, const Driver *d, const void *cubin,
                       const CudaKernel *k);

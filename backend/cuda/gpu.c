@@ -28,7 +28,7 @@ struct Gpu {
     Cache cache;
     char arch[16];
     Block *kept, *workspace;            /* the newest of a stream first */
-    size_t used, kept_bytes;
+    size_t used, kept_bytes, workspace_bytes, most;
     struct { void *p; void (*end)(const Driver *, void *); } own[NOWN];
     void *side;                         /* a stream that waits for no other */
 };
@@ -273,6 +273,13 @@ static DevicePtr fresh(Ctx *c, Gpu *g, size_t bytes, const char *what)
     return p;
 }
 
+static void note_use(Gpu *g)
+{
+    size_t now = g->used + g->workspace_bytes;
+
+    g->most = now > g->most ? now : g->most;
+}
+
 static void alloc_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
@@ -280,6 +287,7 @@ static void alloc_locked(Ctx *c, void *ud)
     if (!w->p)
         w->p = fresh(c, w->g, w->bytes, "a tensor");
     w->g->used += w->bytes;
+    note_use(w->g);
     if (w->g->poison)
         stream_fill(c, &w->g->driver, NULL, w->p, 0xff, w->bytes);
 }
@@ -322,10 +330,9 @@ void gpu_exact(Gpu *g)
     g->exact = true;
 }
 
-size_t gpu_used(const Gpu *g, size_t *kept)
+GpuUse gpu_use(const Gpu *g)
 {
-    *kept = g->kept_bytes;
-    return g->used;
+    return (GpuUse){ g->used, g->kept_bytes, g->most };
 }
 
 static void workspace_locked(Ctx *c, void *ud)
@@ -351,6 +358,8 @@ static void workspace_locked(Ctx *c, void *ud)
     *more = (Block){ .next = g->workspace, .p = w->p,
                      .bytes = rounded(g, bytes), .stream = w->stream };
     g->workspace = more;
+    g->workspace_bytes += more->bytes;
+    note_use(g);
     if (g->poison)
         stream_fill(c, &g->driver, w->stream, w->p, 0xff, more->bytes);
 }
@@ -384,5 +393,6 @@ DevicePtr gpu_put(Ctx *c, Gpu *g, const void *from, size_t bytes)
         device_free(d, to);
     driver_check(c, d, result, "copy to the device");
     g->used += rounded(g, bytes);
+    note_use(g);
     return to;
 }

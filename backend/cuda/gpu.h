@@ -54,8 +54,10 @@ void gpu_poison(Gpu *g);
 /* Memory of the very size that is asked for, for tests; before there is any.
  */
 void gpu_exact(Gpu *g);
-/* Bytes of gpu_alloc in use; bytes kept. */
-size_t gpu_used(const Gpu *g, size_t *kept);
+/* Bytes of gpu_alloc in use; bytes kept; the most that there were of the first,
+ * and of workspaces, at a time. */
+typedef struct GpuUse { size_t used, kept, most; } GpuUse;
+GpuUse gpu_use(const Gpu *g);
 
 /* The stream's workspace, of these bytes at least. One that was too
  * small lives on: a recorded graph may know it. */

@@ -73,6 +73,8 @@ static PairKernels *new_kernels(Hand *h, const PairsShape *s, Error *why)
         k->f[n] = module_function_if(h->c, h->d, m, kernel_name[n],
                                      room_of(h, s, n), why);
         ok = k->f[n];
+        if (ok && s->back && !s->wgmma)
+            function_shares(h->c, h->d, k->f[n]);
     }
     if (ok)
         return k;

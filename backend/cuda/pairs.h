@@ -90,8 +90,6 @@ bool pair_has(const PairsShape *s, int kind);
  * keys 0: there are none. */
 typedef struct PairFirst { int keys, tiles, span; } PairFirst;
 PairFirst pair_first(const Mask *m);
-/* Keys of a window that its rows have, and no others; 0: they have others. */
-int64_t pair_band(const Mask *m);
 /* Kernels flin_forward, flin_keys, flin_queries with wgmma; of a way back
  * flin_keys and flin_queries, and for tiles flin_values and flin_scores; of
  * weights for each entry flin_forward, flin_keys, flin_queries, flin_leaves and

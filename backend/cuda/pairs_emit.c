@@ -328,14 +328,6 @@ PairFirst pair_first(const Mask *m)
     return f;
 }
 
-int64_t pair_band(const Mask *m)
-{
-    Reach reach;
-
-    return !m->whole && mask_ends(m, &reach) && !reach.first
-           && reach.width < FAR ? reach.width : 0;
-}
-
 /* ---- the source ---- */
 
 static void put_constant(Text *t, const char *name, double x)

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of scores, and of weights' gradients, that lie in memory at a time. */
-#define SCORES_MOST ((int64_t)4 << 30)
 /* Tokens of a block that weighs each entry: a pair of them a thread. */
 enum { ENTRIES_OWN = 16 };
 
@@ -268,7 +266,7 @@ static void find_road(Ctx *c, void *ud)
         PairWay way;
         if (!asked) {
             way = pair_best_way(c, h->m, &ask, on);
-            if (way.way == TILES && 2 * score_bytes(h) > SCORES_MOST)
+            if (way.way == TILES && 2 * score_bytes(h) > PAIR_SCORES_MOST)
                 pair_way(c, h->m, &ask, on, BLOCKS, &way);
         } else if (!pair_way(c, h->m, &ask, on, (AttentionWay)(asked - 1),
                              &way))
@@ -285,20 +283,15 @@ static void find_road(Ctx *c, void *ud)
     k->found = &r->way;
 }
 
-/* Heads whose scores are written at once: so many that each processor has a
- * block of the product that has fewest. */
 static int heads_at_once(const Hand *h)
 {
-    int64_t least = INT64_MAX;
+    int64_t slots[PAIR_KERNELS];
 
-    for (int k = 0; k < PAIR_KERNELS; k++) {
-        int64_t n = row_slots(h, h->way->shape[k].own);
-        least = n < least ? n : least;
-    }
-    int64_t heads = h->d->machine->units / (least ? least : 1) + 1;
-    int64_t most = score_bytes(h) ? SCORES_MOST / (2 * score_bytes(h)) : heads;
-    heads = heads < most ? heads : most ? most : 1;
-    return heads < h->heads ? (int)heads : h->heads;
+    for (int k = 0; k < PAIR_KERNELS; k++)
+        slots[k] = h->way->shape[k].own
+                 ? row_slots(h, h->way->shape[k].own) : 0;
+    return pair_heads(h->way, h->d->machine, h->heads, 2 * score_bytes(h),
+                      slots);
 }
 
 static void set_way(Hand *h, PairPrograms **all)

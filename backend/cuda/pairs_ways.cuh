@@ -50,14 +50,14 @@ template<int TYPE, int N, int W, int SIZE>
 INLINE void fetch_typed(float *to, int line, const Place &p, const OwnRow &x,
                         int from, int column)
 {
+    const i64 at = row_place(p, x, from) + column;  /* it divides */
     NO_UNROLL for (int first = threadIdx.x; first < N * W;
                    first += AT_ONCE * WAY_THREADS) {
         u32 raw[AT_ONCE];
         UNROLL for (int k = 0; k < AT_ONCE; k++) {
             const int n = first + k * WAY_THREADS, r = n / W, c = n - r * W;
             const bool in = r < N && from + r < x.len && column + c < SIZE;
-            raw[k] = in ? fetch_raw<TYPE>(p, row_place(p, x, from + r) + column
-                                             + c) : 0;
+            raw[k] = in ? fetch_raw<TYPE>(p, at + r * p.st + c) : 0;
         }
         UNROLL for (int k = 0; k < AT_ONCE; k++) {
             const int n = first + k * WAY_THREADS, r = n / W, c = n - r * W;
@@ -84,11 +84,11 @@ template<int N, int W, int SIZE>
 INLINE void store_rows(const Place &p, const float *y, int line,
                        const OwnRow &x, int from, int column, float scale)
 {
+    const i64 at = row_place(p, x, from) + column;
     NO_UNROLL for (int n = threadIdx.x; n < N * W; n += WAY_THREADS) {
         const int r = n / W, c = n - r * W;
         if (from + r < x.len && column + c < SIZE)
-            store(p.p, p.type, row_place(p, x, from + r) + column + c,
-                  y[r * line + c] * scale);
+            store(p.p, p.type, at + r * p.st + c, y[r * line + c] * scale);
     }
 }
 INLINE void clear(float *to, int n)

@@ -197,6 +197,7 @@ static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)
 
     k->p = program_of(c, p, call);
     k->in = call->in;
+    k->some = call->some.is;
     k->heads = call->heads;
     for (; others; others &= others - 1) {
         if (k->nothers == PASS_OTHERS)
@@ -292,7 +293,7 @@ static uint64_t hash_view(uint64_t h, const PassesPlan *k, const View *v,
 static uint64_t hash_plan(const PassesPlan *k, const PassesCall *call)
 {
     const RowProgram *p = k->p;
-    int64_t x[] = { call->backward, call->kept != 0, call->heads };
+    int64_t x[] = { call->backward, call->kept != 0, call->heads, k->some };
     uint64_t h = hash_bytes(3, x, sizeof x);
 
     for (int i = 0; i < p->g->nin; i++)
@@ -366,9 +367,9 @@ typedef struct HostArg {
     int64_t sb, st, sh, sd[PASS_DIMS];
 } HostArg;
 typedef struct HostArgs {
-    uint64_t kept, left, sums;
-    int64_t rows, tokens, each;
-    int32_t heads, nkept;
+    uint64_t kept, left, sums, carry;
+    int64_t rows, tokens, each, from;
+    int32_t heads, nkept, begins, ends;
     HostArg arg[PASS_ARGS];
 } HostArgs;
 _Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
@@ -390,7 +391,9 @@ static void fill_args(HostArgs *a, const Passes *p, const PassesPlan *k,
                      .tokens = call->T, .heads = call->heads,
                      .sums = call->room + (DevicePtr)(rounded(rows * k->nleft
                              * 4) + rounded(MOST_PIECES * 4)),
-                     .nkept = p->step->nkept };
+                     .nkept = p->step->nkept, .carry = call->carry,
+                     .from = call->some.from, .begins = call->some.begins,
+                     .ends = call->some.ends };
     for (int i = 0; i < k->p->g->nin; i++)
         a->arg[passes_in(k, i)] = host_arg(&k->in[i]);
     for (int i = 0; i < k->p->nout; i++)

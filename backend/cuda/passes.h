@@ -19,7 +19,8 @@ void passes_free(Gpu *g, Passes *p);
 /* A call: views as of a Call, of the step's inputs and, behind these, dy. Of
  * dx those with data are wanted; inplace: that of an input lies where that
  * does. kept: RowStep.nkept floats a row: forward writes them, backward reads
- * them; 0: nobody keeps them. */
+ * them; 0: nobody keeps them. carry: of a part of the rows, where its
+ * reductions go on, ROW_CARRY bytes of each. */
 typedef struct PassesCall {
     int64_t B, T;
     int heads;
@@ -27,7 +28,8 @@ typedef struct PassesCall {
     bool backward;
     View in[MAX_INPUTS], dx[MAX_INPUTS], y;
     bool inplace[MAX_INPUTS];
-    DevicePtr kept, room;               /* room: passes_room bytes */
+    RowSome some;
+    DevicePtr kept, room, carry;        /* room: passes_room bytes */
     void *stream;
 } PassesCall;
 

@@ -201,6 +201,12 @@ static const char *entry_at(const void *ud, Ref r, const char *at)
     return ctx_format(((const Text *)ud)->c, "v%u[%s]", (unsigned)r, at);
 }
 
+/* Which of the row's the lane's entry i is. */
+static const char *entry_number(const Text *t)
+{
+    return t->k->some ? "a.from + e0 + i" : "e0 + i";
+}
+
 static void make_entries(const Text *t, Ref r)
 {
     const Node *n = &t->g->n[r];
@@ -212,7 +218,7 @@ static void make_entries(const Text *t, Ref r)
         return;
     }
     value = op_is(n->op, ELEMENTWISE) ? element(t, n)
-          : entry_text(t->c, n, op_is(n->op, PAIRS) ? "i" : "e0 + i",
+          : entry_text(t->c, n, op_is(n->op, PAIRS) ? "i" : entry_number(t),
                        entry_at, t);
     PUT(t, "UNROLL\nfor (int i = 0; i < %s; i++)\nv%u[i] = %s;\n",
         each_text(t, r), (unsigned)r, value);
@@ -232,7 +238,8 @@ static void fold_entries(const Text *t, Ref r)
     if (op_is(n->op, MULTIPLIES))
         x = ctx_format(t->c, "%s * %s", x, operand(t, n->a[1]));
     if (op_is(n->op, MOVES))
-        x = ctx_format(t->c, "(e0 + i == %d ? %s : 0.f)", n->index, x);
+        x = ctx_format(t->c, "(%s == %d ? %s : 0.f)", entry_number(t),
+                       n->index, x);
     PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\n");
     if (n->op == OP_amax)
         PUT(t, "s%u = i < left ? max_(s%u, %s) : s%u;\n", (unsigned)r,
@@ -344,6 +351,49 @@ static void emit_loop(const Text *t, int pass)
     PUT(t, "}\n");
 }
 
+int passes_folds(const RowProgram *p)
+{
+    int n = 0;
+
+    for (Ref r = 1; r < p->g->len; r++)
+        n += p->need[0][r] && row_folds(p->g, r);
+    return n;
+}
+
+/* What reductions begin with: of a part of the row one lane goes on from what
+ * the part before has left. */
+static void begin_folds(const Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+    const int all = passes_folds(p);
+
+    for (Ref r = 1, n = 0; r < t->g->len; r++) {
+        if (!p->need[pass][r] || !is_fold(t, r))
+            continue;
+        bool logs = t->g->n[r].op == OP_lse;
+        PUT(t, logs ? "LogSum s%u;\n"
+            : t->g->n[r].op == OP_amax ? "float s%u = bits(0xff800000);\n"
+            : "float s%u = 0;\n", (unsigned)r);
+        if (t->k->some)
+            PUT(t, "if (!lane && !a.begins)\ns%u = %sa.carry[row * %d + %d]%s;"
+                "\n", (unsigned)r, logs ? "LogSum{ " : "", all, n++,
+                logs ? ", 1.f }" : "");
+    }
+}
+
+static void leave_folds(const Text *t, int pass)
+{
+    const RowProgram *p = t->p;
+    const int all = passes_folds(p);
+
+    PUT(t, "if (!a.ends) {\n");
+    for (Ref r = 1, n = 0; r < t->g->len; r++)
+        if (p->need[pass][r] && is_fold(t, r))
+            PUT(t, "if (live && !lane)\na.carry[row * %d + %d] = v%u;\n", all,
+                n++, (unsigned)r);
+    PUT(t, "return;\n}\n");
+}
+
 static void emit_pass(Text *t, int pass)
 {
     const RowProgram *p = t->p;
@@ -352,11 +402,7 @@ static void emit_pass(Text *t, int pass)
         return;
     t->axis = row_pass_axis(p, pass);
     PUT(t, "// along %s\n", t->g->axis[t->axis].name);
-    for (Ref r = 1; r < t->g->len; r++)
-        if (p->need[pass][r] && is_fold(t, r))
-            PUT(t, t->g->n[r].op == OP_lse ? "LogSum s%u;\n"
-                : t->g->n[r].op == OP_amax ? "float s%u = bits(0xff800000);\n"
-                : "float s%u = 0;\n", (unsigned)r);
+    begin_folds(t, pass);
     emit_loop(t, pass);
     for (Ref r = 1; r < t->g->len; r++)
         if (p->need[pass][r] && is_fold(t, r))
@@ -366,6 +412,8 @@ static void emit_pass(Text *t, int pass)
                 ? "const float v%u = greatest<row_threads>(s%u);\n"
                 : "const float v%u = total<row_threads>(s%u);\n",
                 (unsigned)r, (unsigned)r);
+    if (t->k->some && passes_folds(p))
+        leave_folds(t, pass);
 }
 
 /* ---- numbers ---- */
@@ -510,8 +558,9 @@ char *passes_emit(Ctx *c, const PassesPlan *k)
                "#include \"rows.cuh\"\n#include \"passes.cuh\"\n"
                "constexpr int row_each = %d, row_threads = %d;\n"
                "constexpr int row_group = %d;\n"
-               "struct Args {\n    float *kept, *left, *sums;\n"
-               "    i64 rows, tokens, each;\n    int heads, nkept;\n"
+               "struct Args {\n    float *kept, *left, *sums, *carry;\n"
+               "    i64 rows, tokens, each, from;\n"
+               "    int heads, nkept, begins, ends;\n"
                "    Arg arg[%d];\n};\n", nvrtc_unfused, k->each, k->threads,
                k->group, PASS_ARGS);
     source_indent(&b, raw.s);

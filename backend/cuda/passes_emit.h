@@ -18,6 +18,7 @@ typedef struct PassesPlan {
     const View *in;                     /* of the call */
     const View *out[MAX_INPUTS];        /* of each result; NULL: a number that
                                            is kept */
+    bool some;                          /* parts of rows, one after another */
     int heads, nothers;
     uint8_t other[PASS_OTHERS];         /* axes of other rows, inner first */
     int32_t size[PASS_OTHERS];
@@ -34,6 +35,9 @@ typedef struct PassesPlan {
 /* Of input i, of result i: its number among the kernel's tensors. */
 int passes_in(const PassesPlan *k, int i);
 int passes_out(const PassesPlan *k, int i);
+
+/* Reductions of the first pass. */
+int passes_folds(const RowProgram *p);
 
 /* Is result i of an input that heads share, the sum of theirs? */
 bool passes_gathers(const PassesPlan *k, int out);

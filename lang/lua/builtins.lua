@@ -103,11 +103,14 @@ that no sequence has), chunk = tokens at once, backend, threads, serial = true
 of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
 gates and maps of a head in the steps of the variants it calls), "whole"
 (products with weights, too, where they fit there), "tiles" (a product and the
-program over rows that alone reads it, some tokens at a time) or "pieces" (for
-training on a GPU in less memory: variants in pieces of the call; the least of
-memory times time, of all that is predicted to take a twentieth more time or
-less), else the cheapest that is predicted of the first two, or between them.
-Options may stand in a second table: v:forward(inputs, { chunk = 64 }).]]
+program over rows that alone reads it, some tokens or some columns at a time) or
+"pieces" (for training on a GPU in less memory: variants in pieces of the call;
+the least of memory times time, of all that is predicted to take a twentieth
+more time or less), else the cheapest that is predicted of the first two, or
+between them;
+memory = bytes of what lies between these that there may be at a time (more is
+made in tiles, the same in backward). Options may stand in a second table:
+v:forward(inputs, { chunk = 64 }).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",
     "y and the final states, computed chunk by chunk", call .. [[
@@ -231,8 +234,8 @@ or scans in blocks of a window: B, T, H, by which the cheaper is taken
 (plan.mode, plan.ways), and mode = "linear", or "quadratic" and "blocks". Of a
 mask over all pairs, on a GPU: B, T, H, dtype, and v:backward's cache and way.
 Of a layer: B, T, beside = true, where weights of the same values lie beside
-one another, and plan, as v:forward has it; `plans` has the prices of all of
-them.]])
+one another, and plan and memory, as v:forward has them; `plans` has the prices
+of all of them.]])
 row("v:io", "options?: table -> io",
     "least words that can be moved, beside what the plan moves", [[
 Options: T, sizes of axes, cache = bytes, machine, backward, chunk, Z_input,
@@ -633,8 +636,9 @@ row("flin.cuda", "-> table?, string?",
     "the GPU and its compiler, or nil and why there is none", [[
 name, arch, driver, nvrtc, nvrtc_path, processors, cache (the folder of
 compiled kernels; "" where none is used), cache_refused (why not: others may
-write there; else ""), and the bytes that tensors take, `used`, and what is
-kept for more, `kept`.]])
+write there; else ""), and the bytes that tensors take, `used`, what is kept for
+more, `kept`, and the most that tensors and calls' workspaces have taken at a
+time, `peak`.]])
 row("flin.clock", "-> number", "seconds, from some time on")
 
 -- ---- the environment ----

@@ -8,7 +8,7 @@ Milliseconds of calls, and as a CUDA graph; the memory that it takes above its
 arguments; what of the memory's bandwidth that is if each logit is read twice
 and its gradient written once; how far the gradient is from float64 on the first
 tokens. With d, the head's product, too: hidden states of width d to the loss,
-where flin runs tokens in tiles."""
+where flin runs in tiles."""
 import sys
 
 import torch

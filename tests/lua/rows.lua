@@ -370,7 +370,43 @@ local mixing = flin.layer {
     return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
   end
 }
--- The product and what reads it by tiles of tokens: the same numbers.
+-- What columns of a weight beside the product's are, a value of the token's in
+-- front of it, an entry that is named; all by parts of rows.
+local tilted = flin.layer {
+  input = { x = "t d", label = "t : index n" },
+  weight = { W = "d n", b = "n" },
+  forward = function (x, w)
+    local z = flin.dot(x.x, w.W) + w.b
+    return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
+           + 0.1 * flin.sum(flin.square(z), "n") / flin.size(z, "n")
+           + flin.at(z, "n", 1500)
+  end
+}
+for _, T in ipairs { 5, 1030 } do
+  local args = tilted:random { B = 2, T = T, d = 3, n = 2500 }
+  local dy = flin.randn({ 2, T }, { seed = 7 })
+  local given, back = to_gpu(args), to_gpu { dy = dy }
+  local whole = tilted:backward(given, back)
+  local y = tilted:forward(given):to "cpu"
+  local e = off(y, tilted:reference(args))
+  check("whole: y of " .. T, e < 1e-5, e)
+  for how, memory in pairs { columns = T * 2 * 1024 * 4, tokens = 4 * 2500 } do
+    local label = ("by %s of %d tokens: "):format(how, T)
+    local part, _, saved = tilted:forward(given, { memory = memory,
+                                                   save = true })
+    e = off(part:to "cpu", y)
+    check(label .. "y", e < 1e-6, e)
+    for way, more in pairs { saved = saved, again = false } do
+      local d = tilted:backward(given, { dy = back.dy, memory = memory,
+                                         saved = more or nil })
+      for _, name in ipairs { "x", "W", "b" } do
+        e = off(d[name]:to "cpu", whole[name]:to "cpu")
+        check(label .. "d_" .. name .. ", " .. way, e < 2e-6, e)
+      end
+    end
+  end
+end
+-- The product and what reads it by tiles: the same numbers.
 do
   local args = vocabulary:random { B = 2, T = 11, d = 8, n = 5000 }
   local whole = vocabulary:backward(to_gpu(args), {
@@ -384,9 +420,31 @@ do
     e = off(tiles[name]:to "cpu", whole[name]:to "cpu")
     check("tiles: d_" .. name, e < 1e-5, e)
   end
-  local text = vocabulary:plan { d = 64, n = 32000, T = 256, plan = "tiles",
-                                 backward = true }.text
-  check("tiles: the plan", text:find("in tiles of tokens", 1, true), text)
+  local function plan_of(o)
+    o.backward, o.machine = true, "h200"
+    return vocabulary:plan(o)
+  end
+  local function is_cut(o, how, why)
+    local text = plan_of(o).text
+    check("tiles: " .. why, text:find(how, 1, true), text)
+  end
+  -- What is read again is the smaller one: the values where tokens are fewer
+  -- than columns, else the weight. Halves of halves, or as many tokens as fit.
+  is_cut({ d = 64, n = 32000, T = 256, plan = "tiles" },
+         "x 64, in tiles of 8192 columns", "few tokens")
+  is_cut({ d = 64, n = 2048, T = 65536, plan = "tiles" },
+         "x 64, in tiles of 16384 tokens", "few columns")
+  is_cut({ d = 4096, n = 256000, T = 1024, memory = 64 << 20 },
+         "in tiles of 32768 columns", "a limit")
+  is_cut({ d = 4096, n = 256000, T = 1024, memory = 2^20 },
+         "in tiles of 2 tokens", "a limit below that of columns")
+  local free = plan_of { d = 512, n = 32000, T = 1024 }
+  local most = plan_of { d = 512, n = 32000, T = 1024, memory = 1024 * 64000 }
+  check("tiles: what fits is whole", free.text == most.text, most.text)
+  local ok, e = pcall(plan_of, { d = 8, n = 32000, T = 8, memory = 1000 })
+  check("tiles: a limit below all", not ok and tostring(e):find(
+        "memory = 1000: of a product that is read by rows a token takes 64000 "
+        .. "bytes, and 1024 columns of all 16384", 1, true), e)
   local long = vocabulary:plan { d = 64, n = 256000, T = 256, plan = "tiles",
                                  machine = "h200", backward = true }
   check("tiles: more columns than a variant's axes", long.predicted > 0

@@ -47,6 +47,15 @@ close("the head, too", flin.nn.LinearCrossEntropy()(x, w, label), loss, 1e-6)
 loss.backward()
 close("the head, too: hidden states", mine[0], x.grad, 1e-5)
 close("the head, too: weight", mine[1], w.grad, 1e-5)
+for most in 18 * 1024 * 4, 5000 * 4:    # columns of all tokens, a token's
+    y = [t.detach().requires_grad_() for t in (x, w)]
+    found = flin.nn.LinearCrossEntropy(memory=most)(*y, label)
+    close(f"in {most} bytes", found, loss, 1e-6)
+    found.backward()
+    close(f"in {most} bytes: hidden states", y[0].grad, x.grad, 1e-5)
+    close(f"in {most} bytes: weight", y[1].grad, w.grad, 1e-5)
+refused("a limit below a token's", flin.Error, "memory = 1000",
+        lambda: flin.nn.LinearCrossEntropy(memory=1000)(x, w, label))
 
 
 def allocated(f):

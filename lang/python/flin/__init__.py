@@ -30,7 +30,7 @@ __version__ = version
 
 
 def load(source: str | os.PathLike[str], plan: str | None = None,
-         checkpoint: bool = False) -> Variant:
+         checkpoint: bool = False, memory: int | None = None) -> Variant:
     """The variant of that name in the standard library (flin.stdlib lists
     them), of a file (a path, or a text that ends in ".lua"), or of a script's
     text. Raises flin.Error, a ValueError, with the script's line. It is
@@ -39,16 +39,19 @@ def load(source: str | os.PathLike[str], plan: str | None = None,
     "fused", norms, gates and maps of a head in the steps of the variants that
     it calls; "whole", products with weights, too, where they fit there;
     "tiles", a product and the program over rows that alone reads it some
-    tokens at a time, so that what lies between is never whole; "pieces", for
-    training on a GPU in less memory, variants in pieces of the call: the least
-    of memory times time, of all that is predicted to take a twentieth more time
-    or less; None: what is predicted to be cheapest of the first two, or
-    between them.
+    tokens or some columns at a time, so that what lies between is never whole;
+    "pieces", for training on a GPU in less memory, variants in pieces of the
+    call: the least of memory times time, of all that is predicted to take a
+    twentieth more time or less; None: what is predicted to be cheapest of the
+    first two, or between them.
+    memory: so many bytes of what lies between at most, by tiles where it is
+    more.
     checkpoint: a layer's calls keep their inputs alone for the way back, which
     then begins with the way forward; gradients have the same bits."""
     if "torch" in sys.modules:  # before the first call, which torch.compile
         from . import _torch    # noqa: F401    # may have to look through
-    return register(Variant(*_state.opener(source), plan, checkpoint), source)
+    return register(Variant(*_state.opener(source), plan, checkpoint, memory),
+                    source)
 
 
 def curves(series: Mapping[str, Sequence[Any]], **options: Any) -> str:

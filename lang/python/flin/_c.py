@@ -67,7 +67,8 @@ class Call(Structure):
                 ("plan", c_char_p), ("checkpoint", c_int),
                  ("result", POINTER(Bind)), ("nresult", c_int),
                  ("state_index", Tensor), ("begun", c_int),
-                 ("begins", c_int), ("in_parts", c_int), ("spend", c_int)]
+                 ("begins", c_int), ("in_parts", c_int), ("spend", c_int),
+                 ("memory", c_int64)]
 
 
 class Grad(Structure):

@@ -98,7 +98,7 @@ class Frame:
                  "error", "call_at", "grad_at", "error_at")
 
     def __init__(self, groups, nseq, chunk=0, plan=None, checkpoint=False,
-                 in_parts=False, spend=False):
+                 in_parts=False, spend=False, memory=0):
         structs = _c.Call, _c.Grad, _c.Saved, _c.ErrorText
         self.memory, self.used, self.slots = bytearray(
             sum(map(ctypes.sizeof, structs)) + ctypes.sizeof(_c.Bind)
@@ -109,7 +109,7 @@ class Frame:
         self.call.nseq, self.call.chunk = nseq, chunk
         self.call.plan = plan and plan.encode()
         self.call.checkpoint, self.call.in_parts = checkpoint, in_parts
-        self.call.spend = spend
+        self.call.spend, self.call.memory = spend, memory
         for field, tensors in groups:
             self.add(self.grad if field[0] == "d" else self.call, field,
                      tensors)
@@ -267,14 +267,14 @@ def placed(r):
 
 
 class Caller:
-    """Runs the calls of one variant on one device. plan, checkpoint: as flin.h
-    has them."""
+    """Runs the calls of one variant on one device. plan, checkpoint, memory:
+    as flin.h has them."""
 
     def __init__(self, handle, inputs, states, outputs, plan=None,
-                 checkpoint=False):
+                 checkpoint=False, memory=0):
         self.handle, self.inputs, self.states = handle, inputs, states
         self.outputs, self.plan = outputs, plan
-        self.checkpoint = checkpoint
+        self.checkpoint, self.memory = checkpoint, memory
         self.prepared, self.kernels = {}, {}
 
     def run(self, door, r):
@@ -392,7 +392,7 @@ class Caller:
                    else self.gradients(door, r, groups, nseq))
         like = (groups, nseq, r.chunk, self.plan,
                 self.checkpoint and r.mode == SAVING, r.in_parts,
-                r.spend or r.mode == SAVING)
+                r.spend or r.mode == SAVING, self.memory)
         frame, saved = Frame(*like), 0
         door.place(frame.call, r.x[0], r.cu)
         if (mode == SAVING and not self.checkpoint) or r.saved is not None:

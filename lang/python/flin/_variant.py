@@ -109,9 +109,10 @@ class Described:
 
 
 class Variant:
-    def __init__(self, given, open_on, plan=None, checkpoint=False):
+    def __init__(self, given, open_on, plan=None, checkpoint=False,
+                 memory=None):
         self.given, self.open_on, self._plan = given, open_on, plan
-        self._checkpoint = checkpoint
+        self._checkpoint, self._memory = checkpoint, memory
         self.release, self.callers = _state.release, {}
         handle = open_on("cpu")
         self.name: str = lib.name(handle).decode()
@@ -133,7 +134,8 @@ class Variant:
         self.layouts = [self._layout(n)
                         for n in range(len(self.by_position) + 1)]
         self.callers["cpu"] = Caller(handle, self.inputs, self.states,
-                                     self.outputs, plan, checkpoint)
+                                     self.outputs, plan, checkpoint,
+                                     memory or 0)
         sizes = {axis: _state.axis_size(handle, axis)
                  for a in arguments for axis in a.axes}
         self.sizes: dict[str, int] = sizes  # of axes; 0: the tensors say
@@ -162,7 +164,7 @@ class Variant:
         if self._probed_of is not None:
             return getattr, (self._probed_of, "probed")
         from . import load
-        return load, (self.origin, self._plan, self._checkpoint)
+        return load, (self.origin, self._plan, self._checkpoint, self._memory)
 
     def _caller(self, device):
         """What runs the calls on this device."""
@@ -170,7 +172,7 @@ class Variant:
         if found is None:
             found = self.callers[device] = Caller(
                 self.open_on(device), self.inputs, self.states, self.outputs,
-                self._plan, self._checkpoint)
+                self._plan, self._checkpoint, self._memory or 0)
         return found
 
     # ---- what it says of itself ----

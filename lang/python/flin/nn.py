@@ -572,7 +572,7 @@ class CrossEntropy(nn.Module):
 
 
 @functools.lru_cache(maxsize=None)
-def _linear_entropy():
+def _linear_entropy(memory):
     return load("""local flin = require "flin"
 return flin.layer {
   name    = "linear_cross_entropy",
@@ -582,26 +582,30 @@ return flin.layer {
     local z = flin.dot(x.x, w.W)
     return flin.logsumexp(z, "n") - flin.pick(z, x.label, "n")
   end,
-}""", plan="tiles")
+}""", plan="tiles", memory=memory)
 
 
 class LinearCrossEntropy(CrossEntropy):
     """The cross-entropy of x [..., d] times a head's weight [d, n] (of a
-    torch.nn.Linear, `head.weight.t()`) and labels [...]: by tiles of tokens, so
-    that the logits are never in memory, nor their gradient; the way back makes
-    each tile again. ignore_index and reduction as CrossEntropy has them."""
+    torch.nn.Linear, `head.weight.t()`) and labels [...]: by tiles of columns,
+    or of tokens where those are more, so that the logits are never in memory,
+    nor their gradient; the way back makes each tile again. memory: bytes that
+    one may take (256 MB, and a quarter of all). ignore_index and reduction as
+    CrossEntropy has them."""
 
-    def __init__(self, ignore_index: int = -100,
-                 reduction: str = "mean") -> None:
+    def __init__(self, ignore_index: int = -100, reduction: str = "mean",
+                 memory: int | None = None) -> None:
         super().__init__(False, ignore_index, reduction)
+        self.memory = memory
 
     def forward(self, x: torch.Tensor, weight: torch.Tensor,
                 label: torch.Tensor) -> torch.Tensor:
         shape = label.shape
         label = label.reshape(1, -1)
         ignored = label == self.ignore_index
-        y, _ = _linear_entropy()(x=x.reshape(1, -1, x.shape[-1]), W=weight,
-                                 label=label.masked_fill(ignored, 0))
+        y, _ = _linear_entropy(self.memory)(
+            x=x.reshape(1, -1, x.shape[-1]), W=weight,
+            label=label.masked_fill(ignored, 0))
         return self.reduced(y, ignored, shape)
 
 

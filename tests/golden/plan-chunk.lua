@@ -1,3 +1,2 @@
 local flin = require "flin"
-flin.stdlib.mamba3_mimo:plan { K = 256, V = 16, P = 16, machine = "h200",
-                               chunk = 64, backward = true }
+flin.stdlib.precond_gdn:plan { K = 1024, V = 16, machine = "h200", chunk = 64 }

@@ -190,8 +190,9 @@ cuda() {
         "flin tests/cuda/scheduled.lua forward" \
         "flin tests/cuda/scheduled.lua cut" \
         "flin tests/cuda/scheduled.lua forward kda,K=128,V=128 \
-hgrn2,K=128,V=128 titans,K=128,V=128" \
-        "flin tests/cuda/scheduled.lua forward gated_oja,V=192 \
+hgrn2,K=128,V=128" \
+        "flin tests/cuda/scheduled.lua forward titans,K=128,V=128 \
+gated_oja,V=192 \
 gated_oja,V=192,chunk=32 gated_oja,K=256,V=256 value_decay,V=192 \
 value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
         "flin tests/cuda/scheduled.lua forward lightning,K=128,V=128 \
@@ -329,6 +330,11 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"forward lightning"*)          # few heads: blocks in clusters
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
+            ;;
+        *"forward kda"*)                # no role ahead: factors are found
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="$more FAKE_SOURCES=$tmp/found"
+            more="$more FAKE_COUNTED=__launch_bounds__(256,"
             ;;
         *"scheduled.lua forward"*)      # few heads: cut in several kernels
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"

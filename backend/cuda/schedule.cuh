@@ -56,20 +56,20 @@ INLINE i64 item_of(u32 iteration, u32 each)
 }
 
 /* Sequence and head of the launch, to be walked: neighbours have a head's
- * slices. */
+ * slices, then its parts, of which there are 1, 2 or 4. */
 template<int SLICES, bool SPLIT = false>
 INLINE int find_walk(const Run &run, i64 item, Item &x)
 {
-    i64 at = item / SLICES;
+    u32 at = (u32)item / SLICES, head;
     int part = 0;
-    x.slice = (int)(item % SLICES);
+    x.slice = (int)((u32)item % SLICES);
     if (SPLIT) {
-        part = (int)((u32)at % (u32)run.parts);
-        at = (u32)at / (u32)run.parts;
+        part = (int)(at & (u32)(run.parts - 1));
+        at >>= run.parts >> 1;
     }
-    const i64 s = divided(at, run.heads);
+    const u32 s = divided_by(at, run.by_heads, head);
     const Sequence q = sequence(run, s);
-    x.head = (int)(at - s * run.heads);
+    x.head = (int)head;
     x.seq = (int)s;
     x.where = rows_in(q);
     const int chunks = chunks_of(x.where);

@@ -411,8 +411,8 @@ static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 /* Or with states in registers as factors: as many rows of them to a block as
  * two warpgroups have; one where blocks are few. Two have what is done ahead
  * then: every other chunk each; where memory is short, or something is carried
- * ahead, half the columns each; or one has it. A walk of training finds what no
- * carried state goes into. */
+ * ahead, half the columns each; or one has it, or none, where all of that is
+ * found, as walks of training find it. */
 static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_row_axis(like);
@@ -437,7 +437,7 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         Schedule *s = attempt(c, w, like);
         return is_cheaper(s, best) ? s : best;
     }
-    for (like->ahead = 1; like->ahead <= MOST_AHEAD; like->ahead++) {
+    for (like->ahead = 0; like->ahead <= MOST_AHEAD; like->ahead++) {
         like->interleave = like->ahead > 1 ? 1 : 2;
         Schedule *s = attempt_rotated(c, w, like);
         if (s->why && like->interleave > 1) {

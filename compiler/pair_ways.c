@@ -7,8 +7,7 @@
 #include <string.h>
 
 /* What fewer steps may cost in words: kernels with steps of one token took
- * three times those with steps of four and eight on an H200, K = V = 128, which
- * the prices do not say. */
+ * three times those with steps of four and eight on an H200, K = V = 128. */
 #define WORTH_STEPS 1.5
 
 enum { FLOAT = 4, STEP_MOST = 32, SAMPLES = 64, SMALLEST = 16,

@@ -268,6 +268,28 @@ do
            "kernels for d = %d", d)
   end
   expect(taken(256, 227 << 10) == "tiles", "d = 256")
+  -- What was measured on an H200, ms of both ways: all pairs, a quarter of them
+  local quarter <const> = flin.variant { normalise = "softmax",
+    mask = function (i, j)
+      if i < j or i - j >= 1024 then return 0 end
+      return 1
+    end }
+  for v, measured in pairs {
+    [softmax] = { [16] = { 114, 36.3 }, [32] = { 41.8, 26.4 },
+                  [64] = { 30.2, 20.8 }, [227] = { 25.8, 36.1 } },
+    [quarter] = { [16] = { 49.7, 15.7 }, [32] = { 18.1, 10.7 },
+                  [64] = { 13.4, 8.16 }, [227] = { 11.7, 12.5 } } } do
+    for cache, ms in pairs(measured) do
+      local k = v:io { T = 4096, K = 128, V = 128, H = 16, machine = "h200",
+                       cache = cache << 10, backward = true }.plan.kernels
+      for n, way in ipairs { "blocks", "tiles" } do
+        local part = 1e3 * k[way].seconds / ms[n]
+        expect(part > 0.6 and part < 1.15, "%s in %d KB: %.2f of its time", way,
+               cache, part)
+      end
+      expect((k.way == "tiles") == (ms[2] < ms[1]), "%d KB: %s", cache, k.way)
+    end
+  end
   -- v:plan has the same kernels
   local function plan(options)
     options.T, options.K, options.V, options.H = 4096, 128, 128, 16

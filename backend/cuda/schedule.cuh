@@ -56,20 +56,20 @@ INLINE i64 item_of(u32 iteration, u32 each)
 }
 
 /* Sequence and head of the launch, to be walked: neighbours have a head's
- * slices, then its parts, of which there are 1, 2 or 4. */
+ * slices. */
 template<int SLICES, bool SPLIT = false>
 INLINE int find_walk(const Run &run, i64 item, Item &x)
 {
-    u32 at = (u32)item / SLICES, head;
+    i64 at = item / SLICES;
     int part = 0;
-    x.slice = (int)((u32)item % SLICES);
+    x.slice = (int)(item % SLICES);
     if (SPLIT) {
-        part = (int)(at & (u32)(run.parts - 1));
-        at >>= run.parts >> 1;
+        part = (int)((u32)at % (u32)run.parts);
+        at = (u32)at / (u32)run.parts;
     }
-    const u32 s = divided_by(at, run.by_heads, head);
+    const i64 s = divided(at, run.heads);
     const Sequence q = sequence(run, s);
-    x.head = (int)head;
+    x.head = (int)(at - s * run.heads);
     x.seq = (int)s;
     x.where = rows_in(q);
     const int chunks = chunks_of(x.where);

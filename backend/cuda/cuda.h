@@ -170,6 +170,8 @@ typedef struct CudaKernel {
     bool halved;                        /* those of a block of half the columns
                                            have been taken as fewer */
     int tokens;                         /* of that chunk */
+    bool in_rows, ahead;                /* its states are rows in registers; a
+                                           role works ahead of them */
     CudaWalk walk;
     int of;                             /* which of the plan's it belongs to:
                                            what a call of some runs */

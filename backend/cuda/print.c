@@ -768,6 +768,8 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->lean = s->splits ? lean_share(s, options_machine(o)) : 0;
     k->lean_moves = s->splits ? lean_moves(s) : 0;
     k->halved = is_halved(s);
+    k->in_rows = s->row_axis;
+    k->ahead = s->ahead;
     k->resident = s->resident;
     k->paired = s->paired;
     k->spill = s->paired ? 0 : s->rests;

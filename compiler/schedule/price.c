@@ -122,10 +122,10 @@ static double rows_cycles(const Schedule *s)
     double each = s->interleave < 2 ? 1 : count_of(s, K_INVERSE) ? solves
                 : features;
 
-    double own = beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0);
-    double ahead = shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480, 1526)
-                 / each;
-    return fmax(part * own, ahead);
+    double cycles = fmax(beside * ordered_cycles(s, KR_MATRIX, 500, 2.4, 0, 0),
+                         shared * ordered_cycles(s, KR_AHEAD, 600, 2.36, 480,
+                                                 1526) / each);
+    return part * cycles;
 }
 
 /* What is done ahead takes from the other role some of what it takes itself;

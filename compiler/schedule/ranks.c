@@ -383,23 +383,26 @@ static Image vector_along(Rows *u, const Node *n, Image a[4])
 }
 
 /* Of matrices, whose first rows alone count: all rows of a token have its sum;
- * back, with itself, the first has, to which all rows may give a part. */
+ * back, with itself, the first has, to which all rows may give a part. The
+ * largest so far is that whichever rows count, of gates that add up. */
 static Image matrix_along(Rows *u, const Node *n, Image a[4])
 {
     int of = n->a[1] != 0;              /* what is added up */
     bool back = n->flags & REVERSE, without = n->flags & EXCLUSIVE;
-    if (a[of].form[OF_ROWS] == EACH || a[of].form[OF_COLS] != SAME)
+    bool most = is_running_most(n->op);
+    if (a[of].form[OF_ROWS] == EACH || a[of].form[OF_COLS] != SAME
+        || (most && a[of].form[OF_ROWS] != SAME))
         return impossible(u, a[of].node);
     if (a[of].form[OF_ROWS] == PARTS && !(adds_tokens(n->op) && back
                                           && !without))
         a[of] = spread(u, a[of], OF_ROWS);
-    a[of] = counted_once(u, a[of], OF_ROWS);
+    a[of] = most ? a[of] : counted_once(u, a[of], OF_ROWS);
     if (of && n->a[0]) {
         a[0] = spread(u, a[0], OF_ROWS);
         if (a[0].form[OF_ROWS] == EACH)
             return impossible(u, a[0].node);
         a[0].node = op3(u->g, OP_where, flag(u, 0, OF_ROWS), a[0].node,
-                        num(u->g, 1));
+                        num(u->g, most ? 0 : 1));
     }
     return computed_of(u, n, a, back && !without ? LOOSE : SAME, SAME);
 }

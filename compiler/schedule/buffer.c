@@ -590,8 +590,36 @@ static void copy_values(const Schedule *s, KValue *to, const KValue *from)
 }
 
 /* Requires values and instructions; gives values their buffers. */
+static bool is_found_tile(const Schedule *s, const KInst *k, int value)
+{
+    const KValue *v = &s->value[value];
+    int sums = schedule_value(s, v->node, LAY_SUMS);
+    return v->layout == LAY_TILE && !has_node(k, v->node)
+        && (sums == NOTHING || !has_value(k->in, k->nin, sums));
+}
+
+/* A program leaves tiles of what it finds before it begins, and of what it
+ * computes at its end: in that order they have turns of a buffer. */
+static void order_tiles(Schedule *s, KInst *k)
+{
+    for (int at = 0, n = 0; n < k->nout; n++) {
+        if (!is_found_tile(s, k, k->out[n]))
+            continue;
+        for (; at < n && (s->value[k->out[at]].layout != LAY_TILE
+                          || is_found_tile(s, k, k->out[at])); at++)
+            ;
+        int16_t found = k->out[n];
+        for (int to = n; to > at; to--)
+            k->out[to] = k->out[to - 1];
+        k->out[at] = found;
+    }
+}
+
 bool schedule_buffers(Schedule *s)
 {
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_MAP)
+            order_tiles(s, &s->inst[i]);
     KValue *none = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *none + 1);
     copy_values(s, none, s->value);
     if (!place_values(s, false)) {

@@ -39,7 +39,8 @@
  * their registers. regtile.c deals those out, tokens.c makes its instructions.
  * What all of them ask is in queries.c. Before them scales.c, ranks.c,
  * constants.c and, of single tokens, found.c change the plan, as softmax.c does
- * for float16; range.c says what that may not hold.
+ * for float16 and gate_sums.c for float32; range.c says what float16 may not
+ * hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -432,6 +433,9 @@ const Plan *plan_sums_found(Ctx *c, const Plan *p);
 /* The plan in which inputs of these types that are constant matrices of float32
  * are rounded before products find them. */
 const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
+/* The plan in which differences of sums of gates lose no bits to gates before
+ * both. */
+const Plan *plan_gate_sums_apart(Ctx *c, const Plan *p);
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 /* Whether the node is such an angle. */

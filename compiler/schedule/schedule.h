@@ -865,6 +865,14 @@ void inst_writes(Schedule *s, KInst *k, int v);
 /* Whether it is one of those; whether its program has the node. */
 bool has_value(const int16_t *list, int n, int v);
 bool has_node(const KInst *k, Ref r);
+/* Whether a MAP finds among sums what it is not itself to compute. */
+bool found_among_sums(const Schedule *s, const KInst *k, Ref r);
+/* Whether a MAP leaves its i-th result as it finds it, before its elements are
+ * computed: a matrix that is none of its nodes, nor a tile of what lies among
+ * sums. How many it leaves so, which are its first: results are left in their
+ * order. */
+bool leaves_as_found(const Schedule *s, const KInst *k, int i);
+int results_found(const Schedule *s, const KInst *k);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */

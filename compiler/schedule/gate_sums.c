@@ -58,19 +58,35 @@ static Ref difference(Graph *g, const Graph *old, Ref a, Ref b,
     return op2(g, OP_add, of[MULTIPLES], of[LEFT]);
 }
 
-/* What is left of a chunk's gates, summed up, is less than 2^-5, so that its
- * exponential scales either side alone: the factor that has its axes, or else
- * what is returned scales the product; 0: nothing does. */
-static Ref scale_factor(Graph *g, Ref left, Ref x[4])
+/* The factor that has as many of these axes as there are, tokens first. */
+static int factor_along(const Graph *g, AxisSet axes, const Ref x[4])
 {
-    Ref by = op1(g, OP_exp, left);
+    AxisSet lacks[2];
 
     for (int i = 0; i < 2; i++)
-        if (!(g->n[left].axes & ~g->n[x[i]].axes)) {
-            x[i] = op2(g, OP_mul, x[i], by);
-            return 0;
-        }
-    return by;
+        lacks[i] = axes & ~g->n[x[i]].axes;
+    if (!lacks[0] || !lacks[1])
+        return !lacks[1];
+    AxisSet tokens = axes & ~DIM_AXES;
+    if ((lacks[0] | lacks[1]) & tokens)
+        return !(lacks[1] & tokens);
+    return !(g->n[x[1]].axes & (ROW_AXES | COL_AXES) & ~tokens);
+}
+
+/* What is left of a chunk's gates, summed up, is less than 2^-5, so that its
+ * exponential scales either side alone: a factor that has its axes, or, if none
+ * has and the sum is over none of them, the product, by what is returned; 0:
+ * nothing does. */
+static Ref scale_factor(Graph *g, Ref left, AxisSet over, Ref x[4])
+{
+    Ref by = op1(g, OP_exp, left);
+    AxisSet axes = g->n[left].axes;
+    int at = factor_along(g, axes, x);
+
+    if (axes & ~g->n[x[at]].axes && !(axes & over))
+        return by;
+    x[at] = op2(g, OP_mul, x[at], by);
+    return 0;
 }
 
 /* A product under decays, whose exponents are differences of multiples. */
@@ -81,8 +97,8 @@ static Ref decayed_apart(Graph *g, const Graph *old, const Node *n,
     Ref earlier = part_of(g, old, n->a[3], LEFT, image);
     Ref x[4] = { a[0], a[1], part_of(g, old, n->a[2], MULTIPLES, image),
                  part_of(g, old, n->a[3], MULTIPLES, image) };
-    Ref by = scale_factor(g, later, x);
-    Ref and = scale_factor(g, op1(g, OP_neg, earlier), x);
+    Ref by = scale_factor(g, later, n->over, x);
+    Ref and = scale_factor(g, op1(g, OP_neg, earlier), n->over, x);
     Ref r = node_copy(g, n, x);
 
     r = by ? op2(g, OP_mul, r, by) : r;

@@ -1,10 +1,10 @@
--- Gates of float32 of any strength, of tokens and of keys, alone and mixed with
--- resets: what comes after one is as exact as if there had been none. Both
--- ways, by the float64 step.
+-- Gates of float32 of any strength, of tokens, keys and values, alone and mixed
+-- with resets, also behind the end of an axis: what comes after one is as exact
+-- as if there had been none. Both ways, by the float64 step.
 --   flin tests/cuda/gates.lua
 local flin = require "flin"
 local suite = require "suite"
-local exp, dot, outer = flin.exp, flin.dot, flin.outer
+local exp, dot, outer, where = flin.exp, flin.dot, flin.outer, flin.where
 
 suite.gpu()
 
@@ -20,15 +20,26 @@ local KINDS <const> = {
   { "a wall", function (n, e) return n % 64 < 40 and -80 or e end },
 }
 
-local function variant(axes, delta)
+-- What is written; what is read; what gates are made of.
+local HOW <const> = {
+  { "plain", function (S, x) return S + outer(x.k, x.v) end },
+  { "delta", function (S, x)
+    return S + outer(x.k, x.v - dot(x.k, S)) end },
+  { "mean", function (S, x) return S + outer(x.k, x.v) end,
+    function (y) return flin.mean(y) end },
+  { "compared", function (S, x) return S + outer(x.k, x.v) end, nil,
+    function (g) return where(flin.lt(flin.prev(g), g), g, -1e9) end },
+}
+
+local function variant(axes, how)
   return flin.variant {
     name = "gated",
     input = { q = "t k", k = "t k : unit_norm", v = "t v", g = axes },
     state = { S = "k v" },
     step = function (x, s)
-      local S = exp(x.g) * s.S
-      S = S + outer(x.k, delta and x.v - dot(x.k, S) or x.v)
-      return { S = S }, dot(x.q, S)
+      local S = how[2](exp(how[4] and how[4](x.g) or x.g) * s.S, x)
+      local y = dot(x.q, S)
+      return { S = S }, how[3] and how[3](y) or y
     end,
   }
 end
@@ -53,17 +64,17 @@ local function check(title, v, x)
   end
 end
 
-for _, axes in ipairs { "t : log_decay", "t k : log_decay" } do
-  for _, delta in ipairs { false, true } do
-    local v = variant(axes, delta)
-    for i, kind in ipairs(KINDS) do
-      local x = v:random { B = 1, T = 70 + 16 * i, H = 2, K = 32, V = 32,
-                           seed = i }
+for _, axes in ipairs { "t", "t k", "t v" } do
+  for _, how in ipairs(HOW) do
+    local v = variant(axes .. " : log_decay", how)
+    for j, kind in ipairs(KINDS) do
+      local odd = how[1] == "compared"
+      local x = v:random { B = 1, T = 70 + 16 * j, H = 2, K = odd and 33 or 32,
+                           V = odd and 5 or 32, seed = j }
       local n = 0
       x.g = x.g:map(function (e) n = n + 1 return kind[2](n, e) end)
       x.chunk = 64
-      check(("%s of %s%s"):format(kind[1], axes, delta and ", delta" or ""), v,
-            x)
+      check(("%s of %s, %s"):format(kind[1], axes, how[1]), v, x)
     end
   end
 end

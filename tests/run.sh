@@ -238,7 +238,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
 near_entries near_pairs \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
-        "flin tests/cuda/range.lua" \
+        "flin tests/cuda/range.lua" "flin tests/cuda/gates.lua" \
         "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
@@ -295,7 +295,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
-        *"cuda large"|*compositions*)
+        *"cuda large"|*compositions*|*gates.lua)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;

@@ -818,6 +818,8 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
         whole = plan_ramps(c, plan_scales_joined(c, whole));
     if (o->scheduled && o->tile != F32 && whole->g->chunk)
         whole = plan_constants_rounded(c, whole, o->in);
+    if (o->scheduled && o->tile == F32 && whole->g->chunk)
+        whole = plan_gate_sums_apart(c, whole);
     if (o->scheduled && o->tile == F16 && leaves_float16(whole))
         whole = plan_softmax(c, whole);
     if (o->scheduled && !whole->g->chunk && !plan_is_joint(whole)) {

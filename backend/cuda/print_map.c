@@ -524,10 +524,8 @@ static void put_wide(Print *p, const KInst *k, const KValue *v)
 /* Whether it finds among sums what it leaves as a tile, or a fragment. */
 static bool passes_on(const Print *p, const KInst *k, const KValue *v)
 {
-    int from = schedule_value(p->s, v->node, LAY_SUMS);
     return (v->layout == LAY_TILE || v->layout == LAY_FRAGMENT)
-        && from != NOTHING && has_value(k->in, k->nin, from)
-        && !has_node(k, v->node);
+        && found_among_sums(p->s, k, v->node);
 }
 
 static bool alternates(const Print *p, const KValue *v)
@@ -635,18 +633,18 @@ static void put_tile(Print *p, const KInst *k, const KValue *v)
                    r * 128, rows_lying(v), share, rest_text(p, k, v));
 }
 
-/* Tiles that the program leaves, or of what it finds, which it may write over:
- * 16 bits an element, by way of stmatrix. */
-static void put_tiles(Print *p, const KInst *k, bool computed)
+/* Tiles among the results from one to another: 16 bits an element, by way of
+ * stmatrix. Those of what the program finds are left before it may write over
+ * that. */
+static void put_tiles(Print *p, const KInst *k, int from, int to)
 {
-    for (int i = 0; i < k->nout; i++) {
+    for (int i = from; i < to; i++) {
         const KValue *v = value_at(p, k->out[i]);
-        bool computes = has_node(k, v->node) || passes_on(p, k, v);
-        if (v->layout == LAY_WIDE && computes == computed)
+        if (v->layout == LAY_WIDE)
             put_wide(p, k, v);
-        if (v->layout == LAY_PACKED && computes == computed)
+        if (v->layout == LAY_PACKED)
             put_packed(p, k, v);
-        if (v->layout != LAY_TILE || computes != computed)
+        if (v->layout != LAY_TILE)
             continue;
         if (alternates(p, v))
             put_wait(p, v->buffer, v->use, true);
@@ -927,6 +925,7 @@ void put_map(Print *p, const KInst *k)
 {
     int regs = (map_rows(p, k) + TILE_ROWS - 1) / TILE_ROWS
              * map_share(p, k) / 2;
+    int found = results_found(p->s, k);
     if (deals_rows(p->s, k->role) && !k->nnodes && k->nin == 1
         && value_at(p, k->in[0])->layout == LAY_TILE) {
         put_found_packed(p, k);
@@ -944,7 +943,7 @@ void put_map(Print *p, const KInst *k)
                    "auto col0 = [&](int) { return own0 + %s * %d; };\n",
                    map_share(p, k), half_text(p), (int)k->ncol);
     if (!k->parts)
-        put_tiles(p, k, false);
+        put_tiles(p, k, 0, found);
     put_neighbours(p, k);
     put_sums_begin(p, k, false);
     if (k->parts)
@@ -953,7 +952,7 @@ void put_map(Print *p, const KInst *k)
         put_columns(p, k, regs);
     put_sums_end(p, k, false);
     if (!k->parts)
-        put_tiles(p, k, true);
+        put_tiles(p, k, found, k->nout);
     put_kept_fragments(p, k);
     buf_printf(p->b, "}\n");
 }

@@ -589,37 +589,26 @@ static void copy_values(const Schedule *s, KValue *to, const KValue *from)
         memcpy(to, from, (size_t)s->nvalues * sizeof *to);
 }
 
-/* Requires values and instructions; gives values their buffers. */
-static bool is_found_tile(const Schedule *s, const KInst *k, int value)
+/* A program's results that it leaves as it finds them come first: in the order
+ * of its results they have turns of a buffer. */
+static void order_results(const Schedule *s, KInst *k)
 {
-    const KValue *v = &s->value[value];
-    int sums = schedule_value(s, v->node, LAY_SUMS);
-    return v->layout == LAY_TILE && !has_node(k, v->node)
-        && (sums == NOTHING || !has_value(k->in, k->nin, sums));
-}
-
-/* A program leaves tiles of what it finds before it begins, and of what it
- * computes at its end: in that order they have turns of a buffer. */
-static void order_tiles(Schedule *s, KInst *k)
-{
-    for (int at = 0, n = 0; n < k->nout; n++) {
-        if (!is_found_tile(s, k, k->out[n]))
+    for (int found = 0, i = 0; i < k->nout; i++) {
+        int16_t v = k->out[i];
+        if (!leaves_as_found(s, k, i))
             continue;
-        for (; at < n && (s->value[k->out[at]].layout != LAY_TILE
-                          || is_found_tile(s, k, k->out[at])); at++)
-            ;
-        int16_t found = k->out[n];
-        for (int to = n; to > at; to--)
-            k->out[to] = k->out[to - 1];
-        k->out[at] = found;
+        memmove(k->out + found + 1, k->out + found,
+                (size_t)(i - found) * sizeof *k->out);
+        k->out[found++] = v;
     }
 }
 
+/* Requires values and instructions; gives values their buffers. */
 bool schedule_buffers(Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++)
         if (s->inst[i].op == K_MAP)
-            order_tiles(s, &s->inst[i]);
+            order_results(s, &s->inst[i]);
     KValue *none = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *none + 1);
     copy_values(s, none, s->value);
     if (!place_values(s, false)) {

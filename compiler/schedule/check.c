@@ -239,6 +239,20 @@ static const char *check_across(const Schedule *s)
     return NULL;
 }
 
+/* A program leaves what it finds before what it computes: as results are
+ * printed. */
+static const char *check_results(const Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = results_found(s, k); j < k->nout && k->op == K_MAP; j++)
+            if (leaves_as_found(s, k, j))
+                return wrong(s, "a result that is found, behind one that is"
+                             " not", k->out[j]);
+    }
+    return NULL;
+}
+
 /* Sums of half as many columns are read by who spreads them alone. */
 static const char *check_pairs(const Schedule *s)
 {
@@ -947,7 +961,7 @@ const char *schedule_check(Schedule *s)
         check_buffers,
         check_copies,
         check_padded, check_slices, check_rows, check_sums, check_lives,
-        check_use_order, check_hands,
+        check_results, check_use_order, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
         tensor_fault, pair_fault,

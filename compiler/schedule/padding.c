@@ -114,6 +114,16 @@ static bool is_zero(Behind b)
 static Behind computed_behind(const Schedule *s, const KInst *k, Ref r,
                               int axis);
 
+/* Whether the program leaves the node, so that its operations find it masked.
+ */
+static bool is_masked_there(const Schedule *s, const KInst *k, Ref r, int axis)
+{
+    bool left = false;
+    for (int i = 0; i < k->nout; i++)
+        left |= s->value[k->out[i]].node == r;
+    return left && padded_axes(s, k, r) & AXIS(axis);
+}
+
 /* What the program finds is zero there. */
 static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
 {
@@ -122,9 +132,9 @@ static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
         return (Behind){ CONSTANT, n->num };
     if (!(n->axes & AXIS(axis)) || counts_tokens(s->g, o))
         return (Behind){ ALIKE, 0 };
-    return has_node(k, shown_node(s->g, o))
-         ? computed_behind(s, k, shown_node(s->g, o), axis)
-         : (Behind){ CONSTANT, 0 };
+    Ref r = shown_node(s->g, o);
+    return has_node(k, r) && !is_masked_there(s, k, r, axis)
+         ? computed_behind(s, k, r, axis) : (Behind){ CONSTANT, 0 };
 }
 
 /* Whether numbers become a number. */

@@ -187,6 +187,29 @@ bool has_node(const KInst *k, Ref r)
     return false;
 }
 
+bool found_among_sums(const Schedule *s, const KInst *k, Ref r)
+{
+    int v = schedule_value(s, r, LAY_SUMS);
+    return !has_node(k, r) && v != NOTHING && has_value(k->in, k->nin, v);
+}
+
+bool leaves_as_found(const Schedule *s, const KInst *k, int i)
+{
+    const KValue *v = &s->value[k->out[i]];
+    return (v->layout == LAY_TILE || v->layout == LAY_PACKED
+            || v->layout == LAY_WIDE)
+        && !has_node(k, v->node)
+        && (v->layout != LAY_TILE || !found_among_sums(s, k, v->node));
+}
+
+int results_found(const Schedule *s, const KInst *k)
+{
+    int n = 0;
+    while (n < k->nout && leaves_as_found(s, k, n))
+        n++;
+    return n;
+}
+
 bool has_value(const int16_t *list, int n, int v)
 {
     for (int i = 0; i < n; i++)

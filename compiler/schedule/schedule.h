@@ -39,7 +39,8 @@
  * their registers. regtile.c deals those out, tokens.c makes its instructions.
  * What all of them ask is in queries.c. Before them scales.c, ranks.c,
  * constants.c and, of single tokens, found.c change the plan, as softmax.c does
- * for float16; range.c says what that may not hold.
+ * for float16 and gate_sums.c for float32; range.c says what float16 may not
+ * hold.
  * forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
@@ -432,6 +433,9 @@ const Plan *plan_sums_found(Ctx *c, const Plan *p);
 /* The plan in which inputs of these types that are constant matrices of float32
  * are rounded before products find them. */
 const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
+/* The plan in which differences of sums of gates lose no bits to gates before
+ * both. */
+const Plan *plan_gate_sums_apart(Ctx *c, const Plan *p);
 /* The plan in which angles that turn by the same for all tokens are no sums. */
 const Plan *plan_ramps(Ctx *c, const Plan *p);
 /* Whether the node is such an angle. */
@@ -861,6 +865,14 @@ void inst_writes(Schedule *s, KInst *k, int v);
 /* Whether it is one of those; whether its program has the node. */
 bool has_value(const int16_t *list, int n, int v);
 bool has_node(const KInst *k, Ref r);
+/* Whether a MAP finds among sums what it is not itself to compute. */
+bool found_among_sums(const Schedule *s, const KInst *k, Ref r);
+/* Whether a MAP leaves its i-th result as it finds it, before its elements are
+ * computed: a matrix that is none of its nodes, nor a tile of what lies among
+ * sums. How many it leaves so, which are its first: results are left in their
+ * order. */
+bool leaves_as_found(const Schedule *s, const KInst *k, int i);
+int results_found(const Schedule *s, const KInst *k);
 /* Of a value in a slot. */
 int32_t value_bytes(const KValue *v);
 /* Whether values of the layout have a buffer. */

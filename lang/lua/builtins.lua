@@ -667,6 +667,10 @@ back: never.]])
 variable("FLIN_SEGMENTS", "=N", "long sequences on a GPU in so many parts", [[
 To compare: 1 never cuts one. Else few long sequences are cut where that is
 predicted to be faster, and the state has a transition (v:summary).]])
+variable("FLIN_PIECES", "=N", "a layer's plan = \"pieces\" in so many", [[
+To compare: else as many as the layer chooses. 4again: the way back
+begins each piece with its way forward; 4againrows: what convolutions and norms
+give rules is made again, too.]])
 variable("FLIN_GRAPHICS", "=NAME", "how the terminal shows pictures", [[
 "kitty", "sixel", or anything else: as text. Else the terminal is asked.]])
 variable("PAGER", "=COMMAND", "shows what is longer than the terminal", [[

@@ -402,6 +402,7 @@ int main(void)
 {
     Case cases[] = {
         { .plan = "simple_gla_chunks", .spoiled = spoiled },
+        { .plan = "simple_gla_chunks", .spoiled = results, .before = 1 },
         { .plan = "kda_chunks", .spoiled = rings, .inverses = true },
         { .plan = "deltanet_chunks", .spoiled = solves },
         { .plan = "gla_chunks", .spoiled = decays },

@@ -384,6 +384,29 @@ static void slot_too_small(Schedule *s)
     s->buffer[s->value[through_ring(s, 0)->out[0]].buffer].bytes -= 1024;
 }
 
+/* What a program leaves as it finds it, behind what it computes; so are their
+ * turns of a buffer, where both go through one. */
+static void found_behind(Schedule *s)
+{
+    KInst *k = s->inst;
+    while (k->op != K_MAP || !results_found(s, k)
+           || results_found(s, k) == k->nout)
+        k++;
+    int at = results_found(s, k);
+    KValue *a = &s->value[k->out[at - 1]], *b = &s->value[k->out[at]];
+    uint8_t use = a->use;
+    a->use = a->buffer == b->buffer ? b->use : use;
+    b->use = a->buffer == b->buffer ? use : b->use;
+    int16_t found = k->out[at - 1];
+    k->out[at - 1] = k->out[at];
+    k->out[at] = found;
+}
+
+static const Spoiled results[] = {
+    { "found behind", found_behind, "a result that is found, behind" },
+    { NULL, NULL, NULL },
+};
+
 static const Spoiled rings[] = {
     { "turns swapped", uses_swapped, "out of order" },
     { "never given back", never_given_back, "waits for ever" },

@@ -1,0 +1,81 @@
+-- Gates of float32 of any strength, of tokens, keys and values, alone and mixed
+-- with resets, also behind the end of an axis: what comes after one is as exact
+-- as if there had been none. Both ways, by the float64 step.
+--   flin tests/cuda/gates.lua
+local flin = require "flin"
+local suite = require "suite"
+local exp, dot, outer, where = flin.exp, flin.dot, flin.outer, flin.where
+
+suite.gpu()
+
+-- Of what float32 and three products of TF32 round to, some times; a gate's sum
+-- that lost its bits was off by 2e-5 to 9e-5.
+local LIMIT <const> = { y = 2e-6, grad = 1e-5 }
+
+local inf <const> = math.huge
+local KINDS <const> = {
+  { "as drawn", function (_, e) return e end },
+  { "many resets", function (n, e) return n % 3 ~= 1 and -1e9 or e end },
+  { "few", function (n, e) return n % 19 == 5 and -inf or e end },
+  { "a wall", function (n, e) return n % 64 < 40 and -80 or e end },
+}
+
+-- What is written; what is read; what gates are made of.
+local HOW <const> = {
+  { "plain", function (S, x) return S + outer(x.k, x.v) end },
+  { "delta", function (S, x)
+    return S + outer(x.k, x.v - dot(x.k, S)) end },
+  { "mean", function (S, x) return S + outer(x.k, x.v) end,
+    function (y) return flin.mean(y) end },
+  { "compared", function (S, x) return S + outer(x.k, x.v) end, nil,
+    function (g) return where(flin.lt(flin.prev(g), g), g, -1e9) end },
+}
+
+local function variant(axes, how)
+  return flin.variant {
+    name = "gated",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v", g = axes },
+    state = { S = "k v" },
+    step = function (x, s)
+      local S = how[2](exp(how[4] and how[4](x.g) or x.g) * s.S, x)
+      local y = dot(x.q, S)
+      return { S = S }, how[3] and how[3](y) or y
+    end,
+  }
+end
+
+local function check(title, v, x)
+  local y, state = v:reference(x)
+  local dy = flin.randn(y.shape, { seed = 4 })
+  local there = suite.on_gpu(x)
+  local y1, state1 = v:forward(there)
+  local off = suite.relative(y1, y)
+  suite.expect(off <= LIMIT.y, "%s: y is off by %.1e", title, off)
+  off = suite.relative(state1.S, state.S)
+  suite.expect(off <= LIMIT.y, "%s: S is off by %.1e", title, off)
+  x.dy, there.dy = dy, dy:to "cuda"
+  local grad, want = v:backward(there), v:reference_backward(x)
+  for name, d in pairs(want) do
+    if flin.is_tensor(d) then
+      off = suite.relative(grad[name], d)
+      suite.expect(off <= LIMIT.grad, "%s: d_%s is off by %.1e", title, name,
+                   off)
+    end
+  end
+end
+
+for _, axes in ipairs { "t", "t k", "t v" } do
+  for _, how in ipairs(HOW) do
+    local v = variant(axes .. " : log_decay", how)
+    for j, kind in ipairs(KINDS) do
+      local odd = how[1] == "compared"
+      local x = v:random { B = 1, T = 70 + 16 * j, H = 2, K = odd and 33 or 32,
+                           V = odd and 5 or 32, seed = j }
+      local n = 0
+      x.g = x.g:map(function (e) n = n + 1 return kind[2](n, e) end)
+      x.chunk = 64
+      check(("%s of %s, %s"):format(kind[1], axes, how[1]), v, x)
+    end
+  end
+end
+suite.finish()

@@ -126,6 +126,10 @@ typedef enum CudaWalk {
     CUDA_SUM                            /* adds up what heads share */
 } CudaWalk;
 
+/* An output's sums over heads: so many blocks have a chunk's tokens, each few
+ * numbers one after another. */
+enum { SUM_PARTS = 8 };
+
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
  * address (0: one a batch entry, all of it), tokens, the address of what is

@@ -2,7 +2,8 @@
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
 --   flin tests/cuda/layers.lua [large] [pieces] [NAME ...]
--- large: sizes of models, too. pieces: the layers of the library, whose calls
+-- large: sizes of models, too, each layer in a process of its own, as it is
+-- compilers that take long. pieces: the layers of the library, whose calls
 -- run in pieces, so many as FLIN_PIECES says ("4", "4again").
 local flin = require "flin"
 local suite = require "suite"
@@ -16,7 +17,37 @@ for _, word in ipairs { ... } do
   else only = only or {} only[word] = true end
 end
 
+-- What this file does for each of these names, beside one another.
+local function all_at_once(names)
+  local pipes, passed, failed = {}, 0, 0
+  for i, name in ipairs(names) do
+    pipes[i] = assert(io.popen(("'%s' '%s' large %s 2>&1"):format(
+      arg[-1], arg[0], name)))
+  end
+  for i, name in ipairs(names) do
+    local last
+    for line in pipes[i]:lines() do
+      if last then print(last) end
+      last = line
+    end
+    local good, bad = (last or ""):match "^(%d+) passed, (%d+) failed"
+    if not good then
+      print(("FAIL  %s: %s"):format(name, last or "it says nothing"))
+    end
+    passed, failed = passed + (good or 0), failed + (bad or 1)
+    pipes[i]:close()
+  end
+  print(("%d passed, %d failed"):format(passed, failed))
+  os.exit(failed == 0 and 0 or 1)
+end
+
 suite.gpu { poison = true }
+
+if large and not only then
+  local names = { "taps", "one" }
+  for name in pairs(flin.layers) do table.insert(names, name) end
+  all_at_once(names)
+end
 
 local function with(a, b)
   local all = {}
@@ -380,7 +411,7 @@ for name, layer in pairs(flin.layers) do
   if not only or only[name] or only.joint then as_laid(name, layer) end
 end
 
-if not only or only.joint then
+if not only or only.joint or only.one then
   as_one("columns", "bfloat16")
   as_one("rows", "bfloat16")
   as_one("others", "bfloat16")

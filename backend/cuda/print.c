@@ -405,27 +405,7 @@ static int added_share(const Print *p)
     return s->kind == K_TOKEN && s->slices == 1 && !left ? found : NOTHING;
 }
 
-/* Whether what a block's heads leave of such outputs is added up in registers
- * beside all else: it then goes to memory once, not a head at a time, where sums
- * of float32 take longer than the kernel's products do. */
-static bool sums_in_registers(const Print *p)
-{
-    const Schedule *s = p->s;
-    int sums = 0;
-    for (int i = 0; i < s->ninsts; i++) {
-        const KInst *k = &s->inst[i];
-        if (k->op != K_STORE || !has_matrices(k->role) || k->index == NOTHING
-            || !p->o->sum_out[k->index])
-            continue;
-        if (k->role != KR_MATRIX)
-            return false;
-        sums += fragment_regs(s, value_at(p, k->in[0]));
-    }
-    return added_share(p) != NOTHING
-        && !takes_chunks_round_robin(s, KR_MATRIX)
-        && registers_live(s, KR_MATRIX) + sums + OTHER_REGS <= s->regs[1];
-}
-
+/* What they have left so far. */
 static void put_sums(Print *p)
 {
     for (int i = 0; i < p->s->ninsts && p->sums; i++) {
@@ -796,7 +776,8 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles, .at = NOTHING, .fenced = NOTHING };
-    p.sums = sums_in_registers(&p);
+    p.sums = added_share(&p) != NOTHING && registers_summed(s)
+          && !takes_chunks_round_robin(s, KR_MATRIX);
     k->head = head_text(s);
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->interleave);
     k->shared = s->shared;

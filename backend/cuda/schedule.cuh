@@ -324,7 +324,8 @@ INLINE void store_share(const Tensor &t, const float (&x)[N], const Item &at,
     }
 }
 /* Of t.group heads the block has each in sequence, and adds what it has of the
- * others to what the first has left: in memory; or in sum, which leaves once. */
+ * others to what the first has left: in memory; or in sum, which leaves once.
+ */
 template<bool RANKED = false, int END = 0, int N>
 INLINE void add_share(const Tensor &t, const float (&x)[N], const Item &at,
                       int col, const Lane &l)

@@ -308,6 +308,8 @@ typedef struct Schedule {
                                            matrix role are under way while it
                                            does what waits for others */
     int spare;                          /* as it is wished for */
+    int summed;                         /* where ordered: registers that are
+                                           left to sums over heads */
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
                                            lean iterations */
@@ -611,8 +613,8 @@ const char *registers_fault(const Schedule *s);
 int registers_live(const Schedule *s, KRole role);
 /* Of sums over the heads that a block has one after another, in the matrix
  * role, which leaves fragments of results that heads share: where there are
- * enough beside all else, so that these go to memory once, not a head at a time.
- * 0: none. */
+ * enough beside all else, so that these go to memory once, not head by head. 0:
+ * none. */
 int registers_summed(const Schedule *s);
 /* What a program has in them that is no fragment; of a role's the most. */
 int program_registers(const Schedule *s, const KInst *k);

@@ -180,7 +180,8 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
     case CUDA_SUM:
         if (k->tensor[1].kind == ARG_OUTPUT)
-            return cuda_slots(m, call) * (call->heads / group_of(call, to));
+            return cuda_slots(m, call) * SUM_PARTS
+                 * (call->heads / group_of(call, to));
         return (to->sb ? call->nseq : call->nseq > 0)
              * (call->heads / group_of(call, to));
     }

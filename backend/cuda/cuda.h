@@ -126,6 +126,10 @@ typedef enum CudaWalk {
     CUDA_SUM                            /* adds up what heads share */
 } CudaWalk;
 
+/* An output's sums over heads: so many blocks have a chunk's tokens, each few
+ * numbers one after another. */
+enum { SUM_PARTS = 8 };
+
 /* A kernel of the source, and its one argument by value: `nmaps` tensor maps
  * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
  * address (0: one a batch entry, all of it), tokens, the address of what is
@@ -298,9 +302,10 @@ CudaRoad cuda_road_asked(void);
 
 /* Seconds of a kernel of the call, of all before the loss, or behind it:
  * predicted by the machine's row of rates, with so many multiprocessors, from
- * the call's sequences, tokens and heads alone. 0: it only adds up. */
-double cuda_kernel_seconds(const CudaKernel *k, const Machine *m, int units,
-                           const Call *call);
+ * the call's sequences, tokens and heads alone, and which tensors heads
+ * share. */
+double cuda_kernel_seconds(const Graph *g, const CudaKernel *k,
+                           const Machine *m, int units, const Call *call);
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
                         const Machine *machine, int units, const Call *call);
 /* The same by which emitters are told apart: of half the columns not every

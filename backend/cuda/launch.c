@@ -328,7 +328,8 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     Launch *l = ctx_alloc(c, sizeof *l);
     l->f = f;
     l->k = k;
-    l->seconds = cuda_kernel_seconds(k, d->machine, d->processors, call);
+    l->seconds = cuda_kernel_seconds(p->g, k, d->machine, d->processors,
+                                     call);
     if (k->walk == CUDA_HOPPER) {
         hopper_launch(c, d, l, p, call, seq, workspace);
         return l;

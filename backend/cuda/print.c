@@ -405,6 +405,20 @@ static int added_share(const Print *p)
     return s->kind == K_TOKEN && s->slices == 1 && !left ? found : NOTHING;
 }
 
+/* What they have left so far. */
+static void put_sums(Print *p)
+{
+    for (int i = 0; i < p->s->ninsts && p->sums; i++) {
+        const KInst *k = &p->s->inst[i];
+        if (k->op != K_STORE || k->role != KR_MATRIX || k->index == NOTHING
+            || !p->o->sum_out[k->index])
+            continue;
+        const KValue *v = value_at(p, k->in[0]);
+        buf_printf(p->b, "float sum%u[%d];\n", (unsigned)v->node,
+                   fragment_regs(p->s, v));
+    }
+}
+
 /* name: of the number of chunks before; own: of those that are not lean. */
 static void put_items(Print *p, const char *name, const char *own)
 {
@@ -609,6 +623,8 @@ static void put_role(Print *p, KRole role)
         put_lagging_loads(p);
         return;
     }
+    if (role == KR_MATRIX)
+        put_sums(p);
     put_items(p, "it", "own");
     if (has_matrices(role)) {
         put_fragments(p, role, true);
@@ -760,6 +776,8 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     Buf roles = { .ctx = s->c }, b = { .ctx = s->c };
     Print p = { .s = s, .o = o, .stored = stored, .k = k, .c = s->c,
                 .b = &roles, .at = NOTHING, .fenced = NOTHING };
+    p.sums = added_share(&p) != NOTHING && registers_summed(s)
+          && !takes_chunks_round_robin(s, KR_MATRIX);
     k->head = head_text(s);
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->interleave);
     k->shared = s->shared;

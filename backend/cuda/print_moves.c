@@ -378,9 +378,11 @@ void put_share(Print *p, const KInst *k)
         : share ? ranked ? "<true>" : ""
         : ranked ? ctx_format(p->c, "<%s, true>", type)
         : p->o->out[k->index] == F32 ? "" : "<unsigned short>";
-    buf_printf(p->b, "%s%s%s(a.tensor[%d], %s, x, %s + col0(%d), l);\n",
-               once_text(p, v->node), share ? "store_share" : "store_matrix",
-               of,
+    buf_printf(p->b, "%s%s%s(%sa.tensor[%d], %s, x, %s + col0(%d), l);\n",
+               once_text(p, v->node), !share ? "store_matrix"
+               : p->sums ? "sum_share" : "add_share", of,
+               share && p->sums ? ctx_format(p->c, "sum%u, ",
+                                             (unsigned)v->node) : "",
                result_tensor(p, ARG_OUTPUT, k->index),
                fragment_name(p, v->node), sliced_index(p, v->col, 0),
                share_of(p->s, k->role, v->ncol));

@@ -25,6 +25,8 @@ typedef struct Print {
     bool beside;                        /* while products are under way */
     const KInst *found;                 /* a program whose columns' vectors are
                                            in registers; NULL: none */
+    bool sums;                          /* shares of results are added up in
+                                           registers */
     bool slots;                         /* an iteration of a loop begins with
                                            the places of its rings' slots */
 } Print;

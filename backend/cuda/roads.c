@@ -42,18 +42,44 @@ static int64_t length_of(const Call *call, int64_t i)
 
 /* ---- prices ---- */
 
-static double kernel_seconds(const CudaKernel *k, const Machine *machine,
-                             int units, const Call *call, bool whole)
+/* Of a chunk's bytes what is there already, or stays: heads that share a tensor
+ * have it from memory once. */
+static double bytes_shared(const Graph *g, const CudaKernel *k,
+                           const Machine *m, const Call *call)
+{
+    uint64_t seen[2] = { 0 };
+    double bytes = 0;
+
+    for (int i = 0; i < k->nmaps + k->ntensors; i++) {
+        CudaArg a = i < k->nmaps ? k->map[i] : k->tensor[i - k->nmaps];
+        if ((a.kind != ARG_INPUT && a.kind != ARG_OUTPUT)
+            || seen[a.kind == ARG_OUTPUT] >> a.index & 1)
+            continue;
+        seen[a.kind == ARG_OUTPUT] |= (uint64_t)1 << a.index;
+        const View *v = view_of(call, a);
+        Ref r = a.kind == ARG_INPUT ? g->in[a.index].node
+                                    : g->out[a.index].node;
+        if (g->n[r].timed && v->data && v->heads > 0 && v->heads < call->heads)
+            bytes += tile_bytes(g, m, r)
+                   * (1 - (double)v->heads / call->heads);
+    }
+    return bytes < k->moves ? bytes : k->moves;
+}
+
+static double kernel_seconds(const Graph *g, const CudaKernel *k,
+                             const Machine *machine, int units,
+                             const Call *call, bool whole)
 {
     Machine m = *machine;
     double cycles = k->cycles / (whole && k->halved ? half_columns() : 1);
-    GpuWork w = { cycles, k->moves, k->blocks, k->resident,
+    double moves = k->moves - bytes_shared(g, k, machine, call);
+    GpuWork w = { cycles, moves, k->blocks, k->resident,
                   k->walk != CUDA_CHUNKS && k->walk != CUDA_SCHEDULED };
     int64_t each = k->tokens, longest = 0, all = 0;
     double walks = (double)call->nseq * call->heads, rounds;
 
     if (!each)
-        return 0;
+        return k->walk == CUDA_SUM ? m.follow : 0;
     for (int64_t i = 0; i < call->nseq; i++) {
         int64_t chunks = (length_of(call, i) + each - 1) / each;
         longest = chunks > longest ? chunks : longest;
@@ -71,10 +97,10 @@ static double kernel_seconds(const CudaKernel *k, const Machine *machine,
                             (double)all * call->heads);
 }
 
-double cuda_kernel_seconds(const CudaKernel *k, const Machine *machine,
-                           int units, const Call *call)
+double cuda_kernel_seconds(const Graph *g, const CudaKernel *k,
+                           const Machine *machine, int units, const Call *call)
 {
-    return kernel_seconds(k, machine, units, call, false);
+    return kernel_seconds(g, k, machine, units, call, false);
 }
 
 /* Whether it is a way forward alone, of kernels over all chunks and a walk. */
@@ -114,7 +140,8 @@ static double way_seconds(const Plan *p, const CudaModule *m, bool back,
 
     for (int i = 0; i < m->nkernels; i++)
         if (goes_forward(p, &m->kernel[i]) != back)
-            all += kernel_seconds(&m->kernel[i], machine, units, call, whole);
+            all += kernel_seconds(p->g, &m->kernel[i], machine, units, call,
+                                  whole);
     return !back && !call->ends && is_cut_forward(p, m)
         && !finds_all_ahead(p, m) ? few * all : all;
 }
@@ -167,7 +194,7 @@ static double ends_seconds(const Plan *p, const CudaModule *m,
         const CudaKernel *k = &m->kernel[i];
         if (goes_forward(p, k) && k->walk != CUDA_SCHEDULED)
             all += call->ends * (k->walk == CUDA_HOPPER ? emitted : walk)
-                 * kernel_seconds(k, machine, units, call, true);
+                 * kernel_seconds(p->g, k, machine, units, call, true);
     }
     return all;
 }

@@ -299,15 +299,13 @@ INLINE float of_rank(float x, int rank, const Lane &l)
 }
 
 /* A fragment of tokens, columns from col on, to where heads' shares of a result
- * wait in float32. Of t.group heads the block has each in sequence, and adds
- * what it has of the others to what the first has left. */
+ * wait in float32: it is what there is of them, or (not `first`) is added. */
 template<bool RANKED = false, int END = 0, int N>
-INLINE void store_share(const Tensor &t, const float (&x)[N],
-                           const Item &at, int col, const Lane &l)
+INLINE void store_share(const Tensor &t, const float (&x)[N], const Item &at,
+                        int col, const Lane &l, bool first)
 {
     float *p = (float *)t.p + at.where.b * t.sb + at.head / t.group * t.sh
              + (i64)at.row * t.st;
-    const bool first = at.head % t.group == 0;
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
         float *to = p + row_place<RANKED>(t, row) + col + e / 4 * 8 + l.col;
@@ -324,6 +322,25 @@ INLINE void store_share(const Tensor &t, const float (&x)[N],
             add_pair(to, x[e], x[e + 1]);
         }
     }
+}
+/* Of t.group heads the block has each in sequence, and adds what it has of the
+ * others to what the first has left: in memory; or in sum, which leaves once.
+ */
+template<bool RANKED = false, int END = 0, int N>
+INLINE void add_share(const Tensor &t, const float (&x)[N], const Item &at,
+                      int col, const Lane &l)
+{
+    store_share<RANKED, END>(t, x, at, col, l, at.head % t.group == 0);
+}
+template<bool RANKED = false, int END = 0, int N>
+INLINE void sum_share(float (&sum)[N], const Tensor &t, const float (&x)[N],
+                      const Item &at, int col, const Lane &l)
+{
+    const int turn = at.head % t.group;
+    UNROLL for (int e = 0; e < N; e++)
+        sum[e] = turn == 0 ? x[e] : sum[e] + x[e];
+    if (turn == t.group - 1)
+        store_share<RANKED, END>(t, sum, at, col, l, true);
 }
 
 /* ---- states: in memory by rows and columns ---- */

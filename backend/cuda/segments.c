@@ -386,7 +386,7 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
     double all = 0;
     for (int i = 0; i < m->nkernels; i++)
         if (walks_state(&m->kernel[i], state))
-            all += cuda_kernel_seconds(&m->kernel[i], d->machine,
+            all += cuda_kernel_seconds(s->p->g, &m->kernel[i], d->machine,
                                        d->processors, &call);
     return all;
 }

@@ -16,6 +16,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     const uint8_t *order = out ? g->out[index].order : g->st[index].order;
     int rank = out ? g->out[index].rank : g->st[index].rank;
     int64_t size = 1;
+    int rows = (m->chunk + SUM_PARTS - 1) / SUM_PARTS;
     Buf at = { .ctx = c }, b = { .ctx = c };
 
     k->text = to->len;
@@ -37,20 +38,22 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
                " heads = a.run.heads / a.t[1].group;\n", index, m->nkernels,
                k->name, m->nkernels);
     buf_printf(&b, "for (i64 item = blockIdx.x; item < a.run.items; item +="
-               " gridDim.x) {\nconst int head = (int)(item %% heads);\n");
+               " gridDim.x) {\nconst u32 all = (u32)item / (u32)heads;\n"
+               "const int head = (int)((u32)item - all * (u32)heads);\n");
     if (out)
-        buf_printf(&b, "const i64 part = item / heads,"
-                   " s = find_sequence(a.run, part, %d);\n"
+        buf_printf(&b, "const i64 slot = all / %d,"
+                   " s = find_sequence(a.run, slot, %d);\n"
                    "const Sequence q = sequence(a.run, s);\n"
-                   "const i64 at = part - first_slot(a.run, s, %d);\n"
-                   "const i64 n = at < 0 ? 0 : min(q.len - at * %d, (i64)%d);\n"
-                   "const i64 row = q.start + at * %d;\n"
+                   "const i64 at = slot - first_slot(a.run, s, %d);\n"
+                   "const i64 from = at * %d + all %% %d * %d;\n"
+                   "const i64 n = at < 0 ? 0 : min(q.len - from, (i64)%d);\n"
+                   "const i64 row = q.start + from;\n"
                    "for (i64 f = TID; f < n * %lld; f += THREADS) {\n"
                    "const i64 e = f %% %lld, token = row + f / %lld;\n",
-                   m->chunk, m->chunk, m->chunk, m->chunk, m->chunk,
-                   (long long)size, (long long)size, (long long)size);
+                   SUM_PARTS, m->chunk, m->chunk, m->chunk, SUM_PARTS, rows,
+                   rows, (long long)size, (long long)size, (long long)size);
     else
-        buf_printf(&b, "const i64 s = item / heads;\n"
+        buf_printf(&b, "const i64 s = all;\n"
                    "const i64 end = a.t[1].sb ? s + 1 : a.run.nseq;\n"
                    "for (i64 e = TID; e < %lld; e += THREADS) {\n",
                    (long long)size);

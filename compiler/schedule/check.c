@@ -855,6 +855,23 @@ int registers_live(const Schedule *s, KRole role)
     return most;
 }
 
+int registers_summed(const Schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->ninsts && s->sum_out; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->op != K_STORE || k->index == NOTHING || !s->sum_out[k->index])
+            continue;
+        if (k->role != KR_MATRIX
+            || s->value[k->in[0]].layout != LAY_FRAGMENT)
+            return 0;
+        n += fragment_regs(s, &s->value[k->in[0]]);
+    }
+    bool room = registers_live(s, KR_MATRIX) + n + OTHER_REGS + s->spare
+             <= s->regs[1];
+    return s->kind == K_TOKEN && s->slices == 1 && room ? n : 0;
+}
+
 int registers_taken(const Schedule *s, KRole role)
 {
     int (*live)[2] = find_live(s, role), most = 0;

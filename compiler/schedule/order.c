@@ -466,7 +466,7 @@ bool schedule_order(Schedule *s, KRole role)
     size_t n = (size_t)s->ninsts, each = sizeof *s->inst;
     Order o = { .s = s, .role = role, .late = NOTHING };
     o.room = o.most = s->row_axis ? INT_MAX
-                    : s->regs[1] - OTHER_REGS - s->spare;
+                    : s->regs[1] - OTHER_REGS - s->spare - s->summed;
     o.carried = registers_carried(s, role);
     o.inst = ctx_alloc(s->c, n * each);
     o.to = ctx_alloc(s->c, 2 * n * each);

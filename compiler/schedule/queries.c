@@ -50,7 +50,8 @@ Schedule *schedule_new(Ctx *c, const KernelWish *w, const Target *t)
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
                      .k = &w->p->kernel[w->kernel],
                      .tile = w->tile, .memory = w->memory,
-                     .wants_out = w->wants_out, .stores = w->stores,
+                     .wants_out = w->wants_out, .sum_out = w->sum_out,
+                     .stores = w->stores,
                      .spare = w->spare };
     s->kind = s->k->kind;
     return s;

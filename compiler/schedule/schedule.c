@@ -172,8 +172,10 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         }
         if (s->row_axis && s->ahead)
             schedule_rotate(s);
-        if (s->ordered)
+        if (s->ordered) {
             deal_roles(s);
+            s->summed = registers_summed(s);
+        }
         if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
             || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
             s->why = s->ordered ? "sums of products under way in the registers"

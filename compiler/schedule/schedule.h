@@ -309,6 +309,8 @@ typedef struct Schedule {
                                            matrix role are under way while it
                                            does what waits for others */
     int spare;                          /* as it is wished for */
+    int summed;                         /* where ordered: registers that are
+                                           left to sums over heads */
     bool may_split, splits;             /* blocks may share a sequence: each
                                            walks what comes before its part in
                                            lean iterations */
@@ -343,7 +345,7 @@ typedef struct Schedule {
     int64_t spill;                      /* where all warps do the same: a
                                            block's bytes of the workspace */
     int32_t rests;                      /* bytes of rests of tiles */
-    const bool *wants_out;              /* as wished */
+    const bool *wants_out, *sum_out;    /* as wished */
     const uint8_t *stores, *stored16, *lies_transposed;
     const uint8_t *factor;              /* where all warps do the same: products
                                            alone read it, as they take it */
@@ -613,6 +615,11 @@ const char *schedule_check(Schedule *s);
 /* The same of registers alone; of fragments of a role that live at one time. */
 const char *registers_fault(const Schedule *s);
 int registers_live(const Schedule *s, KRole role);
+/* Of sums over the heads that a block has one after another, in the matrix
+ * role, which leaves fragments of results that heads share: where there are
+ * enough beside all else, so that these go to memory once, not head by head. 0:
+ * none. */
+int registers_summed(const Schedule *s);
 /* What a program has in them that is no fragment; of a role's the most. */
 int program_registers(const Schedule *s, const KInst *k);
 int registers_left(const Schedule *s, KRole role);

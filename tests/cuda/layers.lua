@@ -2,21 +2,61 @@
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
 --   flin tests/cuda/layers.lua [large] [pieces] [NAME ...]
--- large: sizes of models, too. pieces: the layers of the library, whose calls
--- run in pieces, so many as FLIN_PIECES says ("4", "4again").
+-- large: sizes of models, too, in many processes, as it is compilers that take
+-- long; I/N with a name: every N-th of its cases. pieces: the layers of the
+-- library, whose calls run in pieces, so many as FLIN_PIECES says ("4",
+-- "4again").
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect
 
 local only, large
+local share, shares = 0, 1              -- of a layer's cases those that are run
 local how <const> = {}                  -- what each call has beside tensors
 for _, word in ipairs { ... } do
   if word == "large" then large = true
   elseif word == "pieces" then how.plan, how.chunk = "pieces", 16
+  elseif word:find "/" then
+    share, shares = word:match "(%d+)/(%d+)"
+    share, shares = tonumber(share), tonumber(shares)
   else only = only or {} only[word] = true end
 end
 
+-- What this file does for each of these names, beside one another.
+local function all_at_once(names)
+  local pipes, passed, failed = {}, 0, 0
+  for i, name in ipairs(names) do
+    pipes[i] = assert(io.popen(("'%s' '%s' large %s 2>&1"):format(
+      arg[-1], arg[0], name)))
+  end
+  for i, name in ipairs(names) do
+    local last
+    for line in pipes[i]:lines() do
+      if last then print(last) end
+      last = line
+    end
+    local good, bad = (last or ""):match "^(%d+) passed, (%d+) failed"
+    if not good then
+      print(("FAIL  %s: %s"):format(name, last or "it says nothing"))
+    end
+    passed, failed = passed + (good or 0), failed + (bad or 1)
+    pipes[i]:close()
+  end
+  print(("%d passed, %d failed"):format(passed, failed))
+  os.exit(failed == 0 and 0 or 1)
+end
+
 suite.gpu { poison = true }
+
+if large and not only then
+  local names <const>, parts <const> = { "taps", "one" }, 4
+  for name in pairs(flin.layers) do
+    for i = 0, parts - 1 do
+      table.insert(names, ("%s %d/%d"):format(name, i, parts))
+    end
+  end
+  all_at_once(names)
+end
 
 local function with(a, b)
   local all = {}
@@ -219,32 +259,43 @@ local function in_pieces(name, layer)
   of_states(name, layer, sizes_of(layer, { B = 1, T = 64, dtype = "float32" }))
 end
 
+-- What is done with a layer, in any order.
+local function cases_of(name, layer)
+  local cases = {}
+  local function case(f, size)
+    table.insert(cases, function ()
+      f(name, layer, sizes_of(layer, size))
+    end)
+  end
+  for _, dtype in ipairs { "float32", "bfloat16" } do
+    case(check, { B = 2, T = 70, dtype = dtype })
+  end
+  for _, plan in ipairs { "separate", "fused" } do
+    case(check, { dtype = "float32", plan = plan,
+                  cu_seqlens = { 0, 5, 5, 70, 71 } })
+    case(check, { B = 2, T = 70, plan = plan, dtype = "bfloat16" })
+  end
+  case(lives, { B = 2, T = 70, dtype = "bfloat16" })
+  case(adds, { B = 2, T = 21, dtype = "float32" })
+  case(of_states, { B = 2, T = 70, dtype = "float32" })
+  if name == "kda" then
+    case(function (_, _, size) gate_rates(layer, size) end,
+         { B = 2, T = 70, dtype = "float32" })
+  end
+  if name == "mamba2" then              -- a norm over many heads
+    case(check, { T = 21, h = 16, d = 4, k = 8, dtype = "float32" })
+  end
+  if large then
+    case(check, { B = 2, T = 200, d = 256, h = 4, k = 64, v = 128,
+                  dtype = "bfloat16" })
+  end
+  return cases
+end
+
 for name, layer in pairs(how.plan and {} or flin.layers) do
-  if not only or only[name] then
-    for _, dtype in ipairs { "float32", "bfloat16" } do
-      check(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = dtype }))
-    end
-    for _, plan in ipairs { "separate", "fused" } do
-      check(name, layer, sizes_of(layer, { dtype = "float32", plan = plan,
-        cu_seqlens = { 0, 5, 5, 70, 71 } }))
-      check(name, layer, sizes_of(layer, { B = 2, T = 70, plan = plan,
-                                           dtype = "bfloat16" }))
-    end
-    lives(name, layer, sizes_of(layer, { B = 2, T = 70, dtype = "bfloat16" }))
-    adds(name, layer, sizes_of(layer, { B = 2, T = 21, dtype = "float32" }))
-    of_states(name, layer, sizes_of(layer, { B = 2, T = 70,
-                                             dtype = "float32" }))
-    if name == "kda" then
-      gate_rates(layer, sizes_of(layer, { B = 2, T = 70, dtype = "float32" }))
-    end
-    if name == "mamba2" then            -- a norm over many heads
-      check(name, layer, sizes_of(layer, { T = 21, h = 16, d = 4, k = 8,
-                                           dtype = "float32" }))
-    end
-    if large then
-      check(name, layer, sizes_of(layer, { B = 2, T = 200, d = 256, h = 4,
-        k = 64, v = 128, dtype = "bfloat16" }))
-    end
+  for i, run in ipairs((not only or only[name]) and cases_of(name, layer)
+                       or {}) do
+    if i % shares == share then run() end
   end
 end
 
@@ -377,10 +428,12 @@ local function as_laid(name, layer)
 end
 
 for name, layer in pairs(flin.layers) do
-  if not only or only[name] or only.joint then as_laid(name, layer) end
+  if only and only.joint or share == 0 and (not only or only[name]) then
+    as_laid(name, layer)
+  end
 end
 
-if not only or only.joint then
+if not only or only.joint or only.one then
   as_one("columns", "bfloat16")
   as_one("rows", "bfloat16")
   as_one("others", "bfloat16")

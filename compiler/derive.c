@@ -16,6 +16,10 @@
  * writes several times, and each write reads what those before it have left,
  * its rows are one behind another as tokens are: A_ij has those of the token
  * that come before, too, with a decay of 1 between them.
+ *
+ * A decay that differs along W's own entries is between the tokens of each sum
+ * over them: A_ij = a_i . b_j, and entry v of W is solved for under
+ * e^{E_i[v] - G_j[v]}, which has no inverse that serves all of them.
  */
 #include "lift.h"
 #include "plan.h"
@@ -223,7 +227,7 @@ static bool collect_reading(Lift *l, int s, Ref *a, Ref *b, Ref *v, bool *incl)
     for (int i = 0; i < u->nwrites && !u->sequence; i++) {
         Ref x = u->write[i].a;
         if (x)
-            *incl &= strip_decay(l->s, &x, u->decay);
+            *incl &= u->write[i].decayed || strip_decay(l->s, &x, u->decay);
     }
     for (int i = 0; i < (u->sequence ? u->sequence : u->nwrites); i++) {
         Write w = u->write[i];
@@ -270,7 +274,8 @@ static void collect_plain(Lift *l, int s)
     for (int i = u->sequence; i < u->nwrites; i++)
         if (!u->write[i].a)
             w[n++] = lift_write(l, s, u->write[i]);
-    n = merge_delayed(l, s, w, n);
+    if (!decays_apart(l->s, u))
+        n = merge_delayed(l, s, w, n);
     for (int i = 0; i < n; i++) {
         AxisSet rank = n > 1 ? w[i].rank : 0;
         b[i] = w[i].rows.b;
@@ -316,6 +321,12 @@ static void lift_matrix(Lift *l, int s)
         x = op2(g, OP_add, x, v);
     if (l->mat[s].nrows)
         x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
+    if (decays_apart(l->s, u)) {
+        Ref w = gsolve(g, dot(g, a, col(g, b), u->kappa), x, gate,
+                       l->mat[s].G, 0);
+        l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
+        return;
+    }
     Ref A = scores(l, a, b, gate, s, !u->sequence);
     if (u->sequence)
         A = op2(g, OP_mul, A, later(g, g->n[A].axes & ROW_AXES & ~AXIS(AX_I)));
@@ -336,7 +347,7 @@ static Ref leave_matrix(Lift *l, int s)
     }
     for (int i = 0; i < l->mat[s].nrows; i++) {
         Rows r = l->mat[s].rows[i];
-        bool per_key = tail && (g->n[tail].axes & DIM_AXES);
+        bool per_key = tail && (g->n[tail].axes & l->form[s].kappa);
         Ref b = per_key ? op2(g, OP_mul, r.b, tail) : r.b;
         Ref w = tail && !per_key ? op2(g, OP_mul, r.w, tail) : r.w;
         w = i ? w : mul_opt(g, l->mat[s].weight, w);

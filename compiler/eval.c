@@ -401,6 +401,34 @@ static void eval_solve(const Eval *e, Ref r)
     }
 }
 
+static void eval_gsolve(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    bool trans = n->flags & TRANS;
+    double *x = e->val[r];
+    Walk w;
+
+    walk_node(&w, e, r);
+    const int64_t *ga = w.step[2], *gb = w.step[3], *st = w.step[4];
+    walk_over(&w, n->axes & ~AXIS(AX_I));
+    do {
+        for (int k = 0; k < e->rows; k++) {
+            int t = trans ? e->rows - 1 - k : k;
+            double sum = e->val[n->a[1]][w.off[1] + t * w.step[1][AX_I]];
+            for (int m = 0; m < k; m++) {
+                int s = trans ? e->rows - 1 - m : m, i = trans ? s : t;
+                int j = trans ? t : s;
+                sum += e->val[n->a[0]][w.off[0] + i * w.step[0][AX_I]
+                                       + j * w.step[0][AX_J]]
+                     * exp(e->val[n->a[2]][w.off[2] + i * ga[AX_I]]
+                           - e->val[n->a[3]][w.off[3] + j * gb[AX_I]])
+                     * x[w.off[4] + s * st[AX_I]];
+            }
+            x[w.off[4] + t * st[AX_I]] = sum;
+        }
+    } while (walk_next(&w));
+}
+
 /* ---- along the tokens ---- */
 
 /* Those that recur show what they hold after the token; exclusive ones, and

@@ -300,6 +300,30 @@ static void back_solve(Back *w, Ref r, Ref d)
     add_adjoint(w, n.a[0], da);
 }
 
+/* As of what it adds to b, a decayed contraction with the result. */
+static void back_gsolve(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    Ref x = op1(g, OP_col, r);
+    AxisSet row = n.axes, column = axes_of(w, x);
+
+    if (n.flags & TRANS)
+        fail(g->ctx, n.line, "the gradient of a gradient is not there");
+    d = gsolve(g, n.a[0], with_tokens(g, d, AXIS(AX_I)), n.a[2], n.a[3],
+               TRANS);
+    Ref gate = op1(g, OP_col, n.a[3]);
+    Node sums = { .op = OP_gdot, .a = { n.a[0], x, n.a[2], gate },
+                  .axes = n.axes, .over = AXIS(AX_J), .flags = STRICT };
+    add_adjoint(w, n.a[1], reduce(w, d, row, axes_of(w, n.a[1])));
+    add_adjoint(w, n.a[0], gdot_without(w, &sums, 0, d, axes_of(w, n.a[0])));
+    Ref read = gdot(g, n.a[0], x, n.a[2], gate, AXIS(AX_J), STRICT);
+    add_adjoint(w, n.a[2], product_to(w, d, read, row, axes_of(w, n.a[2])));
+    Ref left = op1(g, OP_row, gdot_without(w, &sums, 1, d, column));
+    add_adjoint(w, n.a[3], op1(g, OP_neg, product_to(w, r, left, row,
+                                                     axes_of(w, n.a[3]))));
+}
+
 /* ---- along the tokens ---- */
 
 /* The row that the walk takes first. */
@@ -682,7 +706,8 @@ bool has_gradient(const Graph *g)
     graph_live(g, live);
     for (Ref r = 1; r < g->len; r++)
         if (live[r] && (back_of[g->n[r].op] == back_never
-                        || (g->n[r].op == OP_solve && g->n[r].flags & TRANS)))
+                        || (is_system(g->n[r].op)
+                            && g->n[r].flags & TRANS)))
             return false;
     return true;
 }

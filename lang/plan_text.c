@@ -273,7 +273,7 @@ static void text_weighed(const PlanView *w, Buf *out)
 
 /* ---- all of it ---- */
 
-/* Whether a kernel has what it cannot hold in memory: those without roles do. */
+/* Whether a kernel has in memory what it cannot hold: one without roles may. */
 static bool lacks_roles(const PlanView *w)
 {
     for (int i = 0; w->launched && i < w->p->nkernels; i++)

@@ -280,7 +280,8 @@ static _Noreturn void refuse(Attempt *a)
 
 /* What a call on a GPU takes, as plan_make does: forward the usual chunk, with
  * gradients the largest whose parts the machine can hold. False: it cannot hold
- * that one's, or any's. What other chunks would take is shown beside it. One without a chunk form is any. */
+ * that one's, or any's. What other chunks would take is shown beside it. One
+ * without a chunk form is any. */
 static bool calls_chunk(PlanView *w, Attempt *a)
 {
     int taken = 0;

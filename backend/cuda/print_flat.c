@@ -222,10 +222,32 @@ static void put_matscan(Walk *w, Ref r)
                len, row, row, row, place_text(w), row);
 }
 
+/* A thread has a column, of which each entry decays on its own way. */
+static void put_decayed_system(Walk *w, Ref r)
+{
+    const Node *n = &w->g->n[r];
+    AxisSet cols = n->axes & ~AXIS(AX_I);
+
+    buf_printf(w->b, "for (int e = TID; e < %s; e += THREADS) {\n",
+               count_text(w, r, cols));
+    put_coords(w, "e", r, cols, "continue");
+    buf_printf(w->b, "solve_decayed<%s>(n, [&](int i, int j) -> float {\n"
+               "return %s;\n}", truth(n->flags & TRANS),
+               token_element(w, n->a[0]));
+    for (int i = 1; i < 5; i++)
+        buf_printf(w->b, ",\n[&](int i) {\nreturn %s;\n}",
+                   i < 4 ? token_element(w, n->a[i]) : place_text(w));
+    buf_printf(w->b, ",\n[&](int i, float x) {\n%s = x;\n});\n}\n",
+               place_text(w));
+}
+
 void put_along(Walk *w)
 {
     Ref r = own_node(w);
-    (is_matrix_scan(w->g->n[r].op) ? put_matscan : put_scan_of)(w, r);
+    int op = w->g->n[r].op;
+
+    (is_decayed_system(op) ? put_decayed_system
+     : is_matrix_scan(op) ? put_matscan : put_scan_of)(w, r);
 }
 
 /* ---- solves ---- */

@@ -275,3 +275,53 @@ CALLED void solve(int rows, int cols, const T *a, float *x, float *inverse)
         }
     __syncthreads();
 }
+
+/* A column of x_i = b(i) + sum over j < i of a(i, j) e^(c(i) - d(j)) x_j, or
+ * TRANS: over j > i of a(j, i) e^(c(j) - d(i)) x_j, which a thread solves alone
+ * by blocks of rows. The rows that are done come by way of the token between,
+ * so that no exponent is above zero. put(i, x) leaves x_i for found(i). */
+template<bool TRANS, class A, class B, class C, class D, class F, class P>
+INLINE void solve_decayed(int n, A a, B b, C c, D d, F found, P put)
+{
+    const int last = (n - 1) / BLOCK * BLOCK;
+    NO_UNROLL
+    for (int done = 0; done <= last; done += BLOCK) {
+        const int at = TRANS ? last - done : done;
+        const int size = min(n - at, (int)BLOCK);
+        float own[BLOCK] = { };
+        if (done) {
+            const auto between = d(TRANS ? at + size - 1 : at - 1);
+            NO_UNROLL
+            for (int j = TRANS ? at + size : 0; j < (TRANS ? n : at); j++) {
+                const float x = found(j) * exp_((float)(TRANS ? c(j) - between
+                                                        : between - d(j)));
+                UNROLL
+                for (int r = 0; r < BLOCK; r++)
+                    if (r < size)
+                        own[r] += (TRANS ? a(j, at + r) : a(at + r, j)) * x;
+            }
+            UNROLL
+            for (int r = 0; r < BLOCK; r++)
+                if (r < size)
+                    own[r] *= exp_((float)(TRANS ? between - d(at + r)
+                                           : c(at + r) - between));
+        }
+        UNROLL
+        for (int k = 0; k < BLOCK; k++) {
+            const int r = TRANS ? BLOCK - 1 - k : k;
+            if (r >= size)
+                continue;
+            own[r] += b(at + r);
+            UNROLL
+            for (int m = 0; m < k; m++) {
+                const int s = TRANS ? BLOCK - 1 - m : m;
+                if (s < size)
+                    own[r] += (TRANS ? a(at + s, at + r) : a(at + r, at + s))
+                            * exp_((float)(TRANS ? c(at + s) - d(at + r)
+                                           : c(at + r) - d(at + s)))
+                            * own[s];
+            }
+            put(at + r, own[r]);
+        }
+    }
+}

@@ -5,8 +5,8 @@
  *
  * Found by differentiating the traced step with respect to the state, not by
  * matching names. kappa are the axes that a contracts, and that decay where a
- * contracts none, nu the others: one each of a matrix. Where a decay differs
- * along nu, one write at most reads.
+ * contracts none, nu the others: one each of a matrix. Where a decay, or
+ * what a read is multiplied by, differs along nu, one write at most reads.
  */
 #ifndef FLIN_AFFINE_H
 #define FLIN_AFFINE_H
@@ -70,8 +70,13 @@ Ref factors_product(Graph *g, const Factors *f, AxisSet with,
 /* x without its factor e^g, if it has it: then the gate is inclusive. */
 bool strip_decay(Graph *g, Ref *x, Ref decay);
 
-/* decayed: a reads the state behind the decay, of which it has no factor. */
-typedef struct Write { Ref b, a, v; AxisSet rank; bool decayed; } Write;
+/* rate: what is read is multiplied by it, entry by entry of nu; 0: 1. decayed:
+ * a reads the state behind the decay, which is a factor of neither. */
+typedef struct Write {
+    Ref b, a, v, rate;
+    AxisSet rank;
+    bool decayed;
+} Write;
 
 typedef enum StateForm {
     FORM_DELAY,                 /* s_t = c_t */

@@ -434,9 +434,9 @@ Ref solve(Graph *g, Ref a, Ref b, int flags)
                                .flags = (uint8_t)flags });
 }
 
-Ref gsolve(Graph *g, Ref a, Ref b, Ref ga, Ref gb, int flags)
+Ref gsolve(Graph *g, Ref a, Ref b, Ref rate, Ref gate, int flags)
 {
-    return node_new(g, (Node){ .op = OP_gsolve, .a = { a, b, ga, gb },
+    return node_new(g, (Node){ .op = OP_gsolve, .a = { a, b, rate, gate },
                                .flags = (uint8_t)flags });
 }
 

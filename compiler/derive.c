@@ -19,7 +19,8 @@
  *
  * A decay that differs along W's own entries is between the tokens of each sum
  * over them: A_ij = a_i . b_j, and entry v of W is solved for under
- * e^{E_i[v] - G_j[v]}, which has no inverse that serves all of them.
+ * e^{E_i[v] - G_j[v]}; so it is where what a token has read is multiplied by a
+ * rate r_i[v]. No inverse serves all entries then.
  */
 #include "lift.h"
 #include "plan.h"
@@ -294,6 +295,37 @@ static void collect_plain(Lift *l, int s)
     }
 }
 
+/* What the one read that there is is multiplied by along nu; 0: nothing. */
+static Ref rate_of(const Universal *u)
+{
+    Ref rate = 0;
+
+    for (int i = 0; i < u->nwrites; i++)
+        rate = u->write[i].a ? u->write[i].rate : rate;
+    return rate;
+}
+
+/* The rows that read first, solved for entry by entry of nu: under decays along
+ * it, and where what is read is multiplied by a rate that differs so. */
+static Rows each_solved(Lift *l, int s, Ref a, Ref b, Ref v, Ref gate)
+{
+    Graph *g = l->g;
+    const Universal *u = &l->form[s];
+    bool apart = decays_apart(l->s, u);
+    Ref rate = rate_of(u) ? lift(l, rate_of(u)) : num(g, 1);
+    Ref x = carried(l, a, gate, s, u->kappa);
+
+    if (l->mat[s].nrows)
+        x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
+    x = op2(g, OP_mul, rate, x);
+    x = v ? op2(g, OP_add, x, v) : x;
+    Ref A = apart ? dot(g, a, col(g, b), u->kappa)
+                  : scores(l, a, b, gate, s, true);
+    Ref w = gsolve(g, A, x, rate, apart ? l->mat[s].G : cumsum(g, num(g, 0), 0),
+                   apart && gate == l->mat[s].E ? EXCLUSIVE : 0);
+    return (Rows){ b, w };
+}
+
 static void lift_matrix(Lift *l, int s)
 {
     Graph *g = l->g;
@@ -316,17 +348,16 @@ static void lift_matrix(Lift *l, int s)
     if (!collect_reading(l, s, &a, &b, &v, &incl))
         return;
     Ref gate = incl ? l->mat[s].G : l->mat[s].E;
+    if (decays_apart(l->s, u) || rate_of(u)) {
+        l->mat[s].rows[l->mat[s].nrows] = each_solved(l, s, a, b, v, gate);
+        l->mat[s].nrows++;
+        return;
+    }
     Ref x = carried(l, a, gate, s, u->kappa);
     if (v)
         x = op2(g, OP_add, x, v);
     if (l->mat[s].nrows)
         x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
-    if (decays_apart(l->s, u)) {
-        Ref w = gsolve(g, dot(g, a, col(g, b), u->kappa), x, gate,
-                       l->mat[s].G, 0);
-        l->mat[s].rows[l->mat[s].nrows++] = (Rows){ b, w };
-        return;
-    }
     Ref A = scores(l, a, b, gate, s, !u->sequence);
     if (u->sequence)
         A = op2(g, OP_mul, A, later(g, g->n[A].axes & ROW_AXES & ~AXIS(AX_I)));

@@ -415,7 +415,7 @@ Ref last_row(Graph *g, Ref a, int flags);
 Ref delay(Graph *g, Ref a, Ref first, int flags);
 Ref cat(Graph *g, Ref a, Ref b, int axis);
 Ref solve(Graph *g, Ref a, Ref b, int flags);
-Ref gsolve(Graph *g, Ref a, Ref b, Ref ga, Ref gb, int flags);
+Ref gsolve(Graph *g, Ref a, Ref b, Ref rate, Ref gate, int flags);
 Ref scan(Graph *g, Ref d, Ref c, Ref s0, int flags);
 Ref maxscan(Graph *g, Ref d, Ref c, Ref s0);
 

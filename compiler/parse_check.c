@@ -236,7 +236,8 @@ static void asks_under_gates(const Text *t, const Node *n, const AxisSet s[4])
     need(t, n, (s[0] & tokens) == (row | AXIS(AX_J)),
          "takes rows and columns of tokens");
     for (int i = 1; i < 4; i++)
-        need(t, n, (s[i] & tokens) == row, "has no row a token");
+        need(t, n, !(s[i] & tokens & ~row) && (i == 2 || s[i] & row),
+             "has no row a token");
 }
 
 static Asks *const asks_of[NOPS] = {

@@ -254,16 +254,22 @@ static bool read_write(Graph *g, int s, Universal *u, const Term *t)
     if (t->coef)
         factors(g, t->coef, &f);
     Ref b = factors_product(g, &f, kappa, 0);
-    Ref rest = factors_product(g, &f, 0, kappa);
-    bool apart = decays_apart(g, u);
-    bool decayed = apart && rest && strip_decay(g, &rest, u->decay);
-    if (!b || (g->n[b].axes & nu) || (rest && (g->n[rest].axes & nu)))
+    Ref rest = factors_product(g, &f, 0, kappa | nu);
+    Ref rate = factors_product(g, &f, nu, kappa);
+    bool decayed = decays_apart(g, u) && rate
+                && strip_decay(g, &rate, u->decay);
+    rate = rate && is_num(g, rate, 1) ? 0 : rate;
+    bool one = decays_apart(g, u) || rate;
+    if (!b || (g->n[b].axes & nu) || (one && t->rank))
         return state_note(g, s, t->coef ? t->coef : t->p,
                           "scales a read by both axes of");
-    for (int i = 0; i < u->nwrites && apart; i++)
-        if (u->write[i].b != b || u->write[i].decayed != decayed || t->rank)
+    for (int i = 0; i < u->nwrites; i++) {
+        const Write *o = &u->write[i];
+        if ((one || o->rate) && (o->b != b || o->rate != rate
+                                 || o->decayed != decayed))
             return state_note(g, s, b, "scales one of several reads of");
-    Write w = { .b = b, .rank = t->rank, .decayed = decayed,
+    }
+    Write w = { .b = b, .rank = t->rank, .rate = rate, .decayed = decayed,
                 .a = op2(g, OP_mul, or_one(g, rest), t->p) };
     return add_write(g, s, u, w, b);
 }

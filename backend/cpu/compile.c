@@ -227,10 +227,11 @@ static int low_operand(Compile *k, Ref r, int p)
 /* Decays are of differences of their gates' sums. */
 static void add_lows(Compile *k, Ref r, Instr *in)
 {
-    int gates = in->code == I_DMASK ? 0 : 2;
-    int to = in->code == I_GDOT ? 7 : in->code == I_GSOLVE ? 4 : 2;
+    int gates = in->code == I_GDOT ? 2 : 0, to = in->code == I_GDOT ? 7 : 2;
 
-    if (in->code != I_GDOT && in->code != I_GSOLVE && in->code != I_DMASK)
+    if (in->code == I_GSOLVE)
+        in->x[4] = low_operand(k, r, 3);
+    if (in->code != I_GDOT && in->code != I_DMASK)
         return;
     for (int p = 0; p < 2; p++)
         in->x[to + p] = low_operand(k, r, gates + p);

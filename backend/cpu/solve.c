@@ -107,18 +107,27 @@ typedef struct Sums { const float *sum, *low; } Sums;
 typedef struct Decayed {
     const Isa *isa;
     const float *a;
+    const float *rate;
     float *y, *scaled, *apart, *block;
-    Sums c, d;
+    Sums gate;
     ptrdiff_t rs, cs;                   /* of a, or its transpose */
     int cols;
+    int before;                         /* rows read what this many rows before
+                                           them have left */
     bool trans;
 } Decayed;
 
-static Sums sums_at(const Decayed *s, Sums x, int row)
+static Sums gates_at(const Decayed *s, int row)
 {
     ptrdiff_t at = (ptrdiff_t)row * s->cols;
 
-    return (Sums){ x.sum + at, x.low ? x.low + at : NULL };
+    return (Sums){ s->gate.sum + at, s->gate.low ? s->gate.low + at : NULL };
+}
+
+/* As row `row` reads; none reads in the first. */
+static Sums read_at(const Decayed *s, int row)
+{
+    return gates_at(s, row - s->before);
 }
 
 /* y = x e^(a - b) for n rows, y none of x's; of a or b there is one row where
@@ -152,27 +161,39 @@ static void add_rows(const Decayed *s, float *to, int at, int m, int from,
     s->isa->gemm(&g);
 }
 
+/* y = x rate for n rows from `from` on. */
+static void rate_rows(const Decayed *s, int from, int n, float *y,
+                      const float *x)
+{
+    const ptrdiff_t row = s->cols, same[4] = { row, row, row };
+
+    s->isa->elem[OP_mul](n, s->cols, y, (const float *[]){
+                         x, s->rate + from * row, x }, same, 0);
+}
+
 /* Of the rows done, by way of the last token before the later ones. */
 static void add_done(const Decayed *s, int at, int m, int rows)
 {
-    ptrdiff_t row = s->cols;
     int next = at + m, between = s->trans ? next - 1 : at - 1;
     int from = s->trans ? next : 0, n = s->trans ? rows - next : at;
-    Sums anchor = sums_at(s, s->d, between);
+    Sums anchor = gates_at(s, between);
+    float *to = s->y + (ptrdiff_t)at * s->cols;
 
-    if (s->trans)
-        scale_apart(s, n, s->scaled, s->y + from * row,
-                    sums_at(s, s->c, from), 1, anchor, 0);
-    else
-        scale_apart(s, n, s->scaled, s->y, anchor, 0, s->d, 1);
+    if (s->trans) {
+        scale_apart(s, n, s->scaled, s->y + (ptrdiff_t)from * s->cols,
+                    read_at(s, from), 1, anchor, 0);
+        rate_rows(s, from, n, s->scaled, s->scaled);
+    } else {
+        scale_apart(s, n, s->scaled, s->y, anchor, 0, gates_at(s, 0), 1);
+    }
     add_rows(s, s->block, at, m, from, n, GEMM_SET);
-    if (s->trans)
-        scale_apart(s, m, s->scaled, s->block, anchor, 0, sums_at(s, s->d, at),
-                    1);
-    else
-        scale_apart(s, m, s->scaled, s->block, sums_at(s, s->c, at), 1, anchor,
-                    0);
-    s->isa->add_to(m * s->cols, s->y + at * row, s->scaled);
+    if (s->trans) {
+        scale_apart(s, m, s->scaled, s->block, anchor, 0, gates_at(s, at), 1);
+    } else {
+        scale_apart(s, m, s->scaled, s->block, read_at(s, at), 1, anchor, 0);
+        rate_rows(s, at, m, s->scaled, s->scaled);
+    }
+    s->isa->add_to(m * s->cols, to, s->scaled);
 }
 
 /* Of the block's own rows, one after another. */
@@ -184,21 +205,17 @@ static void add_own(const Decayed *s, int at, int m)
         int i = s->trans ? at + m - 1 - k : at + k;
         int from = s->trans ? i + 1 : at;
         const float *x = s->y + from * row;
-        if (s->trans)
-            scale_apart(s, k, s->scaled, x, sums_at(s, s->c, from), 1,
-                        sums_at(s, s->d, i), 0);
-        else
-            scale_apart(s, k, s->scaled, x, sums_at(s, s->c, i), 0,
-                        sums_at(s, s->d, from), 1);
-        add_rows(s, s->y + i * row, i, 1, from, k, GEMM_ADD);
+        if (s->trans) {
+            scale_apart(s, k, s->scaled, x, read_at(s, from), 1,
+                        gates_at(s, i), 0);
+            rate_rows(s, from, k, s->scaled, s->scaled);
+            add_rows(s, s->y + i * row, i, 1, from, k, GEMM_ADD);
+            continue;
+        }
+        scale_apart(s, k, s->scaled, x, read_at(s, i), 0, gates_at(s, from), 1);
+        add_rows(s, s->block, i, 1, from, k, GEMM_SET);
+        s->isa->mul_add(s->cols, s->y + i * row, s->block, s->rate + i * row);
     }
-}
-
-static Sums sums_of(const Work *w, const Instr *in, int side)
-{
-    int low = in->x[4 + side];
-
-    return (Sums){ w->tile[in->x[2 + side]], low < 0 ? NULL : w->tile[low] };
 }
 
 void run_gsolve(const Work *w, const Instr *in)
@@ -209,7 +226,9 @@ void run_gsolve(const Work *w, const Instr *in)
         .isa = w->p->isa, .a = w->tile[in->x[0]], .y = w->tile[in->y],
         .scaled = w->scratch, .apart = w->scratch + tile + TILE_SLACK,
         .block = w->scratch + 2 * (tile + TILE_SLACK),
-        .c = sums_of(w, in, 0), .d = sums_of(w, in, 1),
+        .rate = w->tile[in->x[2]], .before = in->flags & EXCLUSIVE ? 1 : 0,
+        .gate = { w->tile[in->x[3]],
+                  in->x[4] < 0 ? NULL : w->tile[in->x[4]] },
         .rs = trans ? 1 : w->p->chunk, .cs = trans ? w->p->chunk : 1,
         .cols = in->cols, .trans = trans
     };

@@ -97,7 +97,7 @@ typedef struct Instr {
     /* Slots; -1: absent. I_GDOT may have, behind its a b c d, the values
      * a e^c, b e^(l - d) and l, which make it a plain product where gates lie
      * close, and then what c and d lose in float; I_DMASK behind its two,
-     * I_GSOLVE behind its four, too. I_SCAN may have the leaves of its
+     * too, and I_GSOLVE behind its four. I_SCAN may have the leaves of its
      * increment behind its three. */
     int y, x[OPERANDS];
     const Increment *increment;

@@ -231,9 +231,9 @@ static void put_decayed_system(Walk *w, Ref r)
     buf_printf(w->b, "for (int e = TID; e < %s; e += THREADS) {\n",
                count_text(w, r, cols));
     put_coords(w, "e", r, cols, "continue");
-    buf_printf(w->b, "solve_decayed<%s>(n, [&](int i, int j) -> float {\n"
+    buf_printf(w->b, "solve_decayed<%s, %s>(n, [&](int i, int j) -> float {\n"
                "return %s;\n}", truth(n->flags & TRANS),
-               token_element(w, n->a[0]));
+               truth(n->flags & EXCLUSIVE), token_element(w, n->a[0]));
     for (int i = 1; i < 5; i++)
         buf_printf(w->b, ",\n[&](int i) {\nreturn %s;\n}",
                    i < 4 ? token_element(w, n->a[i]) : place_text(w));

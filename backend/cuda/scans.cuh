@@ -276,14 +276,19 @@ CALLED void solve(int rows, int cols, const T *a, float *x, float *inverse)
     __syncthreads();
 }
 
-/* A column of x_i = b(i) + sum over j < i of a(i, j) e^(c(i) - d(j)) x_j, or
- * TRANS: over j > i of a(j, i) e^(c(j) - d(i)) x_j, which a thread solves alone
- * by blocks of rows. The rows that are done come by way of the token between,
- * so that no exponent is above zero. put(i, x) leaves x_i for found(i). */
-template<bool TRANS, class A, class B, class C, class D, class F, class P>
+/* A column of x_i = b(i) + c(i) sum over j < i of a(i, j) e^(d(i) - d(j)) x_j,
+ * or TRANS: b(i) + sum over j > i of a(j, i) e^(d(j) - d(i)) c(j) x_j, which a
+ * thread solves alone, by blocks of rows; BEFORE: the row that reads has the
+ * row's before, d(i - 1). The rows that are done come by way of the token
+ * between, so that no exponent is above zero. put(i, x) leaves x_i for
+ * found(i). */
+template<bool TRANS, bool BEFORE, class A, class B, class C, class D, class F,
+         class P>
 INLINE void solve_decayed(int n, A a, B b, C c, D d, F found, P put)
 {
     const int last = (n - 1) / BLOCK * BLOCK;
+    const auto read = [&](int i) { return d(BEFORE ? i - 1 : i); };
+    const auto decay = [](auto x, auto y) { return exp_((float)(x - y)); };
     NO_UNROLL
     for (int done = 0; done <= last; done += BLOCK) {
         const int at = TRANS ? last - done : done;
@@ -293,8 +298,8 @@ INLINE void solve_decayed(int n, A a, B b, C c, D d, F found, P put)
             const auto between = d(TRANS ? at + size - 1 : at - 1);
             NO_UNROLL
             for (int j = TRANS ? at + size : 0; j < (TRANS ? n : at); j++) {
-                const float x = found(j) * exp_((float)(TRANS ? c(j) - between
-                                                        : between - d(j)));
+                const float x = found(j) * (TRANS ? decay(read(j), between)
+                                            * c(j) : decay(between, d(j)));
                 UNROLL
                 for (int r = 0; r < BLOCK; r++)
                     if (r < size)
@@ -303,24 +308,25 @@ INLINE void solve_decayed(int n, A a, B b, C c, D d, F found, P put)
             UNROLL
             for (int r = 0; r < BLOCK; r++)
                 if (r < size)
-                    own[r] *= exp_((float)(TRANS ? between - d(at + r)
-                                           : c(at + r) - between));
+                    own[r] *= TRANS ? decay(between, d(at + r))
+                                    : decay(read(at + r), between);
         }
         UNROLL
         for (int k = 0; k < BLOCK; k++) {
             const int r = TRANS ? BLOCK - 1 - k : k;
             if (r >= size)
                 continue;
-            own[r] += b(at + r);
             UNROLL
             for (int m = 0; m < k; m++) {
                 const int s = TRANS ? BLOCK - 1 - m : m;
                 if (s < size)
-                    own[r] += (TRANS ? a(at + s, at + r) : a(at + r, at + s))
-                            * exp_((float)(TRANS ? c(at + s) - d(at + r)
-                                           : c(at + r) - d(at + s)))
-                            * own[s];
+                    own[r] += (TRANS ? a(at + s, at + r)
+                                       * decay(read(at + s), d(at + r))
+                                       * c(at + s)
+                               : a(at + r, at + s)
+                                 * decay(read(at + r), d(at + s))) * own[s];
             }
+            own[r] = b(at + r) + (TRANS ? own[r] : c(at + r) * own[r]);
             put(at + r, own[r]);
         }
     }

@@ -1,6 +1,7 @@
 -- A decay of each value (or key) under a step that reads the other axis before
--- it writes: v:check, gradients included, resets among the gates, packed
--- sequences and shared heads; and what has no such chunk form.
+-- it writes, and a rate of each value that multiplies what is read: v:check,
+-- gradients included, resets among the gates, packed sequences and shared
+-- heads; and what has no such chunk form.
 --   flin value_decays.lua [cuda]
 local flin = require "flin"
 local exp, dot, outer = flin.exp, flin.dot, flin.outer
@@ -40,6 +41,21 @@ local variants <const> = {
     S = S + outer(x.k - dot(S, x.v), x.beta * x.v)
     return { S = S }, dot(S, x.q)
   end),
+  variant("with a rate of its own", { beta = "t v : unit" }, function (x, s)
+    local S = exp(x.g) * s.S + outer(x.k, x.beta * (x.v - dot(x.k, s.S)))
+    return { S = S }, dot(x.q, S)
+  end),
+  -- a rate alone, as online regression is solved for each value (Longhorn), and
+  -- what the token before has written beside it
+  variant("a rate under a decay of keys", { beta = "t v : unit",
+                                            g = "t k : log_decay" },
+          function (x, s)
+    local rate = x.beta / (1 + x.beta * dot(x.k, x.k))
+    local S = exp(x.g) * s.S
+    S = S + outer(x.k, rate * (x.v - dot(x.k, S)))
+        + outer(flin.prev(x.k), x.v) / 2
+    return { S = S }, dot(x.q, S)
+  end),
 }
 
 -- Sums of float32; of bfloat16 it is the results that are rounded.
@@ -74,12 +90,18 @@ for _, v in ipairs(variants) do
   expect(off <= 1e-5, "%s, resets: off by %s", v.name, off)
 end
 
--- Several reads, and decays of both axes, go token by token.
+-- Several reads, also by ranks, and decays of both axes, go token by token.
 for name, v in pairs {
   several = variant("several", { w = "t k : unit_norm" }, function (x, s)
     local S = exp(x.g) * s.S
     S = S + outer(x.beta * x.k, x.v - dot(x.k, S))
     S = S + outer(x.w, x.v - dot(x.w, S))
+    return { S = S }, dot(x.q, S)
+  end),
+  ranks = variant("ranks", { k = "t k r : unit_norm", v = "t v r" },
+                  function (x, s)
+    local S = exp(x.g) * s.S
+    S = S + dot(x.beta * x.k / 4, x.v - dot(x.k, S, "k"), "r")
     return { S = S }, dot(x.q, S)
   end),
   both = variant("both", { h = "t k : log_decay" }, function (x, s)
@@ -89,7 +111,8 @@ for name, v in pairs {
   end),
 } do
   expect(tostring(v.form):find "token by token", "%s: %s", name, v.form)
-  local found = v:check { T = 20, K = 5, V = 6, backend = backend }
+  local found = v:check { T = 20, K = 5, V = 6, R = name == "ranks" and 2
+                          or nil, backend = backend }
   expect(found.worst <= 1e-5, "%s: off by %s", name, found.worst)
 end
 count.finish()

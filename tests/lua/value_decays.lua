@@ -58,9 +58,21 @@ local variants <const> = {
   end),
 }
 
--- Sums of float32; of bfloat16 it is the results that are rounded.
+-- Sums of float32; of bfloat16 it is the results that are rounded, and on GPUs
+-- what kernels keep for one another. Gates' and rates' gradients are what is
+-- left of sums.
 local LIMIT <const> = { float32 = 1e-5, bfloat16 = backend == "cpu" and 4e-3
                                                   or 8e-3 }
+local LOOSE <const> = { d_g = 2e-2, d_beta = 2e-2, worst = 2e-2 }
+local function check(v, case)
+  local found, limit = v:check(case), LIMIT[case.dtype or "float32"]
+  expect(not found.note, "%s goes token by token: %s", v.name, found.note)
+  for what, off in pairs(found) do
+    local most = limit == 8e-3 and LOOSE[what] or limit
+    expect(type(off) ~= "number" or off <= most, "%s: %s is off by %s", v.name,
+           what, off)
+  end
+end
 for _, v in ipairs(variants) do
   expect(tostring(v.form):find "runs in chunks", "%s: %s", v.name, v.form)
   for _, case in ipairs(backend == "cuda" and {   -- each is compiled
@@ -73,10 +85,7 @@ for _, v in ipairs(variants) do
     { T = 70, K = 16, V = 24, chunk = 32, dtype = "bfloat16" },
   }) do
     case.backend = backend
-    local found = v:check(case)
-    expect(not found.note, "%s goes token by token: %s", v.name, found.note)
-    expect(found.worst <= LIMIT[case.dtype or "float32"], "%s: off by %s",
-           v.name, found.worst)
+    check(v, case)
   end
   local x = v:random { B = 2, T = 100, H = 2, K = 16, V = 16 }
   for i, gate in ipairs { -1e9, -30, 0, -104 } do

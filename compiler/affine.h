@@ -4,8 +4,9 @@
  *     S_t = D_t S_{t-1} + sum_r b_r (a_r . S_{t-1} + v_r)^T
  *
  * Found by differentiating the traced step with respect to the state, not by
- * matching names. kappa are the axes that decay and that a contracts, nu the
- * others: one each of a matrix.
+ * matching names. kappa are the axes that a contracts, and that decay where a
+ * contracts none, nu the others: one each of a matrix. Where a decay, or
+ * what a read is multiplied by, differs along nu, one write at most reads.
  */
 #ifndef FLIN_AFFINE_H
 #define FLIN_AFFINE_H
@@ -69,7 +70,13 @@ Ref factors_product(Graph *g, const Factors *f, AxisSet with,
 /* x without its factor e^g, if it has it: then the gate is inclusive. */
 bool strip_decay(Graph *g, Ref *x, Ref decay);
 
-typedef struct Write { Ref b, a, v; AxisSet rank; } Write;
+/* rate: what is read is multiplied by it, entry by entry of nu; 0: 1. decayed:
+ * a reads the state behind the decay, which is a factor of neither. */
+typedef struct Write {
+    Ref b, a, v, rate;
+    AxisSet rank;
+    bool decayed;
+} Write;
 
 typedef enum StateForm {
     FORM_DELAY,                 /* s_t = c_t */
@@ -92,6 +99,10 @@ typedef struct Universal {
                                            before it have left it, and a has no
                                            decay */
 } Universal;
+
+/* Whether the decay differs along nu, so that no factor of it meets what is
+ * contracted. */
+bool decays_apart(const Graph *g, const Universal *u);
 
 /* x, or 1, the same at each entry of those of the axes that it has not. */
 Ref along_all(Graph *g, Ref x, AxisSet axes);

@@ -434,6 +434,12 @@ Ref solve(Graph *g, Ref a, Ref b, int flags)
                                .flags = (uint8_t)flags });
 }
 
+Ref gsolve(Graph *g, Ref a, Ref b, Ref rate, Ref gate, int flags)
+{
+    return node_new(g, (Node){ .op = OP_gsolve, .a = { a, b, rate, gate },
+                               .flags = (uint8_t)flags });
+}
+
 Ref scan(Graph *g, Ref d, Ref c, Ref s0, int flags)
 {
     return node_new(g, (Node){ .op = OP_scan, .a = { d, c, s0 },

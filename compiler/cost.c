@@ -50,7 +50,9 @@ static void add_work(const Graph *g, Ref r, Work *w)
     if (node_is_leaf(n) || op_is(n->op, RENAMES))
         return;
     w->steps++;
-    if (node_is_product(g, n))
+    if (is_decayed_system(n->op))       /* a pair of tokens at a time */
+        w->elements += elements(g, n->axes | g->n[n->a[0]].axes) / 2;
+    else if (node_is_product(g, n))
         w->flops += product_flops(g, n);
     else
         w->elements += elements(g, n->axes | n->over);

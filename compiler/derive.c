@@ -16,6 +16,11 @@
  * writes several times, and each write reads what those before it have left,
  * its rows are one behind another as tokens are: A_ij has those of the token
  * that come before, too, with a decay of 1 between them.
+ *
+ * A decay that differs along W's own entries is between the tokens of each sum
+ * over them: A_ij = a_i . b_j, and entry v of W is solved for under
+ * e^{E_i[v] - G_j[v]}; so it is where what a token has read is multiplied by a
+ * rate r_i[v]. No inverse serves all entries then.
  */
 #include "lift.h"
 #include "plan.h"
@@ -223,7 +228,7 @@ static bool collect_reading(Lift *l, int s, Ref *a, Ref *b, Ref *v, bool *incl)
     for (int i = 0; i < u->nwrites && !u->sequence; i++) {
         Ref x = u->write[i].a;
         if (x)
-            *incl &= strip_decay(l->s, &x, u->decay);
+            *incl &= u->write[i].decayed || strip_decay(l->s, &x, u->decay);
     }
     for (int i = 0; i < (u->sequence ? u->sequence : u->nwrites); i++) {
         Write w = u->write[i];
@@ -270,7 +275,8 @@ static void collect_plain(Lift *l, int s)
     for (int i = u->sequence; i < u->nwrites; i++)
         if (!u->write[i].a)
             w[n++] = lift_write(l, s, u->write[i]);
-    n = merge_delayed(l, s, w, n);
+    if (!decays_apart(l->s, u))
+        n = merge_delayed(l, s, w, n);
     for (int i = 0; i < n; i++) {
         AxisSet rank = n > 1 ? w[i].rank : 0;
         b[i] = w[i].rows.b;
@@ -287,6 +293,37 @@ static void collect_plain(Lift *l, int s)
         l->mat[s].own = join_rows(l, own, n, rows);
         l->mat[s].weight = join_rows(l, weight, n, rows);
     }
+}
+
+/* What the one read that there is is multiplied by along nu; 0: nothing. */
+static Ref rate_of(const Universal *u)
+{
+    Ref rate = 0;
+
+    for (int i = 0; i < u->nwrites; i++)
+        rate = u->write[i].a ? u->write[i].rate : rate;
+    return rate;
+}
+
+/* The rows that read first, solved for entry by entry of nu: under decays along
+ * it, and where what is read is multiplied by a rate that differs so. */
+static Rows each_solved(Lift *l, int s, Ref a, Ref b, Ref v, Ref gate)
+{
+    Graph *g = l->g;
+    const Universal *u = &l->form[s];
+    bool apart = decays_apart(l->s, u);
+    Ref rate = rate_of(u) ? lift(l, rate_of(u)) : num(g, 1);
+    Ref x = carried(l, a, gate, s, u->kappa);
+
+    if (l->mat[s].nrows)
+        x = op2(g, OP_add, x, read_rows(l, a, 0, gate, s, true));
+    x = op2(g, OP_mul, rate, x);
+    x = v ? op2(g, OP_add, x, v) : x;
+    Ref A = apart ? dot(g, a, col(g, b), u->kappa)
+                  : scores(l, a, b, gate, s, true);
+    Ref w = gsolve(g, A, x, rate, apart ? l->mat[s].G : cumsum(g, num(g, 0), 0),
+                   apart && gate == l->mat[s].E ? EXCLUSIVE : 0);
+    return (Rows){ b, w };
 }
 
 static void lift_matrix(Lift *l, int s)
@@ -311,6 +348,11 @@ static void lift_matrix(Lift *l, int s)
     if (!collect_reading(l, s, &a, &b, &v, &incl))
         return;
     Ref gate = incl ? l->mat[s].G : l->mat[s].E;
+    if (decays_apart(l->s, u) || rate_of(u)) {
+        l->mat[s].rows[l->mat[s].nrows] = each_solved(l, s, a, b, v, gate);
+        l->mat[s].nrows++;
+        return;
+    }
     Ref x = carried(l, a, gate, s, u->kappa);
     if (v)
         x = op2(g, OP_add, x, v);
@@ -336,7 +378,7 @@ static Ref leave_matrix(Lift *l, int s)
     }
     for (int i = 0; i < l->mat[s].nrows; i++) {
         Rows r = l->mat[s].rows[i];
-        bool per_key = tail && (g->n[tail].axes & DIM_AXES);
+        bool per_key = tail && (g->n[tail].axes & l->form[s].kappa);
         Ref b = per_key ? op2(g, OP_mul, r.b, tail) : r.b;
         Ref w = tail && !per_key ? op2(g, OP_mul, r.w, tail) : r.w;
         w = i ? w : mul_opt(g, l->mat[s].weight, w);

@@ -401,6 +401,40 @@ static void eval_solve(const Eval *e, Ref r)
     }
 }
 
+static void eval_gsolve(const Eval *e, Ref r)
+{
+    const Node *n = &e->g->n[r];
+    bool trans = n->flags & TRANS, before = n->flags & EXCLUSIVE;
+    const double *a = e->val[n->a[0]], *b = e->val[n->a[1]];
+    const double *c = e->val[n->a[2]], *d = e->val[n->a[3]];
+    double *x = e->val[r];
+    int64_t row[SLOTS], column;
+    Walk w;
+
+    walk_node(&w, e, r);
+    for (int k = 0; k < SLOTS; k++)
+        row[k] = w.step[k][AX_I];
+    column = w.step[0][AX_J];
+    walk_over(&w, n->axes & ~AXIS(AX_I));
+    do {
+        for (int k = 0; k < e->rows; k++) {
+            int t = trans ? e->rows - 1 - k : k;
+            double sum = 0;
+            for (int m = 0; m < k; m++) {
+                int s = trans ? e->rows - 1 - m : m, i = trans ? s : t;
+                int j = trans ? t : s;
+                sum += a[w.off[0] + i * row[0] + j * column]
+                     * exp(d[w.off[3] + (i - before) * row[3]]
+                           - d[w.off[3] + j * row[3]])
+                     * (trans ? c[w.off[2] + s * row[2]] : 1)
+                     * x[w.off[4] + s * row[4]];
+            }
+            x[w.off[4] + t * row[4]] = b[w.off[1] + t * row[1]]
+                + (trans ? 1 : c[w.off[2] + t * row[2]]) * sum;
+        }
+    } while (walk_next(&w));
+}
+
 /* ---- along the tokens ---- */
 
 /* Those that recur show what they hold after the token; exclusive ones, and

@@ -300,6 +300,51 @@ static void back_solve(Back *w, Ref r, Ref d)
     add_adjoint(w, n.a[0], da);
 }
 
+/* Gates of rows as a row reads the state, before it decays; 0: there are none.
+ */
+static Ref gates_read(Graph *g, const Node *n)
+{
+    const Node gate = g->n[n->a[3]];
+    bool sum = adds_tokens(gate.op);
+
+    if (sum && g->n[gate.a[0]].op == OP_num)
+        return 0;
+    return !(n->flags & EXCLUSIVE) ? n->a[3]
+         : sum ? cumsum(g, gate.a[0], gate.flags | EXCLUSIVE)
+         : delay(g, n->a[3], num(g, 0), 0);
+}
+
+/* As of what it adds to b: a decayed contraction with the result. */
+static void back_gsolve(Back *w, Ref r, Ref d)
+{
+    Graph *g = w->g;
+    const Node n = g->n[r];
+    Ref x = op1(g, OP_col, r), read = gates_read(g, &n);
+    Ref gate = read ? op1(g, OP_col, n.a[3]) : 0;
+    AxisSet row = n.axes, column = axes_of(w, x);
+    Node sums = { .op = OP_gdot, .a = { n.a[0], x, read, gate },
+                  .axes = row, .over = AXIS(AX_J), .flags = STRICT };
+
+    if (n.flags & TRANS)
+        fail(g->ctx, n.line, "the gradient of a gradient is not there");
+    d = gsolve(g, n.a[0], with_tokens(g, d, AXIS(AX_I)), n.a[2], n.a[3],
+               n.flags | TRANS);
+    Ref sum = read ? gdot(g, n.a[0], x, read, gate, AXIS(AX_J), STRICT)
+            : dot(g, op2(g, OP_mul, n.a[0], dmask(g, 0, 0, STRICT)), x,
+                  AXIS(AX_J));
+    Ref rated = op2(g, OP_mul, d, n.a[2]);
+    add_adjoint(w, n.a[1], reduce(w, d, row, axes_of(w, n.a[1])));
+    add_adjoint(w, n.a[2], product_to(w, d, sum, row, axes_of(w, n.a[2])));
+    add_adjoint(w, n.a[0], gdot_without(w, &sums, 0, rated,
+                                        axes_of(w, n.a[0])));
+    if (!read)
+        return;
+    add_adjoint(w, read, product_to(w, rated, sum, row, axes_of(w, read)));
+    Ref left = op1(g, OP_row, gdot_without(w, &sums, 1, rated, column));
+    add_adjoint(w, n.a[3], op1(g, OP_neg, product_to(w, r, left, row,
+                                                     axes_of(w, n.a[3]))));
+}
+
 /* ---- along the tokens ---- */
 
 /* The row that the walk takes first. */
@@ -682,7 +727,8 @@ bool has_gradient(const Graph *g)
     graph_live(g, live);
     for (Ref r = 1; r < g->len; r++)
         if (live[r] && (back_of[g->n[r].op] == back_never
-                        || (g->n[r].op == OP_solve && g->n[r].flags & TRANS)))
+                        || (is_system(g->n[r].op)
+                            && g->n[r].flags & TRANS)))
             return false;
     return true;
 }

@@ -198,13 +198,20 @@ static inline bool is_matrix_scan(int op)
 
 static inline bool is_running_most(int op)
 {
-    return op_is(op, RECURS) && !op_has(op, OVER | WRAP) && !adds_tokens(op);
+    return op_is(op, RECURS) && !op_has(op, OVER | WRAP) && !adds_tokens(op)
+        && !op_is(op, MULTIPLIES);
 }
 
-/* A system of equations, for its right-hand side. */
+/* A system of equations, for its right-hand side; of one under decays no other
+ * matrix is the inverse. */
 static inline bool is_system(int op)
 {
     return op_is(op, MULTIPLIES) && !op_is(op, ADDS_UP);
+}
+
+static inline bool is_decayed_system(int op)
+{
+    return is_system(op) && op_is(op, RECURS);
 }
 
 /* Of two entries their sum. */
@@ -408,6 +415,7 @@ Ref last_row(Graph *g, Ref a, int flags);
 Ref delay(Graph *g, Ref a, Ref first, int flags);
 Ref cat(Graph *g, Ref a, Ref b, int axis);
 Ref solve(Graph *g, Ref a, Ref b, int flags);
+Ref gsolve(Graph *g, Ref a, Ref b, Ref rate, Ref gate, int flags);
 Ref scan(Graph *g, Ref d, Ref c, Ref s0, int flags);
 Ref maxscan(Graph *g, Ref d, Ref c, Ref s0);
 

@@ -142,8 +142,17 @@ Ref scores(Lift *l, Ref x, Ref b, Ref gate, int s, bool strict)
     return gdot(l->g, x, key, gate, of, kappa, strict);
 }
 
+/* Whether gates differ along axes that are left when `over` are contracted. */
+static bool stays(const Graph *g, Ref gate, AxisSet over)
+{
+    return gate && g->n[gate].axes & DIM_AXES & ~over;
+}
+
 Ref carried(Lift *l, Ref x, Ref gate, int s, AxisSet over)
 {
+    if (stays(l->g, gate, over))
+        return op2(l->g, OP_mul, op1(l->g, OP_exp, gate),
+                   dot(l->g, x, l->mat[s].found, over));
     return dot(l->g, mul_opt(l->g, exp_opt(l->g, gate), x),
                l->mat[s].found, over);
 }
@@ -199,6 +208,13 @@ Ref read_rows(Lift *l, Ref x, int set, Ref gate, int s, bool strict)
     AxisSet kappa = l->form[s].kappa;
     Rows r = l->mat[s].rows[set];
 
+    if (stays(g, gate, kappa)) {
+        Ref w = col(g, r.w), p = dot(g, x, col(g, r.b), kappa);
+        Ref y = gdot(g, p, w, gate, col(g, l->mat[s].G),
+                     g->n[w].axes & COL_AXES, true);
+        return strict ? y
+             : op2(g, OP_add, y, read_own(l, x, r, s, kappa));
+    }
     if (set || !l->mat[s].own)
         return weighted(l, scores(l, x, r.b, gate, s, strict), r.w);
     Ref p = gate && g->n[gate].axes & DIM_AXES
@@ -219,11 +235,33 @@ static Ref read_kappa(Lift *l, Ref x, Ref gate, int s, bool strict)
     return o;
 }
 
+/* p against the state over nu, along which it decays. Here as there a token's
+ * own rows, which do not decay, are read beside the others: gates that have no
+ * part in them have no gradient of them that rounding leaves. */
+static Ref read_decayed(Lift *l, Ref x, Ref gate, int s, bool strict)
+{
+    Graph *g = l->g;
+    AxisSet nu = l->form[s].nu;
+    Ref o = carried(l, x, gate, s, nu);
+
+    for (int i = 0; i < l->mat[s].nrows; i++) {
+        Rows r = l->mat[s].rows[i];
+        Ref b = col(g, r.b);
+        Ref p = gdot(g, x, col(g, r.w), gate, col(g, l->mat[s].G), nu, true);
+        o = op2(g, OP_add, o, dot(g, p, b, g->n[b].axes & COL_AXES));
+        if (!strict)
+            o = op2(g, OP_add, o, read_own(l, x, r, s, nu));
+    }
+    return o;
+}
+
 /* p against the state over nu: what is left decays. */
 static Ref read_nu(Lift *l, Ref x, Ref gate, int s, bool strict)
 {
     Graph *g = l->g;
     AxisSet nu = l->form[s].nu;
+    if (stays(g, gate, l->form[s].kappa))
+        return read_decayed(l, x, gate, s, strict);
     Ref all = dot(g, x, l->mat[s].found, nu);
     Ref o = mul_opt(g, exp_opt(g, gate), all);
     bool per_key = gate && g->n[gate].axes & DIM_AXES;

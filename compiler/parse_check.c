@@ -228,6 +228,18 @@ static void asks_solvable(const Text *t, const Node *n, const AxisSet s[4])
          "later: needs ranks along one axis");
 }
 
+static void asks_under_gates(const Text *t, const Node *n, const AxisSet s[4])
+{
+    const AxisSet tokens = ROW_AXES | COL_AXES, row = AXIS(AX_I);
+
+    asks_tokens(t, n, s);
+    need(t, n, (s[0] & tokens) == (row | AXIS(AX_J)),
+         "takes rows and columns of tokens");
+    for (int i = 1; i < 4; i++)
+        need(t, n, !(s[i] & tokens & ~row) && (i == 2 || s[i] & row),
+             "has no row a token");
+}
+
 static Asks *const asks_of[NOPS] = {
 #define OP(name, arity, traits, form, axes, extent, kind, value, asks, back) \
     [OP_##name] = asks_##asks,

@@ -180,10 +180,17 @@ static bool choose_axes(Graph *g, int s, const Affine *a, Universal *u)
         return state_note(g, s, u->decay, "needs both axes of");
     u->kappa = kappa;
     u->nu = all & ~kappa;
-    if (decays && (decays & ~kappa || kappa & (kappa - 1)))
+    if (decays && (kappa & (kappa - 1)
+                   || (decays & ~kappa && (decays != u->nu
+                                           || decays & (decays - 1)))))
         return state_note(g, s, u->decay,
-                          "decays another axis than it reads of");
+                          "decays other axes than it reads of");
     return true;
+}
+
+bool decays_apart(const Graph *g, const Universal *u)
+{
+    return u->log_decay && g->n[u->log_decay].axes & u->nu;
 }
 
 /* What all of the state is multiplied by; 0: nothing is kept. */
@@ -247,11 +254,22 @@ static bool read_write(Graph *g, int s, Universal *u, const Term *t)
     if (t->coef)
         factors(g, t->coef, &f);
     Ref b = factors_product(g, &f, kappa, 0);
-    Ref rest = factors_product(g, &f, 0, kappa);
-    if (!b || (g->n[b].axes & nu) || (rest && (g->n[rest].axes & nu)))
+    Ref rest = factors_product(g, &f, 0, kappa | nu);
+    Ref rate = factors_product(g, &f, nu, kappa);
+    bool decayed = decays_apart(g, u) && rate
+                && strip_decay(g, &rate, u->decay);
+    rate = rate && is_num(g, rate, 1) ? 0 : rate;
+    bool one = decays_apart(g, u) || rate;
+    if (!b || (g->n[b].axes & nu) || (one && t->rank))
         return state_note(g, s, t->coef ? t->coef : t->p,
                           "scales a read by both axes of");
-    Write w = { .b = b, .rank = t->rank,
+    for (int i = 0; i < u->nwrites; i++) {
+        const Write *o = &u->write[i];
+        if ((one || o->rate) && (o->b != b || o->rate != rate
+                                 || o->decayed != decayed))
+            return state_note(g, s, b, "scales one of several reads of");
+    }
+    Write w = { .b = b, .rank = t->rank, .rate = rate, .decayed = decayed,
                 .a = op2(g, OP_mul, or_one(g, rest), t->p) };
     return add_write(g, s, u, w, b);
 }
@@ -568,7 +586,8 @@ static bool sort_writes(Graph *g, int s, Universal *u)
     if (!find_order(g, s, u, o) || !(o->found & o->readers))
         return false;
     for (int i; (i = next_write(o, done)) >= 0; n++) {
-        sorted[n] = (Write){ u->write[i].b, o->read[i].x, o->read[i].rest, 0 };
+        sorted[n] = (Write){ .b = u->write[i].b, .a = o->read[i].x,
+                             .v = o->read[i].rest };
         done |= (WriteSet)1 << i;
     }
     if ((o->readers | o->found) & ~done)

@@ -64,9 +64,13 @@ static void put_matrix(Buf *b, Graph *g, const State *st, const Universal *u)
     for (int i = 0; i < u->nwrites; i++) {
         const Write *w = &u->write[i];
         char *to = expr_text(g, w->b);
+        Ref rate = w->decayed && w->rate ? op2(g, OP_mul, w->rate, u->decay)
+                 : w->decayed ? u->decay : w->rate;
         if (w->a)
-            term[n++] = ctx_format(g->ctx, "outer(%s, dot(%s, %s))", to,
-                                   expr_text(g, w->a), st->name);
+            term[n++] = ctx_format(g->ctx, "outer(%s, %s%sdot(%s, %s))", to,
+                                   rate ? factor(g, rate) : "",
+                                   rate ? "*" : "", expr_text(g, w->a),
+                                   st->name);
         if (w->v)
             term[n++] = ctx_format(g->ctx, "outer(%s, %s)", to,
                                    expr_text(g, w->v));

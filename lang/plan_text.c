@@ -273,6 +273,15 @@ static void text_weighed(const PlanView *w, Buf *out)
 
 /* ---- all of it ---- */
 
+/* Whether a kernel has in memory what it cannot hold: one without roles may. */
+static bool lacks_roles(const PlanView *w)
+{
+    for (int i = 0; w->launched && i < w->p->nkernels; i++)
+        if (!w->launched->kernel[i].roles)
+            return true;
+    return !w->launched;
+}
+
 static void text_head(const PlanView *w, Buf *out)
 {
     buf_printf(out, "%s on %s: %s, chunk %d\n", w->p->g->name, w->m->name,
@@ -292,8 +301,10 @@ static void text_head(const PlanView *w, Buf *out)
         buf_printf(out, "%s: %s, %d columns, %.2f s; ", solver_name(w),
                    gap_text(w), w->info.ncolumns, w->seconds);
     else
-        buf_printf(out, "one kernel a pass; what it cannot hold lies in "
-                   "memory; ");
+        buf_printf(out, "one kernel a pass; %s; ",
+                   lacks_roles(w)
+                   ? "what it cannot hold lies in memory"
+                   : "cut into those that it can hold");
     buf_printf(out, "predicted %s ns a token and head",
                ns(w, w->info.seconds / w->chunk));
     if (w->launched)

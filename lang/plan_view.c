@@ -119,11 +119,11 @@ typedef struct Attempt {
     Error why;                          /* where it is too large */
 } Attempt;
 
-/* A kernel a pass, not chosen among others. */
-static void simple_plan(PlanView *w, Graph *g, int chunk)
+/* A plan that is not chosen among others. */
+static void take_plan(PlanView *w, Plan *p, int chunk)
 {
     w->chunk = chunk;
-    w->p = plan_simple(g);
+    w->p = p;
     memset(&w->info, 0, sizeof w->info);
     w->info.seconds = price_plan(w->p, w->m);
     for (int i = 0; i < w->p->nkernels; i++)
@@ -134,7 +134,7 @@ static void simple_plan(PlanView *w, Graph *g, int chunk)
 static void serial_plan(PlanView *w, const Attempt *a)
 {
     w->note = a->note;
-    simple_plan(w, by_tokens(a->step, w->size, w->backward), 1);
+    take_plan(w, plan_simple(by_tokens(a->step, w->size, w->backward)), 1);
 }
 
 static PlanWish wish_of(const Attempt *a, Graph *step)
@@ -280,8 +280,8 @@ static _Noreturn void refuse(Attempt *a)
 
 /* What a call on a GPU takes, as plan_make does: forward the usual chunk, with
  * gradients the largest whose parts the machine can hold. False: it cannot hold
- * that one's, or any's; what is too much lies in memory then. What other chunks
- * would take is shown beside it. One without a chunk form is any. */
+ * that one's, or any's. What other chunks would take is shown beside it. One
+ * without a chunk form is any. */
 static bool calls_chunk(PlanView *w, Attempt *a)
 {
     int taken = 0;
@@ -313,6 +313,15 @@ static bool calls_chunk(PlanView *w, Attempt *a)
     return (lacks && attempt_anyhow(a)) || taken;
 }
 
+/* Where none of those fits: the plan that a call makes, cut for its kernels. */
+static void called_plan(PlanView *w, const Attempt *a)
+{
+    Plan *p = plan_make(graph_copy(w->ctx, a->step), w->size, CHUNK_DEFAULT,
+                        w->backward, w->m, backend_named("cuda")->larger);
+
+    take_plan(w, p, p->g->chunk);
+}
+
 /* As asked for, or as the machine has it. */
 static int asked_chunk(const Attempt *a)
 {
@@ -330,8 +339,7 @@ static void make_plan(PlanView *w)
 
     if (!a.chunk && w->m->arch) {
         if (!calls_chunk(w, &a)) {
-            simple_plan(w, by_chunks(graph_copy(w->ctx, a.step), w->size,
-                                     a.chunk, w->backward, w->m), a.chunk);
+            called_plan(w, &a);
             return;
         }
     } else {

@@ -101,6 +101,7 @@ static void add_write(Growth *w, int s, const Universal *u, const Write *wr)
         || w->n == MOST)
         return;
     Ref r = dot(g, a, wr->b, u->kappa);
+    r = wr->rate ? op2(g, OP_mul, r, wr->rate) : r;
     name_square(w, add(w, s, r, 0, 2), a, wr->b, u->kappa);
 }
 

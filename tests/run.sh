@@ -225,6 +225,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/lua/results.lua" "flin tests/lua/probes.lua cuda gla kda" \
         "flin tests/lua/odd.lua 12 13 cuda" "flin tests/lua/complex.lua cuda" \
         "flin tests/lua/odd.lua 1 394 cuda" \
+        "flin tests/lua/value_decays.lua cuda" \
         "flin tests/lua/mask_random.lua 7 9 cuda" \
         "flin tests/lua/odd.lua 4 1 cuda large" \
         "flin tests/lua/compositions.lua cuda" \

@@ -71,7 +71,7 @@ static void find_factors(const Compile *k, const List *l, Instr *in)
 
 static void append(Compile *k, List *l, Instr in)
 {
-    bool more = in.increment || in.code == I_GDOT;
+    bool more = in.increment || in.code == I_GDOT || in.code == I_GSOLVE;
 
     for (int p = 4; p < OPERANDS && !more; p++)
         in.x[p] = -1;
@@ -229,6 +229,8 @@ static void add_lows(Compile *k, Ref r, Instr *in)
 {
     int gates = in->code == I_GDOT ? 2 : 0, to = in->code == I_GDOT ? 7 : 2;
 
+    if (in->code == I_GSOLVE)
+        in->x[4] = low_operand(k, r, 3);
     if (in->code != I_GDOT && in->code != I_DMASK)
         return;
     for (int p = 0; p < 2; p++)

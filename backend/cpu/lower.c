@@ -548,6 +548,17 @@ static void lower_solve(const Lower *l, Ref r, Instr *in)
     loop_join(&in->loop, &cols);
 }
 
+static void lower_gsolve(const Lower *l, Ref r, Instr *in)
+{
+    const Node *n = &l->g->n[r];
+
+    ensure(l->g, axes_of(l, n->a[0]) == (AXIS(AX_I) | AXIS(AX_J)), n->op,
+           n->a[0]);
+    in->code = I_GSOLVE;
+    in->all = tile_leading(l, r);
+    in->cols = tile_floats(l, r) / l->chunk;
+}
+
 int64_t instr_scratch(const Lower *l, const Instr *in)
 {
     int n = l->chunk;
@@ -559,6 +570,8 @@ int64_t instr_scratch(const Lower *l, const Instr *in)
         return gdot_scratch(in, n);
     if (in->code == I_SOLVE)
         return solve_scratch(in, n);
+    if (in->code == I_GSOLVE)
+        return gsolve_scratch(in, n);
     if (in->code == I_DMASK)
         return 2 * (int64_t)n * (in->row_rank + in->col_rank)
              + (int64_t)n * in->col_rank * in->cols + 2 * TILE_SLACK;
@@ -632,7 +645,7 @@ AxisSet operand_axes(const Lower *l, Ref r, int p)
              : p || by == lower_scan ? out : matrix_axes(l, n);
     if (by == lower_dmask)
         return out & ((p ? COL_AXES : ROW_AXES) | DIM_AXES);
-    if (by == lower_solve && p)
+    if ((by == lower_solve || by == lower_gsolve) && p)
         return out;
     return by == lower_gdot && gdot_kind(l, r, need, &swap) != GDOT_ANY
          ? need[p] : own;

@@ -471,6 +471,7 @@ static void run_instr(Work *w, const Instr *in)
     case I_DMASK: run_dmask(w, in); break;
     case I_GDOT: run_gdot(w, in); break;
     case I_SOLVE: run_solve(w, in); break;
+    case I_GSOLVE: run_gsolve(w, in); break;
     }
 }
 

@@ -52,7 +52,7 @@ enum Code {
     I_DELAY,
     I_DMASK,
     I_GDOT,
-    I_SOLVE
+    I_SOLVE, I_GSOLVE
 };
 
 /* How I_DOT computes: a matrix product for each turn of the loop; sums of
@@ -97,7 +97,8 @@ typedef struct Instr {
     /* Slots; -1: absent. I_GDOT may have, behind its a b c d, the values
      * a e^c, b e^(l - d) and l, which make it a plain product where gates lie
      * close, and then what c and d lose in float; I_DMASK behind its two,
-     * too. I_SCAN may have the leaves of its increment behind its three. */
+     * too, and I_GSOLVE behind its four. I_SCAN may have the leaves of its
+     * increment behind its three. */
     int y, x[OPERANDS];
     const Increment *increment;
     double num;
@@ -196,11 +197,13 @@ Instr lower_spread(const Lower *l, Ref like, AxisSet axes, Ref from,
 int64_t instr_scratch(const Lower *l, const Instr *in);
 int64_t gdot_scratch(const Instr *in, int chunk);
 int64_t solve_scratch(const Instr *in, int chunk);
+int64_t gsolve_scratch(const Instr *in, int chunk);
 
 /* run.c, gdot.c, solve.c: execution. */
 void run_list(Work *w, const Instr *in, int n);
 void run_gdot(const Work *w, const Instr *in);
 void run_solve(const Work *w, const Instr *in);
+void run_gsolve(const Work *w, const Instr *in);
 void cut_rows(const Work *w, const Instr *in, int from, int to, float *y);
 
 /* angle.c: the increments of the n values of the row at `at` of the leaves;

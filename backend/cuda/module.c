@@ -556,6 +556,7 @@ static bool knows_inverses(const Prepared *y)
     bool knows = true;
     for (Ref r = 1; r < y->p->g->len && y->ahead; r++) {
         if (!is_system(y->p->g->n[r].op)
+            || is_decayed_system(y->p->g->n[r].op)
             || !y->p->stored[y->p->g->n[r].a[0]])
             continue;
         for (int i = 0; i < y->p->nkernels; i++)

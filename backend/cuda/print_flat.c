@@ -222,10 +222,43 @@ static void put_matscan(Walk *w, Ref r)
                len, row, row, row, place_text(w), row);
 }
 
+/* A column, of which each entry decays on its own way, has as many lanes as
+ * there are threads for, but no more than a block of rows has. Warps are whole:
+ * lanes behind the last column do as it does, and leave nothing. */
+static void put_decayed_system(Walk *w, Ref r)
+{
+    enum { MOST = 16 };
+    const Node *n = &w->g->n[r];
+    AxisSet cols = n->axes & ~AXIS(AX_I);
+    int count = flat_count(w->s, r, cols), side = 1;
+    Buf *b = w->b;
+
+    while (side < MOST && 2 * side * count <= w->s->tokens.threads)
+        side *= 2;
+    int each = LANES / side, groups = (count + each - 1) / each * each;
+    buf_printf(b, "for (int group = TID / %d; group < %d; "
+               "group += THREADS / %d) {\nconst bool real = group < %d;\n"
+               "const int e = real ? group : %d;\n", side, groups, side, count,
+               count - 1);
+    put_coords(w, "e", r, cols, "continue");
+    buf_printf(b, "solve_decayed<%s, %s, %d>(n, [&](int i, int j) -> float {\n"
+               "return %s;\n}", truth(n->flags & TRANS),
+               truth(n->flags & EXCLUSIVE), side, token_element(w, n->a[0]));
+    for (int i = 1; i < 4; i++)
+        buf_printf(b, ",\n[&](int i) {\nreturn %s;\n}",
+                   token_element(w, n->a[i]));
+    buf_printf(b, ",\n[&](int i) {\nreturn real ? %s : 0.f;\n},\n"
+               "[&](int i, float x) {\nif (real)\n%s = x;\n});\n}\n",
+               place_text(w), place_text(w));
+}
+
 void put_along(Walk *w)
 {
     Ref r = own_node(w);
-    (is_matrix_scan(w->g->n[r].op) ? put_matscan : put_scan_of)(w, r);
+    int op = w->g->n[r].op;
+
+    (is_decayed_system(op) ? put_decayed_system
+     : is_matrix_scan(op) ? put_matscan : put_scan_of)(w, r);
 }
 
 /* ---- solves ---- */

@@ -275,3 +275,78 @@ CALLED void solve(int rows, int cols, const T *a, float *x, float *inverse)
         }
     __syncthreads();
 }
+
+/* A column of x_i = b(i) + c(i) sum over j < i of a(i, j) e^(d(i) - d(j)) x_j,
+ * or TRANS: b(i) + sum over j > i of a(j, i) e^(d(j) - d(i)) c(j) x_j, which a
+ * group of SIDE neighbouring lanes solves, by blocks of rows that they share;
+ * BEFORE: the row that reads has the row's before, d(i - 1). The rows that are
+ * done come by way of the token between, so that no exponent is above zero.
+ * put(i, x) leaves x_i for found(i). */
+template<bool TRANS, bool BEFORE, int SIDE, class A, class B, class C, class D,
+         class F, class P>
+INLINE void solve_decayed(int n, A a, B b, C c, D d, F found, P put)
+{
+    enum { MINE = BLOCK / SIDE };
+    const int last = (n - 1) / BLOCK * BLOCK, lane = LANE % SIDE;
+    const auto read = [&](int i) { return d(BEFORE ? i - 1 : i); };
+    const auto decay = [](auto x, auto y) { return exp_((float)(x - y)); };
+    NO_UNROLL
+    for (int done = 0; done <= last; done += BLOCK) {
+        const int at = TRANS ? last - done : done;
+        const int size = min(n - at, (int)BLOCK);
+        float own[MINE] = { };
+        if (done) {
+            const auto between = d(TRANS ? at + size - 1 : at - 1);
+            const int from = TRANS ? at + size : 0, to = TRANS ? n : at;
+            NO_UNROLL
+            for (int first = from; first < to; first += SIDE) {
+                const int j = first + lane;
+                float x = 0.f;
+                if (j < to)
+                    x = found(j) * (TRANS ? decay(read(j), between) * c(j)
+                                    : decay(between, d(j)));
+                UNROLL
+                for (int l = 0; l < SIDE; l++) {
+                    const float y = lane_of<SIDE>(x, l);
+                    UNROLL
+                    for (int m = 0; m < MINE; m++) {
+                        const int r = lane + SIDE * m;
+                        if (first + l < to && r < size)
+                            own[m] += y * (TRANS ? a(first + l, at + r)
+                                           : a(at + r, first + l));
+                    }
+                }
+            }
+            UNROLL
+            for (int m = 0; m < MINE; m++) {
+                const int r = lane + SIDE * m;
+                if (r < size)
+                    own[m] *= TRANS ? decay(between, d(at + r))
+                                    : decay(read(at + r), between);
+            }
+        }
+        UNROLL
+        for (int k = 0; k < BLOCK; k++) {
+            const int s = TRANS ? BLOCK - 1 - k : k;
+            if (s >= size)
+                continue;
+            float x = 0.f;
+            if (lane == s % SIDE) {
+                x = b(at + s) + (TRANS ? own[s / SIDE]
+                                 : c(at + s) * own[s / SIDE]);
+                put(at + s, x);
+            }
+            x = lane_of<SIDE>(x, s % SIDE);
+            UNROLL
+            for (int m = 0; m < MINE; m++) {
+                const int r = lane + SIDE * m;
+                if (r < size && (TRANS ? r < s : r > s))
+                    own[m] += x * (TRANS ? a(at + s, at + r) * c(at + s)
+                                           * decay(read(at + s), d(at + r))
+                                   : a(at + r, at + s)
+                                     * decay(read(at + r), d(at + s)));
+            }
+        }
+        __syncwarp();
+    }
+}

@@ -769,7 +769,8 @@ static Image image_new(Rows *u, Ref r, int row, int col)
     AxisSet ranks = RANKS | u->own;
     u->g->line = n.line;
     if (op_is(n.op, RECURS))            /* of matrices there are no rows */
-        return op_has(n.op, TO_AXIS) ? impossible(u, r) : along_tokens(u, &n);
+        return op_has(n.op, TO_AXIS) || is_decayed_system(n.op)
+             ? impossible(u, r) : along_tokens(u, &n);
     if (op_is(n.op, GIVEN | CONST) && !op_has(n.op, OVER))
         return found(u, r);
     if (op_is(n.op, ADDS_UP))

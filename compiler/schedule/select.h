@@ -101,7 +101,7 @@ static inline bool in_matrix_role(const Select *x, Ref r)
 static inline bool is_solve(const Select *x, const Node *n)
 {
     const AxisSet scores = AXIS(AX_I) | AXIS(AX_J);
-    return op_is(n->op, MULTIPLIES) && !op_is(n->op, ADDS_UP)
+    return is_system(n->op) && !is_decayed_system(n->op)
         && count_axes(n->axes) == 2
         && n->axes & AXIS(AX_I) && n->axes & DIM_AXES
         && x->g->n[n->a[0]].axes == scores;

@@ -172,6 +172,30 @@ local more <const> = {
              + flin.dot(x.q, x.k) * x.v
     end,
   },
+  -- and of ones that erase what keys hold, of the state behind the decay and
+  -- before it
+  value_delta = variant {
+    name  = "value_delta",
+    input = { q = "t k", k = "t k : unit_norm", v = "t v",
+              gv = "t v : log_decay", beta = "t : unit" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local S = flin.exp(x.gv) * s.S
+      S = S + flin.outer(x.beta * x.k, x.v - flin.dot(x.k, S))
+      return { S = S }, flin.dot(x.q, S)
+    end,
+  },
+  value_before = variant {
+    name  = "value_before",
+    input = { q = "t k", k = "t k", v = "t v", a = "t k : unit_norm",
+              b = "t k : unit_norm", gv = "t v : log_decay" },
+    state = { S = "k v" },
+    step  = function (x, s)
+      local S = flin.exp(x.gv) * s.S - flin.outer(x.b, flin.dot(x.a, s.S)) / 2
+      return { S = S + flin.outer(x.k, x.v) }, flin.dot(x.q, S)
+             + flin.dot(x.q, x.k) * x.v
+    end,
+  },
   -- states that stand in each other, one without a gate
   heavy_ball = variant {
     name  = "heavy_ball",

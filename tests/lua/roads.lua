@@ -110,6 +110,26 @@ if both < accepted then
   failed = 1
 end
 
+-- Forward alone v:plan shows the kernels that a call compiles, though no chunk
+-- fits in one.
+for _, name in ipairs { "gla", "titans" } do
+  local v, shown, made = flin.stdlib[name], {}, {}
+  for i, kernel in ipairs(v:plan { K = 512, V = 512,
+                                   machine = "h200" }.kernels) do
+    shown[i] = kernel.name
+  end
+  local text = v:source("cuda", { K = 512, V = 512, arch = "sm_90a",
+                                  dtype = "bfloat16" })
+  for kernel in text:gmatch "__global__[^%(]*%([^%)]*%) (k%d+_%a+)%(" do
+    made[#made + 1] = kernel
+  end
+  shown, made = table.concat(shown, " "), table.concat(made, " ")
+  if shown ~= made then
+    print("FAIL " .. name .. " of 512 is shown as", shown, "and is", made)
+    failed = 1
+  end
+end
+
 -- What is too large for a kernel is cut before chunks are, of whose 64 rows
 -- wgmma's products are.
 for name, size in pairs { gated_deltanet = 512, kda = 256 } do

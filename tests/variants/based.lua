@@ -1,4 +1,6 @@
--- Based (Arora et al., 2024): e^(q k) to the second order, as three sums.
+-- Based (Arora et al., 2024): e^(q k) to the second order, as three sums. Its
+-- state of three axes is no matrix that a kernel by roles has: as a polynomial
+-- of scores, over pairs of tokens, it is on tensor cores.
 return {
   size = { k = 3, v = 2, l = 3 }, road = "chunks",
   variant = function (flin)

@@ -1,5 +1,6 @@
 -- Cyclic flow attention (Chen, 2026): two passes through slots that a clock
--- turns, a readout and a softmax between.
+-- turns, a readout and a softmax between: products on tensor cores, in kernels
+-- that move what they hand one another.
 return {
   size = { k = 3, v = 2, m = 4, p = 2, r = 3 }, road = "chunks",
   oracle = function (x, s)

@@ -1,4 +1,5 @@
--- A Kalman filter of each channel: the variance P bends, by what is known.
+-- A Kalman filter of each channel: the variance P bends, by what is known, as
+-- the gain that it is divided by has P in it.
 return {
   size = { v = 3 }, road = "is not linear in",
   variant = function (flin)

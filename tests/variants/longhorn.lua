@@ -2,6 +2,7 @@
 -- diagonal of k k^T alone: each entry of S has a decay of its own, 1 - k^2 e of
 -- its key and its value. That is no decay of rows times one of columns, so no
 -- product of matrices: K V numbers a token are multiplied up by CUDA cores.
+-- With all of k k^T it is a delta rule with a rate of each value, in chunks.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
   variant = function (flin)

@@ -1,5 +1,6 @@
 -- MesaNet (von Oswald et al., 2025): o = H_kv^T (H_kk + 1)^-1 q, by conjugate
--- gradients, two steps of them.
+-- gradients, two steps of them. Each is a read made of the one before: all of
+-- its kernels are on tensor cores, and move what they hand one another.
 return {
   size = { k = 3, l = 3, v = 2 }, road = "chunks",
   variant = function (flin)

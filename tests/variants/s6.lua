@@ -1,4 +1,5 @@
--- S6 (Gu and Dao, 2023): Mamba's selective scan, a decay of each entry.
+-- S6 (Gu and Dao, 2023): Mamba's selective scan, a decay of each entry, of its
+-- key and its value together: no product of matrices, K V scans by CUDA cores.
 return {
   size = { k = 3, v = 2 }, road = "chunks",
   variant = function (flin)

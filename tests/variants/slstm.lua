@@ -1,4 +1,4 @@
--- sLSTM of xLSTM (Beck et al., 2024): gates see the last output.
+-- sLSTM of xLSTM (Beck et al., 2024): gates see the last output, and bend it.
 return {
   size = { v = 3 }, road = "is not linear in",
   variant = function (flin)

@@ -1,5 +1,5 @@
 -- TTT-linear (Sun et al., 2024): a step of gradient descent through a norm (of
--- the mean square, here) for each token.
+-- the mean square, here) for each token: the root of what is read of S bends.
 return {
   size = { k = 3, v = 2 }, road = "is not linear in",
   variant = function (flin)

@@ -13,7 +13,8 @@ milliseconds a step, tokens a second, peak memory and losses of each side, and
 draws the losses. Sides beside the first run in processes of their own, one
 after another, and end after --limit seconds; Triton's kernels and what was
 chosen of them are kept (TRITON_CACHE_DIR, FLIN_TUNED). --graph records a step
-as a CUDA graph, on all sides alike; --kernels N says what takes a step's time.
+as a CUDA graph, on all sides alike; --kernels N says what takes a step's time,
+--memory N what its peak of memory holds.
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse
@@ -126,7 +127,7 @@ class Plain:
             .transpose(1, 2)
 
     @staticmethod
-    def delta(x, w):
+    def mixed(x, w):
         """A layer of gated DeltaNet; w: weights as flin.layers names them."""
         q, k, v = (F.silu(shifted(project(x, w["W" + n]), w["c" + n]))
                    for n in "qkv")
@@ -139,6 +140,11 @@ class Plain:
                          k.to(x.dtype), v, g, beta)
         y = Plain.norm(y, w["norm"]) * F.silu(project(x, w["Wg"]))
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    @staticmethod
+    def delta(norm, x, w, weights):
+        """x and a layer of gated DeltaNet of norm(x, w)."""
+        return x + Plain.mixed(norm(x, w), weights)
 
     @staticmethod
     def swiglu(gate, up):
@@ -285,13 +291,73 @@ class Gated(torch.autograd.Function):
         return d["gate"], d["up"], *weights_back((dy,), d["dh"])
 
 
+def made_again(h, how):
+    """Of what is called there h is not kept: the way back makes it again, with
+    the same bits."""
+    at = h.data_ptr()           # h itself the hooks would keep
+
+    def kept(t):
+        return None if t.data_ptr() == at else t
+
+    def found(t):
+        return how() if t is None else t
+    return torch.autograd.graph.saved_tensors_hooks(kept, found)
+
+
+class Normed(torch.autograd.Function):
+    """x, which goes on, and its norm. Of what comes back along both one
+    program makes the gradients of x and w."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x.view_as(x), Flin.norm(x, w)
+
+    @staticmethod
+    def backward(ctx, dx, dh):
+        x, w = ctx.saved_tensors
+        d = Flin.loaded("branch").backward(
+            x=x, w=w, past=dx, dh=dh, do=Flin.ones(x), wanted=("x", "w"))
+        return d["x"], d["w"]
+
+
+class Entropy(torch.autograd.Function):
+    """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
+    are there at a time: one program makes of them the loss and, over them,
+    their gradient, and the products with that follow at once."""
+    LOGITS = 2**26              # bytes at a time
+
+    @staticmethod
+    def forward(ctx, x, head, label):
+        each = max(1, Entropy.LOGITS // (len(head) * x.element_size()))
+        dx, dw, loss = torch.empty_like(x), None, 0
+        one = Flin.ones_of((1, len(x)), x.device)
+        for some in torch.arange(len(x)).split(each):
+            at = slice(int(some[0]), int(some[-1]) + 1)
+            z = x[at] @ head.t()
+            d = Flin.loaded("entropy").backward(
+                z=z[None], label=label[None, at], one=one[:, at],
+                do=one[:, at] / len(x), wanted=("z", "one"), inplace=("z",))
+            loss = loss + d["one"].sum()
+            torch.mm(z, head, out=dx[at])
+            dw = z.t() @ x[at] if dw is None else dw.addmm_(z.t(), x[at])
+        ctx.save_for_backward(dx, dw)
+        return loss
+
+    @staticmethod
+    def backward(ctx, d):
+        dx, dw = ctx.saved_tensors
+        return dx.mul_(d), dw.mul_(d), None
+
+
 class Flin:
     """flin's."""
     name = "flin"
+    plan = "stack"              # of layers of gated DeltaNet
 
     @staticmethod
     @functools.lru_cache(maxsize=None)
-    def loaded(what):
+    def loaded(what, plan=None):
         head = 'local flin = require "flin"\n'
         return flin.load(head + {
             "norm": """return flin.layer {
@@ -311,9 +377,15 @@ class Flin:
   forward = function (x)
     return flin.sum(flin.silu(x.gate) * x.up * x.dh, "e")
   end }""",
+            "entropy": """return flin.layer {
+  name = "entropy",
+  input = { z = "t n", label = "t : index n", one = "t" },
+  forward = function (x)
+    return (flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")) * x.one
+  end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
-            "delta": "return flin.layers.gated_deltanet"}[what])
+            "delta": "return flin.layers.gated_deltanet"}[what], plan)
 
     @staticmethod
     def norm(x, w):
@@ -328,8 +400,14 @@ class Flin:
         return Flin.loaded("attention")(q, k, v)[0]
 
     @staticmethod
-    def delta(x, w):
-        return Flin.loaded("delta")(x=x, **w)[0]
+    def delta(norm, x, w, weights):
+        layer = Flin.loaded("delta", Flin.plan)
+        if norm is not Flin.norm:
+            return x + layer(x=norm(x, w), **weights)[0]
+        own = x.detach()
+        x, h = Normed.apply(x, w)
+        with made_again(h, lambda: Flin.norm(own, w)):
+            return x + layer(x=h, **weights)[0]
 
     @staticmethod
     def swiglu(gate, up):
@@ -359,7 +437,7 @@ class Flin:
 
     @staticmethod
     def entropy(x, head, label):
-        return flin.nn.CrossEntropy(inplace=True)(x @ head.t(), label)
+        return Entropy.apply(x, head, label)
 
 
 class Fla:
@@ -410,7 +488,7 @@ class Fla:
     def attention(self, q, k, v):
         return self.attend(q, k, v)
 
-    def delta(self, x, w):
+    def mixed(self, x, w):
         q, k, v = (self.conv(
             x @ w["W" + n].flatten(1), w["c" + n].flatten(0, 1),
             activation="silu")[0].unflatten(-1, w["W" + n].shape[1:])
@@ -421,6 +499,9 @@ class Fla:
                          use_qk_l2norm_in_kernel=True)
         y = self.gated(y, project(x, w["Wg"]), w["norm"], None, eps=EPS)
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    def delta(self, norm, x, w, weights):
+        return x + self.mixed(norm(x, w), weights)
 
     def entropy(self, x, head, label):
         return self.loss(x, label, head)
@@ -465,11 +546,11 @@ class Delta(nn.Module):
     def __init__(self, a):
         super().__init__()
         size = a.width // a.heads
-        self.weights = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
-                                     heads=a.heads).weights
+        self.layer = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
+                                   heads=a.heads)
 
     def forward(self, x, norm, angle, by):
-        return x + by.delta(by.norm(x, norm), dict(self.weights.items()))
+        return by.delta(by.norm, x, norm, dict(self.layer.weights.items()))
 
 
 class Block(nn.Module):
@@ -506,7 +587,7 @@ class Model(nn.Module):
         self.register_buffer("angle", torch.arange(a.length)[:, None] * rates,
                              persistent=False)
         for name, p in self.named_parameters():
-            if p.dim() > 1 and "mix.weights" not in name:
+            if p.dim() > 1 and "mix.layer" not in name:
                 nn.init.normal_(p, 0, 0.02)
 
     def forward(self, x, label, by):
@@ -529,13 +610,17 @@ class Model(nn.Module):
 
 
 def made(a):
-    """The model of the options, the same for each side. Angles stay
-    float32."""
+    """The model of the options, the same for each side: weights of one input
+    lie beside one another, outputs before inputs as torch.nn.Linear has them.
+    Angles stay float32."""
     torch.manual_seed(a.seed)
     model = Model(a)
     angle = model.angle
     model.to(a.device, a.dtype)
     model.angle = angle.to(a.device)
+    for block in model.blocks:
+        if isinstance(block.mix, Delta):
+            block.mix.layer.lay_beside()
     return model
 
 
@@ -656,10 +741,13 @@ def train(a, side, text, fused=FUSIONS):
                   flush=True)
     if cuda and a.kernels:
         kernels_of(run, next(draw), a.kernels)
+    peak = torch.cuda.max_memory_allocated() if cuda else None
+    if cuda and a.memory:
+        memory_of(run, next(draw), a.memory)
     return {"side": side, "fused": list(fused), "losses": losses.tolist(),
             "norms": norms.tolist(), "times": times,
             "parameters": sum(p.numel() for p in run.parameters),
-            "peak": torch.cuda.max_memory_allocated() if cuda else None}
+            "peak": peak}
 
 
 def kernels_of(run, rows, most):
@@ -680,6 +768,48 @@ def kernels_of(run, rows, most):
           f"{sum(us for _, (_, us) in rest) / 1000:.2f} ms a step")
     for name, (n, us) in rest[:most]:
         print(f"  {us / 1000:8.3f} ms {n:5}  {name}", flush=True)
+
+
+def place_of(frames):
+    """The line of this file, or of flin's, that asked for memory."""
+    for mark in os.path.basename(__file__), "flin", "optim":
+        for f in frames:
+            if mark in f["filename"] and f["line"]:
+                return f"{os.path.basename(f['filename'])}:{f['line']} " \
+                    f"{f['name']}"
+    return "PyTorch's way back"
+
+
+def memory_of(run, rows, most):
+    """Of one more step, as calls: what is there at its peak."""
+    memory = torch.cuda.memory
+    run.optimiser.zero_grad(set_to_none=True)
+    torch.cuda.synchronize()
+    before = memory.memory_allocated()
+    memory._record_memory_history("all", context="alloc", stacks="python")
+    run.one(rows)
+    torch.cuda.synchronize()
+    trace = memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    memory._record_memory_history(None)
+    events = [e for e in trace if e["action"] in ("alloc", "free_completed")]
+    now = [0, *itertools.accumulate(
+        e["size"] if e["action"] == "alloc" else -e["size"] for e in events)]
+    live = {}
+    for e in events[:now.index(max(now))]:
+        if e["action"] == "alloc":
+            live[e["addr"]] = e
+        else:
+            live.pop(e["addr"], None)
+    found = collections.defaultdict(lambda: [0, 0])
+    for e in live.values():
+        one = found[place_of(e["frames"])]
+        one[0] += 1
+        one[1] += e["size"]
+    print(f"peak {(before + max(now)) / 2**20:.0f} MB, of which "
+          f"{before / 2**20:.0f} were there before")
+    rest = sorted(found.items(), key=lambda x: -x[1][1])
+    for name, (n, size) in rest[:most]:
+        print(f"  {size / 2**20:8.1f} MB {n:5}  {name}", flush=True)
 
 
 def typical(r):
@@ -727,6 +857,9 @@ def options(words=None):
                    help="PyTorch's side without torch.compile")
     p.add_argument("--parts", action="store_true",
                    help="torch.compile of each block, not of the whole")
+    p.add_argument("--plan", default=Flin.plan, choices=("", "stack"),
+                   help="of flin's layers of gated DeltaNet ('': what is "
+                   "fastest; stack: what keeps less for the way back)")
     p.add_argument("--tied", action="store_true",
                    help="the head is the embedding")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available()
@@ -741,6 +874,9 @@ def options(words=None):
                    help="that a side beside the first may take")
     p.add_argument("--kernels", type=int, default=0, metavar="N",
                    help="says which N kernels of a step take longest")
+    p.add_argument("--memory", type=int, default=0, metavar="N",
+                   help="says what a step's peak of memory holds, by the N "
+                   "lines that hold most")
     p.add_argument("--verbose", action="store_true")
     for name, value in FULL.items():
         p.add_argument("--" + name.replace("_", "-"), type=type(value))
@@ -751,6 +887,7 @@ def options(words=None):
     a.dtype = getattr(torch, a.dtype or (
         "bfloat16" if a.device == "cuda" else "float32"))
     a.compile = a.compile and a.device == "cuda"
+    Flin.plan = a.plan or None
     a.beside = [s for s in a.beside.split(",") if s]
     a.fused = [f for f in a.fused.split(",") if f]
     for given, known in ((a.beside, SIDES), (a.fused, FUSIONS)):

@@ -1,9 +1,10 @@
 -- Layers on a GPU against their float64 step: forward, gradients, decoding,
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
---   flin tests/cuda/layers.lua [large] [pieces] [NAME ...]
+--   flin tests/cuda/layers.lua [large] [pieces] [stack] [NAME ...]
 -- large: sizes of models, too. pieces: the layers of the library, whose calls
--- run in pieces, so many as FLIN_PIECES says ("4", "4again").
+-- run in pieces, so many as FLIN_PIECES says ("4", "4again"). stack: as layers
+-- among many.
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect
@@ -12,7 +13,8 @@ local only, large
 local how <const> = {}                  -- what each call has beside tensors
 for _, word in ipairs { ... } do
   if word == "large" then large = true
-  elseif word == "pieces" then how.plan, how.chunk = "pieces", 16
+  elseif word == "pieces" or word == "stack" then
+    how.plan, how.chunk = word, 16
   else only = only or {} only[word] = true end
 end
 

@@ -216,7 +216,53 @@ def delta_chunks(q, k, v, g, beta, chunk=64):
     return y[:, :T]
 
 
+# PyTorch 2.0 on.
+storage_of = getattr(torch.Tensor, "untyped_storage", torch.Tensor.storage)
+
+
+def lie_on(tensors, apart):
+    """Whether each begins so many elements behind the one before, in the same
+    memory."""
+    return all(
+        storage_of(a).data_ptr() == storage_of(b).data_ptr()
+        and b.data_ptr() - a.data_ptr() == n * a.element_size()
+        for a, b, n in zip(tensors, tensors[1:], apart))
+
+
+def as_one(weights):
+    """Weights [out, in] that lie one behind another as one; None: they do
+    not."""
+    first = weights[0]
+    if not (all(w.is_contiguous() for w in weights)
+            and lie_on(weights, [w.numel() for w in weights])):
+        return None
+    return first.as_strided((sum(map(len, weights)), first.shape[1]),
+                            first.stride(), first.storage_offset())
+
+
+def side_by_side(dy):
+    """[..., n] each as one, without a copy where they lie in the same rows."""
+    first, n = dy[0], [d.shape[-1] for d in dy]
+    row = sum(n)
+    shape = *first.shape[:-1], row
+    strides = torch.empty(shape, device="meta").stride()
+    if all(d.stride() == strides for d in dy) and lie_on(dy, n):
+        return first.as_strided(shape, strides, first.storage_offset())
+    return torch.cat(dy, -1)
+
+
+def lay_beside(parameters):
+    """Weights [out, in], one behind another."""
+    flat = torch.cat([p.detach() for p in parameters])
+    for p, part in zip(parameters, flat.split(list(map(len, parameters)))):
+        p.data = part
+
+
 def times(h, weights):
+    """h times each of the weights; in one product, where they lie so."""
+    one = as_one(weights)
+    if one is not None:
+        return F.linear(h, one).split(list(map(len, weights)), -1)
     return tuple(F.linear(h, w) for w in weights)
 
 
@@ -267,10 +313,14 @@ class Branch(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dx, *dy):
         x, w, *weights = ctx.saved_tensors
+        sizes, one = list(map(len, weights)), as_one(weights)
+        if one is not None:
+            dy, weights = [side_by_side(dy)], [one]
         d = Flin.loaded("branch").backward(
             x=x, w=w, past=dx, dh=times_back(dy, weights),
             do=Flin.ones(x), wanted=("x", "w", "dh"))
-        return d["x"], d["w"], *weights_back(dy, d["dh"])
+        dw = weights_back(dy, d["dh"])
+        return d["x"], d["w"], *(dw if one is None else dw[0].split(sizes))
 
 
 class Gated(torch.autograd.Function):
@@ -397,7 +447,8 @@ class Flin:
 
     @staticmethod
     def attention(q, k, v):
-        return Flin.loaded("attention")(q, k, v)[0]
+        """v, which is kept, not as columns of what q and k came from."""
+        return Flin.loaded("attention")(q, k, v.contiguous())[0]
 
     @staticmethod
     def delta(norm, x, w, weights):
@@ -619,8 +670,11 @@ def made(a):
     model.to(a.device, a.dtype)
     model.angle = angle.to(a.device)
     for block in model.blocks:
+        lay_beside([block.gate.weight, block.up.weight])
         if isinstance(block.mix, Delta):
             block.mix.layer.lay_beside()
+        else:
+            lay_beside([p.weight for p in block.mix.project])
     return model
 
 
@@ -696,6 +750,8 @@ class Training:
             self.rows = rows.clone()
             self.optimiser.zero_grad(set_to_none=True)
             torch.cuda.synchronize()
+            # what the library worked in on other streams is not the graph's
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", int)()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             self.graph = torch.cuda.CUDAGraph()

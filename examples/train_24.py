@@ -506,7 +506,7 @@ class Fla:
             if "transformers" not in sys.modules:
                 layers.stand_in()
             import fla.ops.common.chunk_o as gated
-            from fla.modules.activations import swiglu
+            from fla.modules.activations import swiglu, swiglu_linear
             from fla.modules.convolution import causal_conv1d
             from fla.modules.fused_cross_entropy import FusedCrossEntropyLoss
             from fla.modules.fused_linear_cross_entropy import \
@@ -521,13 +521,13 @@ class Fla:
         tuning.begin()
         gated.TRITON_ABOVE_3_7_1 = True     # computed, for its time
         self.swiglu, self.rms_norm = swiglu, rms_norm
+        self.swiglu_linear = swiglu_linear
         self.conv, self.gated = causal_conv1d, rms_norm_gated
         self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
         self.loss, self.attend = fused_linear_cross_entropy_loss, parallel_attn
         if graph:
             loss = FusedCrossEntropyLoss(inplace_backward=True)
             self.loss = lambda x, label, head: loss(x @ head.t(), label)
-        self.products, self.branch = Plain.products, Plain.branch
 
     def norm(self, x, w):
         return self.rms_norm(x, w, None, eps=EPS)
@@ -551,8 +551,26 @@ class Fla:
         y = self.gated(y, project(x, w["Wg"]), w["norm"], None, eps=EPS)
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
 
+    def prenorm(self, norm, x, w):
+        """x, which goes on, and its norm: as in its own blocks one kernel of
+        the way back adds what comes along both."""
+        if norm != self.norm:
+            return x, norm(x, w)
+        h, x = self.rms_norm(x, w, None, eps=EPS, prenorm=True)
+        return x, h
+
     def delta(self, norm, x, w, weights):
-        return x + self.mixed(norm(x, w), weights)
+        x, h = self.prenorm(norm, x, w)
+        return x + self.mixed(h, weights)
+
+    def branch(self, norm, x, w, weights):
+        x, h = self.prenorm(norm, x, w)
+        return x, *(F.linear(h, w) for w in weights)
+
+    def products(self, f, x, weights):
+        if f == self.swiglu:
+            return [self.swiglu_linear(*x, *weights, None)]
+        return Plain.products(f, x, weights)
 
     def entropy(self, x, head, label):
         return self.loss(x, label, head)

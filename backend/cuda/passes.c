@@ -369,7 +369,8 @@ typedef struct HostArg {
 typedef struct HostArgs {
     uint64_t kept, left, sums, carry;
     int64_t rows, tokens, each, from;
-    int32_t heads, nkept, begins, ends;
+    int32_t nkept, begins, ends;
+    HostDivisor by_tokens;
     HostArg arg[PASS_ARGS];
 } HostArgs;
 _Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
@@ -388,12 +389,13 @@ static void fill_args(HostArgs *a, const Passes *p, const PassesPlan *k,
     int64_t rows = passes_rows(p, call) / k->group;
 
     *a = (HostArgs){ .kept = call->kept, .left = call->room, .rows = rows,
-                     .tokens = call->T, .heads = call->heads,
+                     .tokens = call->T,
                      .sums = call->room + (DevicePtr)(rounded(rows * k->nleft
                              * 4) + rounded(MOST_PIECES * 4)),
                      .nkept = p->step->nkept, .carry = call->carry,
                      .from = call->some.from, .begins = call->some.begins,
-                     .ends = call->some.ends };
+                     .ends = call->some.ends,
+                     .by_tokens = cuda_divisor(call->T) };
     for (int i = 0; i < k->p->g->nin; i++)
         a->arg[passes_in(k, i)] = host_arg(&k->in[i]);
     for (int i = 0; i < k->p->nout; i++)
@@ -420,12 +422,10 @@ static void sum_columns(Ctx *c, Gpu *g, const PassesPlan *k, Function *f,
     int32_t n = columns_of(k, out);
     int64_t pieces = pieces_of(k, a->rows, n);
     void *params[] = { a };
-    CALL(d, LAUNCH, launch_kernel);
 
     a->each = (a->rows + pieces - 1) / pieces;
-    driver_check(c, d, launch_kernel(f, (unsigned)(pieces
-                 * passes_blocks(k, n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
-                 stream, params, NULL), "launching a kernel");
+    kernel_queue(c, d, f, (unsigned)(pieces * passes_blocks(k, n)),
+                 PASS_COLUMNS, 0, stream, params, d->arch >= 90);
     DenseMove m = { .to = (DevicePtr)(uintptr_t)k->out[out]->data,
                     .from = a->sums, .to_type = k->out[out]->dtype,
                     .from_type = F32, .rank = 2, .n = { pieces, n },
@@ -465,18 +465,16 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
     HostArgs *a = ctx_alloc(c, sizeof *a);
     void *params[] = { a };
     unsigned block = k->threads > 32 ? (unsigned)k->threads : 256;
-    CALL(d, LAUNCH, launch_kernel);
 
     fill_args(a, p, k, call);
     int64_t each = block / (unsigned)k->threads;
     int64_t grid = (a->rows + each - 1) / each;
-    if (grid > INT32_MAX)
+    if (grid > INT32_MAX || a->rows > UINT32_MAX)
         fail(c, 0, "%s: %lld rows are too many for one call", k->p->g->name,
              (long long)a->rows);
     if (grid)
-        driver_check(c, d, launch_kernel(f->rows, (unsigned)grid, 1, 1, block,
-                     1, 1, 128, call->stream, params, NULL),
-                     "launching a kernel");
+        kernel_queue(c, d, f->rows, (unsigned)grid, block, 128, call->stream,
+                     params, d->arch >= 90);
     for (int i = 0; i < k->p->nout; i++)
         if (passes_columns(k, i))
             sum_columns(c, g, k, f->columns[i], a, i, call->stream);

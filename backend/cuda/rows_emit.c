@@ -670,18 +670,21 @@ static void emit_kernel(Text *t)
     int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
 
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n"
-        "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
-        threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
+        "flin_rows(const __grid_constant__ Args a)\n{\nlet_follow();\n",
+        threads, threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
         "const bool left = %s;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
         "+ threadIdx.x / row_group;\n"
-        "const i64 h = row %% a.heads, piece = row / a.heads;\n"
-        "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
-        "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
+        "u32 head, part;\n"
+        "const i64 piece = divided_by((u32)row, a.by_heads, head), h = head;\n"
+        "const i64 entry = divided_by((u32)piece, a.by_pieces, part);\n"
+        "const i64 first = left ? 0 : part * a.length;\n"
+        "const i64 b = left ? (a.ends ? 0 : piece) : entry;\n",
         t->leaves ? "blockIdx.x >= a.blocks" : "false",
         threads / t->shape.group);
-    PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
+    PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n"
+        "follow();\n");
     t->live = live_of(t);
     ahead_find(t);
     text_nodes(t, t->live, false, "true");
@@ -744,6 +747,7 @@ char *text_end(const Text *t, const char *header)
                " %d;\n", t->p->length, t->shape.each, t->shape.group);
     buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
                " pieces, length, rows, blocks;\n    int heads, pad;\n"
+               "    Divisor by_heads, by_pieces;\n"
                "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
                rows_args(t->p));
     source_indent(&b, t->b->s);

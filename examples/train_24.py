@@ -375,11 +375,13 @@ class Entropy(torch.autograd.Function):
     """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
     are there at a time: one program makes of them the loss and, over them,
     their gradient, and the products with that follow at once."""
-    LOGITS = 2**26              # bytes at a time
+    LOGITS = 48 * 2**20         # bytes at a time, of so many tokens:
+    TOKENS = 128                # as a product's tile, or several
 
     @staticmethod
     def forward(ctx, x, head, label):
-        each = max(1, Entropy.LOGITS // (len(head) * x.element_size()))
+        each = Entropy.LOGITS // (len(head) * x.element_size())
+        each = max(1, each // Entropy.TOKENS) * Entropy.TOKENS
         dx, dw, loss = torch.empty_like(x), None, 0
         one = Flin.ones_of((1, len(x)), x.device)
         for some in torch.arange(len(x)).split(each):

@@ -393,7 +393,7 @@ class Entropy(torch.autograd.Function):
             loss = loss + d["one"].sum()
             torch.mm(z, head, out=dx[at])
             dw = z.t() @ x[at] if dw is None else dw.addmm_(z.t(), x[at])
-            del z                       # before the next one is made
+            del z, d                    # before the next one is made
         ctx.save_for_backward(dx, dw)
         return loss
 

@@ -19,13 +19,13 @@ static const char source[] =
     "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
     "#include \"dense.cuh\"\n"
     "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
-    "{\n    let_follow();\n    follow();\n    move(m);\n}\n"
+    "{\n    move(m);\n}\n"
     "extern \"C\" __global__ void\n"
     "__launch_bounds__(1024) flin_sum(const __grid_constant__ Move m)\n"
-    "{\n    let_follow();\n    follow();\n    sum(m);\n}\n"
+    "{\n    sum(m);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
-    "{\n    let_follow();\n    follow();\n    product(p);\n}\n";
+    "{\n    product(p);\n}\n";
 
 typedef struct Dense {
     Module *module;
@@ -92,10 +92,11 @@ static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
     const Driver *d = gpu_enter(c, g);
     int64_t most = (int64_t)BLOCKS * d->processors;
     void *params[] = { args };
-
+    CALL(d, LAUNCH, launch_kernel);
     if (grid)
-        kernel_queue(c, d, f, (unsigned)(grid < most ? grid : most), threads,
-                     shared, stream, params, d->arch >= 90);
+        driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
+                     : most), 1, 1, threads, 1, 1, shared, stream, params,
+                     NULL), "launching a kernel");
 }
 
 static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,

@@ -422,10 +422,12 @@ static void sum_columns(Ctx *c, Gpu *g, const PassesPlan *k, Function *f,
     int32_t n = columns_of(k, out);
     int64_t pieces = pieces_of(k, a->rows, n);
     void *params[] = { a };
+    CALL(d, LAUNCH, launch_kernel);
 
     a->each = (a->rows + pieces - 1) / pieces;
-    kernel_queue(c, d, f, (unsigned)(pieces * passes_blocks(k, n)),
-                 PASS_COLUMNS, 0, stream, params, d->arch >= 90);
+    driver_check(c, d, launch_kernel(f, (unsigned)(pieces
+                 * passes_blocks(k, n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
+                 stream, params, NULL), "launching a kernel");
     DenseMove m = { .to = (DevicePtr)(uintptr_t)k->out[out]->data,
                     .from = a->sums, .to_type = k->out[out]->dtype,
                     .from_type = F32, .rank = 2, .n = { pieces, n },
@@ -465,6 +467,7 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
     HostArgs *a = ctx_alloc(c, sizeof *a);
     void *params[] = { a };
     unsigned block = k->threads > 32 ? (unsigned)k->threads : 256;
+    CALL(d, LAUNCH, launch_kernel);
 
     fill_args(a, p, k, call);
     int64_t each = block / (unsigned)k->threads;
@@ -473,8 +476,9 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
         fail(c, 0, "%s: %lld rows are too many for one call", k->p->g->name,
              (long long)a->rows);
     if (grid)
-        kernel_queue(c, d, f->rows, (unsigned)grid, block, 128, call->stream,
-                     params, d->arch >= 90);
+        driver_check(c, d, launch_kernel(f->rows, (unsigned)grid, 1, 1, block,
+                     1, 1, 128, call->stream, params, NULL),
+                     "launching a kernel");
     for (int i = 0; i < k->p->nout; i++)
         if (passes_columns(k, i))
             sum_columns(c, g, k, f->columns[i], a, i, call->stream);

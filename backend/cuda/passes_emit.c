@@ -486,8 +486,7 @@ static void emit_rows(Text *t)
     int threads = t->k->threads, block = threads > 32 ? threads : 256;
 
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
-        "flin_rows_by_passes(const __grid_constant__ Args a)\n{\n"
-        "let_follow();\nfollow();\n", block);
+        "flin_rows_by_passes(const __grid_constant__ Args a)\n{\n", block);
     PUT(t, "const int lane = threadIdx.x %% row_threads;\n"
         "const i64 mine = (i64)blockIdx.x * %d + threadIdx.x / row_threads;\n"
         "const bool live = mine < a.rows;\nconst i64 row = live ? mine : 0;\n",
@@ -519,7 +518,6 @@ static void emit_columns(Text *t, int out)
     length = t->g->axis[t->axis].size;
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
         "flin_columns_%d(const __grid_constant__ Args a)\n{\n"
-        "let_follow();\nfollow();\n"
         "constexpr int blocks = %d;\n"
         "const i64 piece = blockIdx.x / blocks, block = blockIdx.x %% blocks;"
         "\nconst i64 e0 = (block * %d + threadIdx.x) * row_each;\n"

@@ -959,7 +959,7 @@ static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     for (int i = 0; deal.grid && i < s.n; i++)
         kernel_queue(c, d, k->f[i], (unsigned)deal.grid, (unsigned)threads,
                      (unsigned)s.shared[i], call->stream, params,
-                     (i > 0 || s.n == 1) && d->arch >= 90);
+                     i > 0 && d->arch >= 90);
     sum_all(c, g, p, call, &deal, &scratch);
 }
 

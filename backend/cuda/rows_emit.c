@@ -627,12 +627,10 @@ void text_sums(Text *t, bool begin)
 }
 
 /* What moves on from iteration to iteration takes a fourth of all instructions
- * where tokens before are held, and none in iterations that are written out;
- * forward four of these take more registers than there are. */
+ * where tokens before are held, and none in iterations that are written out. */
 static const char *unroll(const Text *t)
 {
-    return !t->p->nst ? "NO_UNROLL" : t->call->backward ? "UNROLL_FOUR"
-                                                        : "UNROLL_TWICE";
+    return t->p->nst ? "UNROLL_FOUR" : "NO_UNROLL";
 }
 
 /* The tokens of a piece, back from as far behind it as they are read; of what
@@ -670,8 +668,8 @@ static void emit_kernel(Text *t)
     int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
 
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n"
-        "flin_rows(const __grid_constant__ Args a)\n{\nlet_follow();\n",
-        threads, threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
+        "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
+        threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
         "const bool left = %s;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
@@ -683,8 +681,7 @@ static void emit_kernel(Text *t)
         "const i64 b = left ? (a.ends ? 0 : piece) : entry;\n",
         t->leaves ? "blockIdx.x >= a.blocks" : "false",
         threads / t->shape.group);
-    PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n"
-        "follow();\n");
+    PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
     ahead_find(t);
     text_nodes(t, t->live, false, "true");

@@ -375,32 +375,33 @@ class Entropy(torch.autograd.Function):
     """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
     are there at a time: one program makes of them the loss and, over them,
     their gradient, and the products with that follow at once."""
-    LOGITS = 48 * 2**20         # bytes at a time, of so many tokens:
+    LOGITS = 56 * 2**20         # bytes at a time, of so many tokens:
     TOKENS = 128                # as a product's tile, or several
 
     @staticmethod
     def forward(ctx, x, head, label):
         each = Entropy.LOGITS // (len(head) * x.element_size())
         each = max(1, each // Entropy.TOKENS) * Entropy.TOKENS
-        dx, dw, loss = torch.empty_like(x), None, 0
+        dx, dw, losses = torch.empty_like(x), None, []
         one = Flin.ones_of((1, len(x)), x.device)
+        do = one / len(x)
         for some in torch.arange(len(x)).split(each):
             at = slice(int(some[0]), int(some[-1]) + 1)
             z = x[at] @ head.t()
             d = Flin.loaded("entropy").backward(
                 z=z[None], label=label[None, at], one=one[:, at],
-                do=one[:, at] / len(x), wanted=("z", "one"), inplace=("z",))
-            loss = loss + d["one"].sum()
+                do=do[:, at], wanted=("z", "one"), inplace=("z",))
+            losses.append(d["one"])
             torch.mm(z, head, out=dx[at])
             dw = z.t() @ x[at] if dw is None else dw.addmm_(z.t(), x[at])
             del z, d                    # before the next one is made
         ctx.save_for_backward(dx, dw)
-        return loss
+        return torch.cat(losses, 1).sum()
 
     @staticmethod
     def backward(ctx, d):
         dx, dw = ctx.saved_tensors
-        return dx.mul_(d), dw.mul_(d), None
+        return Flin.scaled(dx, d), Flin.scaled(dw, d), None
 
 
 class Flin:
@@ -436,9 +437,22 @@ class Flin:
   forward = function (x)
     return (flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")) * x.one
   end }""",
+            "scaled": """return flin.layer {
+  name = "scaled", input = { z = "t n", s = "t" },
+  forward = function (x)
+    return flin.sum(flin.square(x.z), "n") * x.s / 2
+  end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
             "delta": "return flin.layers.gated_deltanet"}[what], plan)
+
+    @staticmethod
+    def scaled(z, s):
+        """z [N, n] times the number s, in place."""
+        s = s.float().expand(1, len(z))
+        return Flin.loaded("scaled").backward(
+            z=z[None], s=s, do=Flin.ones_of(s.shape, z.device),
+            wanted=("z",), inplace=("z",))["z"][0]
 
     @staticmethod
     def norm(x, w):
@@ -460,6 +474,8 @@ class Flin:
             return x + layer(x=norm(x, w), **weights)[0]
         own = x.detach()
         x, h = Normed.apply(x, w)
+        if not Flin.plan:
+            return x + layer(x=h, **weights)[0]
         with made_again(h, lambda: Flin.norm(own, w)):
             return x + layer(x=h, **weights)[0]
 

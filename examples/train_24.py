@@ -39,9 +39,11 @@ try:
     import torch
 except ImportError:
     sys.exit("this example wants PyTorch (Debian: python3-torch)")
+sys.path.insert(0, HERE)
 import flin                                         # noqa: E402
 import flin.nn                                      # noqa: E402
 import torch.nn.functional as F                     # noqa: E402
+from train_24_costs import kernels_of, memory_of    # noqa: E402
 from torch import nn                                # noqa: E402
 
 FULL = dict(layers=24, width=1024, heads=16, key_heads=4, hidden=4096,
@@ -841,68 +843,6 @@ def train(a, side, text, fused=FUSIONS):
             "norms": norms.tolist(), "times": times,
             "parameters": sum(p.numel() for p in run.parameters),
             "peak": peak}
-
-
-def kernels_of(run, rows, most):
-    """Of one more step: the kernels that take longest, all of a name as one."""
-    from torch.profiler import ProfilerActivity, profile
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        run.step(rows)
-        torch.cuda.synchronize()
-    found = collections.defaultdict(lambda: [0, 0])
-    for e in seen.events():
-        if e.device_type.name == "CUDA":
-            one = found[re.sub(r"<.*|\(.*", "", e.name)[:60]]
-            one[0] += 1
-            one[1] += e.device_time
-    rest = sorted(found.items(), key=lambda x: -x[1][1])
-    print(f"{sum(n for _, (n, _) in rest)} kernels, "
-          f"{sum(us for _, (_, us) in rest) / 1000:.2f} ms a step")
-    for name, (n, us) in rest[:most]:
-        print(f"  {us / 1000:8.3f} ms {n:5}  {name}", flush=True)
-
-
-def place_of(frames):
-    """The line of this file, or of flin's, that asked for memory."""
-    for mark in os.path.basename(__file__), "flin", "optim":
-        for f in frames:
-            if mark in f["filename"] and f["line"]:
-                return f"{os.path.basename(f['filename'])}:{f['line']} " \
-                    f"{f['name']}"
-    return "PyTorch's way back"
-
-
-def memory_of(run, rows, most):
-    """Of one more step, as calls: what is there at its peak."""
-    memory = torch.cuda.memory
-    run.optimiser.zero_grad(set_to_none=True)
-    torch.cuda.synchronize()
-    before = memory.memory_allocated()
-    memory._record_memory_history("all", context="alloc", stacks="python")
-    run.one(rows)
-    torch.cuda.synchronize()
-    trace = memory._snapshot()["device_traces"][torch.cuda.current_device()]
-    memory._record_memory_history(None)
-    events = [e for e in trace if e["action"] in ("alloc", "free_completed")]
-    now = [0, *itertools.accumulate(
-        e["size"] if e["action"] == "alloc" else -e["size"] for e in events)]
-    live = {}
-    for e in events[:now.index(max(now))]:
-        if e["action"] == "alloc":
-            live[e["addr"]] = e
-        else:
-            live.pop(e["addr"], None)
-    found = collections.defaultdict(lambda: [0, 0])
-    for e in live.values():
-        one = found[place_of(e["frames"])]
-        one[0] += 1
-        one[1] += e["size"]
-    print(f"peak {(before + max(now)) / 2**20:.0f} MB, of which "
-          f"{before / 2**20:.0f} were there before")
-    rest = sorted(found.items(), key=lambda x: -x[1][1])
-    for name, (n, size) in rest[:most]:
-        print(f"  {size / 2**20:8.1f} MB {n:5}  {name}", flush=True)
 
 
 def typical(r):

@@ -377,12 +377,12 @@ class Entropy(torch.autograd.Function):
     """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
     are there at a time: one program makes of them the loss and, over them,
     their gradient, and the products with that follow at once."""
-    LOGITS = 56 * 2**20         # bytes at a time, of so many tokens:
+    LOGITS = 56                 # MB at a time, of so many tokens:
     TOKENS = 128                # as a product's tile, or several
 
     @staticmethod
     def forward(ctx, x, head, label):
-        each = Entropy.LOGITS // (len(head) * x.element_size())
+        each = (Entropy.LOGITS << 20) // (len(head) * x.element_size())
         each = max(1, each // Entropy.TOKENS) * Entropy.TOKENS
         dx, dw, losses = torch.empty_like(x), None, []
         one = Flin.ones_of((1, len(x)), x.device)
@@ -893,6 +893,8 @@ def options(words=None):
     p.add_argument("--plan", default=Flin.plan, choices=("", "stack"),
                    help="of flin's layers of gated DeltaNet ('': what is "
                    "fastest; stack: what keeps less for the way back)")
+    p.add_argument("--logits", type=int, default=Entropy.LOGITS, metavar="MB",
+                   help="that flin's loss has at a time (more is faster)")
     p.add_argument("--tied", action="store_true",
                    help="the head is the embedding")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available()
@@ -920,7 +922,7 @@ def options(words=None):
     a.dtype = getattr(torch, a.dtype or (
         "bfloat16" if a.device == "cuda" else "float32"))
     a.compile = a.compile and a.device == "cuda"
-    Flin.plan = a.plan or None
+    Flin.plan, Entropy.LOGITS = a.plan or None, a.logits
     a.beside = [s for s in a.beside.split(",") if s]
     a.fused = [f for f in a.fused.split(",") if f]
     for given, known in ((a.beside, SIDES), (a.fused, FUSIONS)):

@@ -13,7 +13,8 @@ milliseconds a step, tokens a second, peak memory and losses of each side, and
 draws the losses. Sides beside the first run in processes of their own, one
 after another, and end after --limit seconds; Triton's kernels and what was
 chosen of them are kept (TRITON_CACHE_DIR, FLIN_TUNED). --graph records a step
-as a CUDA graph, on all sides alike; --kernels N says what takes a step's time.
+as a CUDA graph, on all sides alike; --kernels N says what takes a step's time,
+--memory N what its peak of memory holds.
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse
@@ -38,9 +39,11 @@ try:
     import torch
 except ImportError:
     sys.exit("this example wants PyTorch (Debian: python3-torch)")
+sys.path.insert(0, HERE)
 import flin                                         # noqa: E402
 import flin.nn                                      # noqa: E402
 import torch.nn.functional as F                     # noqa: E402
+from train_24_costs import kernels_of, memory_of    # noqa: E402
 from torch import nn                                # noqa: E402
 
 FULL = dict(layers=24, width=1024, heads=16, key_heads=4, hidden=4096,
@@ -126,7 +129,7 @@ class Plain:
             .transpose(1, 2)
 
     @staticmethod
-    def delta(x, w):
+    def mixed(x, w):
         """A layer of gated DeltaNet; w: weights as flin.layers names them."""
         q, k, v = (F.silu(shifted(project(x, w["W" + n]), w["c" + n]))
                    for n in "qkv")
@@ -139,6 +142,11 @@ class Plain:
                          k.to(x.dtype), v, g, beta)
         y = Plain.norm(y, w["norm"]) * F.silu(project(x, w["Wg"]))
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    @staticmethod
+    def delta(norm, x, w, weights):
+        """x and a layer of gated DeltaNet of norm(x, w)."""
+        return x + Plain.mixed(norm(x, w), weights)
 
     @staticmethod
     def swiglu(gate, up):
@@ -210,7 +218,53 @@ def delta_chunks(q, k, v, g, beta, chunk=64):
     return y[:, :T]
 
 
+# PyTorch 2.0 on.
+storage_of = getattr(torch.Tensor, "untyped_storage", torch.Tensor.storage)
+
+
+def lie_on(tensors, apart):
+    """Whether each begins so many elements behind the one before, in the same
+    memory."""
+    return all(
+        storage_of(a).data_ptr() == storage_of(b).data_ptr()
+        and b.data_ptr() - a.data_ptr() == n * a.element_size()
+        for a, b, n in zip(tensors, tensors[1:], apart))
+
+
+def as_one(weights):
+    """Weights [out, in] that lie one behind another as one; None: they do
+    not."""
+    first = weights[0]
+    if not (all(w.is_contiguous() for w in weights)
+            and lie_on(weights, [w.numel() for w in weights])):
+        return None
+    return first.as_strided((sum(map(len, weights)), first.shape[1]),
+                            first.stride(), first.storage_offset())
+
+
+def side_by_side(dy):
+    """[..., n] each as one, without a copy where they lie in the same rows."""
+    first, n = dy[0], [d.shape[-1] for d in dy]
+    row = sum(n)
+    shape = *first.shape[:-1], row
+    strides = torch.empty(shape, device="meta").stride()
+    if all(d.stride() == strides for d in dy) and lie_on(dy, n):
+        return first.as_strided(shape, strides, first.storage_offset())
+    return torch.cat(dy, -1)
+
+
+def lay_beside(parameters):
+    """Weights [out, in], one behind another."""
+    flat = torch.cat([p.detach() for p in parameters])
+    for p, part in zip(parameters, flat.split(list(map(len, parameters)))):
+        p.data = part
+
+
 def times(h, weights):
+    """h times each of the weights; in one product, where they lie so."""
+    one = as_one(weights)
+    if one is not None:
+        return F.linear(h, one).split(list(map(len, weights)), -1)
     return tuple(F.linear(h, w) for w in weights)
 
 
@@ -261,10 +315,14 @@ class Branch(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dx, *dy):
         x, w, *weights = ctx.saved_tensors
+        sizes, one = list(map(len, weights)), as_one(weights)
+        if one is not None:
+            dy, weights = [side_by_side(dy)], [one]
         d = Flin.loaded("branch").backward(
             x=x, w=w, past=dx, dh=times_back(dy, weights),
             do=Flin.ones(x), wanted=("x", "w", "dh"))
-        return d["x"], d["w"], *weights_back(dy, d["dh"])
+        dw = weights_back(dy, d["dh"])
+        return d["x"], d["w"], *(dw if one is None else dw[0].split(sizes))
 
 
 class Gated(torch.autograd.Function):
@@ -285,13 +343,77 @@ class Gated(torch.autograd.Function):
         return d["gate"], d["up"], *weights_back((dy,), d["dh"])
 
 
+def made_again(h, how):
+    """Of what is called there h is not kept: the way back makes it again, with
+    the same bits."""
+    at = h.data_ptr()           # h itself the hooks would keep
+
+    def kept(t):
+        return None if t.data_ptr() == at else t
+
+    def found(t):
+        return how() if t is None else t
+    return torch.autograd.graph.saved_tensors_hooks(kept, found)
+
+
+class Normed(torch.autograd.Function):
+    """x, which goes on, and its norm. Of what comes back along both one
+    program makes the gradients of x and w."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x.view_as(x), Flin.norm(x, w)
+
+    @staticmethod
+    def backward(ctx, dx, dh):
+        x, w = ctx.saved_tensors
+        d = Flin.loaded("branch").backward(
+            x=x, w=w, past=dx, dh=dh, do=Flin.ones(x), wanted=("x", "w"))
+        return d["x"], d["w"]
+
+
+class Entropy(torch.autograd.Function):
+    """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
+    are there at a time: one program makes of them the loss and, over them,
+    their gradient, and the products with that follow at once."""
+    LOGITS = 56                 # MB at a time, of so many tokens:
+    TOKENS = 128                # as a product's tile, or several
+
+    @staticmethod
+    def forward(ctx, x, head, label):
+        each = (Entropy.LOGITS << 20) // (len(head) * x.element_size())
+        each = max(1, each // Entropy.TOKENS) * Entropy.TOKENS
+        dx, dw, losses = torch.empty_like(x), None, []
+        one = Flin.ones_of((1, len(x)), x.device)
+        do = one / len(x)
+        for some in torch.arange(len(x)).split(each):
+            at = slice(int(some[0]), int(some[-1]) + 1)
+            z = x[at] @ head.t()
+            d = Flin.loaded("entropy").backward(
+                z=z[None], label=label[None, at], one=one[:, at],
+                do=do[:, at], wanted=("z", "one"), inplace=("z",))
+            losses.append(d["one"])
+            torch.mm(z, head, out=dx[at])
+            dw = z.t() @ x[at] if dw is None else dw.addmm_(z.t(), x[at])
+            del z, d                    # before the next one is made
+        ctx.save_for_backward(dx, dw)
+        return torch.cat(losses, 1).sum()
+
+    @staticmethod
+    def backward(ctx, d):
+        dx, dw = ctx.saved_tensors
+        return Flin.scaled(dx, d), Flin.scaled(dw, d), None
+
+
 class Flin:
     """flin's."""
     name = "flin"
+    plan = "stack"              # of layers of gated DeltaNet
 
     @staticmethod
     @functools.lru_cache(maxsize=None)
-    def loaded(what):
+    def loaded(what, plan=None):
         head = 'local flin = require "flin"\n'
         return flin.load(head + {
             "norm": """return flin.layer {
@@ -311,9 +433,28 @@ class Flin:
   forward = function (x)
     return flin.sum(flin.silu(x.gate) * x.up * x.dh, "e")
   end }""",
+            "entropy": """return flin.layer {
+  name = "entropy",
+  input = { z = "t n", label = "t : index n", one = "t" },
+  forward = function (x)
+    return (flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")) * x.one
+  end }""",
+            "scaled": """return flin.layer {
+  name = "scaled", input = { z = "t n", s = "t" },
+  forward = function (x)
+    return flin.sum(flin.square(x.z), "n") * x.s / 2
+  end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
-            "delta": "return flin.layers.gated_deltanet"}[what])
+            "delta": "return flin.layers.gated_deltanet"}[what], plan)
+
+    @staticmethod
+    def scaled(z, s):
+        """z [N, n] times the number s, in place."""
+        s = s.float().expand(1, len(z))
+        return Flin.loaded("scaled").backward(
+            z=z[None], s=s, do=Flin.ones_of(s.shape, z.device),
+            wanted=("z",), inplace=("z",))["z"][0]
 
     @staticmethod
     def norm(x, w):
@@ -325,11 +466,20 @@ class Flin:
 
     @staticmethod
     def attention(q, k, v):
-        return Flin.loaded("attention")(q, k, v)[0]
+        """v, which is kept, not as columns of what q and k came from."""
+        return Flin.loaded("attention")(q, k, v.contiguous())[0]
 
     @staticmethod
-    def delta(x, w):
-        return Flin.loaded("delta")(x=x, **w)[0]
+    def delta(norm, x, w, weights):
+        layer = Flin.loaded("delta", Flin.plan)
+        if norm is not Flin.norm:
+            return x + layer(x=norm(x, w), **weights)[0]
+        own = x.detach()
+        x, h = Normed.apply(x, w)
+        if not Flin.plan:
+            return x + layer(x=h, **weights)[0]
+        with made_again(h, lambda: Flin.norm(own, w)):
+            return x + layer(x=h, **weights)[0]
 
     @staticmethod
     def swiglu(gate, up):
@@ -359,7 +509,7 @@ class Flin:
 
     @staticmethod
     def entropy(x, head, label):
-        return flin.nn.CrossEntropy(inplace=True)(x @ head.t(), label)
+        return Entropy.apply(x, head, label)
 
 
 class Fla:
@@ -377,7 +527,7 @@ class Fla:
             if "transformers" not in sys.modules:
                 layers.stand_in()
             import fla.ops.common.chunk_o as gated
-            from fla.modules.activations import swiglu
+            from fla.modules.activations import swiglu, swiglu_linear
             from fla.modules.convolution import causal_conv1d
             from fla.modules.fused_cross_entropy import FusedCrossEntropyLoss
             from fla.modules.fused_linear_cross_entropy import \
@@ -392,13 +542,13 @@ class Fla:
         tuning.begin()
         gated.TRITON_ABOVE_3_7_1 = True     # computed, for its time
         self.swiglu, self.rms_norm = swiglu, rms_norm
+        self.swiglu_linear = swiglu_linear
         self.conv, self.gated = causal_conv1d, rms_norm_gated
         self.rotary, self.rule = rotary_embedding, chunk_gated_delta_rule
         self.loss, self.attend = fused_linear_cross_entropy_loss, parallel_attn
         if graph:
             loss = FusedCrossEntropyLoss(inplace_backward=True)
             self.loss = lambda x, label, head: loss(x @ head.t(), label)
-        self.products, self.branch = Plain.products, Plain.branch
 
     def norm(self, x, w):
         return self.rms_norm(x, w, None, eps=EPS)
@@ -410,7 +560,7 @@ class Fla:
     def attention(self, q, k, v):
         return self.attend(q, k, v)
 
-    def delta(self, x, w):
+    def mixed(self, x, w):
         q, k, v = (self.conv(
             x @ w["W" + n].flatten(1), w["c" + n].flatten(0, 1),
             activation="silu")[0].unflatten(-1, w["W" + n].shape[1:])
@@ -421,6 +571,27 @@ class Fla:
                          use_qk_l2norm_in_kernel=True)
         y = self.gated(y, project(x, w["Wg"]), w["norm"], None, eps=EPS)
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
+
+    def prenorm(self, norm, x, w):
+        """x, which goes on, and its norm: as in its own blocks one kernel of
+        the way back adds what comes along both."""
+        if norm != self.norm:
+            return x, norm(x, w)
+        h, x = self.rms_norm(x, w, None, eps=EPS, prenorm=True)
+        return x, h
+
+    def delta(self, norm, x, w, weights):
+        x, h = self.prenorm(norm, x, w)
+        return x + self.mixed(h, weights)
+
+    def branch(self, norm, x, w, weights):
+        x, h = self.prenorm(norm, x, w)
+        return x, *(F.linear(h, w) for w in weights)
+
+    def products(self, f, x, weights):
+        if f == self.swiglu:
+            return [self.swiglu_linear(*x, *weights, None)]
+        return Plain.products(f, x, weights)
 
     def entropy(self, x, head, label):
         return self.loss(x, label, head)
@@ -465,11 +636,11 @@ class Delta(nn.Module):
     def __init__(self, a):
         super().__init__()
         size = a.width // a.heads
-        self.weights = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
-                                     heads=a.heads).weights
+        self.layer = flin.nn.Layer("gated_deltanet", d=a.width, k=size,
+                                   heads=a.heads)
 
     def forward(self, x, norm, angle, by):
-        return x + by.delta(by.norm(x, norm), dict(self.weights.items()))
+        return by.delta(by.norm, x, norm, dict(self.layer.weights.items()))
 
 
 class Block(nn.Module):
@@ -506,7 +677,7 @@ class Model(nn.Module):
         self.register_buffer("angle", torch.arange(a.length)[:, None] * rates,
                              persistent=False)
         for name, p in self.named_parameters():
-            if p.dim() > 1 and "mix.weights" not in name:
+            if p.dim() > 1 and "mix.layer" not in name:
                 nn.init.normal_(p, 0, 0.02)
 
     def forward(self, x, label, by):
@@ -529,13 +700,20 @@ class Model(nn.Module):
 
 
 def made(a):
-    """The model of the options, the same for each side. Angles stay
-    float32."""
+    """The model of the options, the same for each side: weights of one input
+    lie beside one another, outputs before inputs as torch.nn.Linear has them.
+    Angles stay float32."""
     torch.manual_seed(a.seed)
     model = Model(a)
     angle = model.angle
     model.to(a.device, a.dtype)
     model.angle = angle.to(a.device)
+    for block in model.blocks:
+        lay_beside([block.gate.weight, block.up.weight])
+        if isinstance(block.mix, Delta):
+            block.mix.layer.lay_beside()
+        else:
+            lay_beside([p.weight for p in block.mix.project])
     return model
 
 
@@ -611,6 +789,8 @@ class Training:
             self.rows = rows.clone()
             self.optimiser.zero_grad(set_to_none=True)
             torch.cuda.synchronize()
+            # what the library worked in on other streams is not the graph's
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", int)()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             self.graph = torch.cuda.CUDAGraph()
@@ -656,30 +836,13 @@ def train(a, side, text, fused=FUSIONS):
                   flush=True)
     if cuda and a.kernels:
         kernels_of(run, next(draw), a.kernels)
+    peak = torch.cuda.max_memory_allocated() if cuda else None
+    if cuda and a.memory:
+        memory_of(run, next(draw), a.memory)
     return {"side": side, "fused": list(fused), "losses": losses.tolist(),
             "norms": norms.tolist(), "times": times,
             "parameters": sum(p.numel() for p in run.parameters),
-            "peak": torch.cuda.max_memory_allocated() if cuda else None}
-
-
-def kernels_of(run, rows, most):
-    """Of one more step: the kernels that take longest, all of a name as one."""
-    from torch.profiler import ProfilerActivity, profile
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        run.step(rows)
-        torch.cuda.synchronize()
-    found = collections.defaultdict(lambda: [0, 0])
-    for e in seen.events():
-        if e.device_type.name == "CUDA":
-            one = found[re.sub(r"<.*|\(.*", "", e.name)[:60]]
-            one[0] += 1
-            one[1] += e.device_time
-    rest = sorted(found.items(), key=lambda x: -x[1][1])
-    print(f"{sum(n for _, (n, _) in rest)} kernels, "
-          f"{sum(us for _, (_, us) in rest) / 1000:.2f} ms a step")
-    for name, (n, us) in rest[:most]:
-        print(f"  {us / 1000:8.3f} ms {n:5}  {name}", flush=True)
+            "peak": peak}
 
 
 def typical(r):
@@ -727,6 +890,11 @@ def options(words=None):
                    help="PyTorch's side without torch.compile")
     p.add_argument("--parts", action="store_true",
                    help="torch.compile of each block, not of the whole")
+    p.add_argument("--plan", default=Flin.plan, choices=("", "stack"),
+                   help="of flin's layers of gated DeltaNet ('': what is "
+                   "fastest; stack: what keeps less for the way back)")
+    p.add_argument("--logits", type=int, default=Entropy.LOGITS, metavar="MB",
+                   help="that flin's loss has at a time (more is faster)")
     p.add_argument("--tied", action="store_true",
                    help="the head is the embedding")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available()
@@ -741,6 +909,9 @@ def options(words=None):
                    help="that a side beside the first may take")
     p.add_argument("--kernels", type=int, default=0, metavar="N",
                    help="says which N kernels of a step take longest")
+    p.add_argument("--memory", type=int, default=0, metavar="N",
+                   help="says what a step's peak of memory holds, by the N "
+                   "lines that hold most")
     p.add_argument("--verbose", action="store_true")
     for name, value in FULL.items():
         p.add_argument("--" + name.replace("_", "-"), type=type(value))
@@ -751,6 +922,7 @@ def options(words=None):
     a.dtype = getattr(torch, a.dtype or (
         "bfloat16" if a.device == "cuda" else "float32"))
     a.compile = a.compile and a.device == "cuda"
+    Flin.plan, Entropy.LOGITS = a.plan or None, a.logits
     a.beside = [s for s in a.beside.split(",") if s]
     a.fused = [f for f in a.fused.split(",") if f]
     for given, known in ((a.beside, SIDES), (a.fused, FUSIONS)):

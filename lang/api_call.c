@@ -203,7 +203,7 @@ static void take_arguments(Ctx *c, const Graph *g, HostCall *h)
     h->args.validate = k->validate;
     if (k->plan && !fusion_named(k->plan, &h->args.fusion))
         fail_help(c, 0, "\"separate\", \"fused\", \"whole\", "
-                  "\"tiles\", \"pieces\", NULL",
+                  "\"tiles\", \"pieces\", \"stack\", NULL",
                   "%s: there is no plan '%s'", mode_name[h->args.mode],
                   k->plan);
     if (k->memory < 0)

@@ -42,10 +42,11 @@ typedef struct Backend Backend;
 /* Which parts of a layer are computed within others: the cheapest, none, as
  * many as can be, these and products with weights. */
 typedef enum Fusion { FUSE_CHEAPEST, FUSE_NONE, FUSE_MOST, FUSE_WHOLE,
-                      FUSE_TILES, FUSE_PIECES } Fusion;
+                      FUSE_TILES, FUSE_PIECES, FUSE_STACK, FUSIONS } Fusion;
 /* "separate", "fused", "whole", "tiles" (the cheapest, but products that one
  * program over rows reads are made in tiles), "pieces" (the cheapest, but calls
- * in training run in pieces), "" (the cheapest); false: no such word. */
+ * in training run in pieces), "stack" (the same, for layers of many), "" (the
+ * cheapest); false: no such word. */
 bool fusion_named(const char *word, Fusion *f);
 
 typedef struct Args {

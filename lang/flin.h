@@ -339,7 +339,9 @@ typedef struct flin_Call {
                                    "pieces", variants in pieces of the call, for
                                    training in less memory: the least of memory
                                    times time, of all that is predicted to take
-                                   a twentieth more time or less;
+                                   a twentieth more time or less; "stack", the
+                                   same for a layer among many, whose memory is
+                                   what it keeps between the two ways;
                                    default: what is predicted to be cheapest of
                                    "separate" and "fused", or between them */
     int checkpoint;             /* 1, of a layer's forward call: nothing is

@@ -282,7 +282,7 @@ LayerChoice fuse_choice(Ctx *c, const Layer *l, const LayerParts *parts,
     Fuse f = { .c = c, .l = l, .parts = parts, .size = size, .m = m,
                .place = ctx_alloc(c, (size_t)parts->n + 1) };
 
-    if (how == FUSE_CHEAPEST || how == FUSE_TILES || how == FUSE_PIECES)
+    if (how == FUSE_CHEAPEST || how > FUSE_WHOLE)
         return fuse_cheapest(&f, others);
     if (how == FUSE_MOST)
         fuse_most(&f);

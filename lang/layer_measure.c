@@ -1,7 +1,8 @@
 /* layer_measure.c -- in how many pieces a layer's calls run, and whether their
  * way back begins with their way forward: what takes the least of memory times
  * time, the one counted by going through the whole step, the other predicted,
- * of all that takes little more time.
+ * of all that takes little more time. Of a layer among many the memory is what
+ * it keeps between the two ways, as others go forward and back there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +80,10 @@ static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
     back->cut = cut;
     LayerRoom backward = gpu_layer_count(back, pass->run);
     int64_t rest = forward.rest > backward.rest ? forward.rest : backward.rest;
+    int64_t alone = k->p->fusion == FUSE_STACK ? 0
+                  : bytes_of(&d->dy[0]) + rest;
 
-    return (Measured){ bytes_of(&d->dy[0]) + forward.kept + rest,
+    return (Measured){ forward.kept + alone,
                        to->seconds + rows_seconds(k, to) };
 }
 
@@ -179,7 +182,7 @@ static void note_known(Ctx *c, void *ud)
 void find_pieces(Lay *k, const LayerPass *pass)
 {
     Finding f = { .k = k, .cut = { .call = hash_of(k), .n = 1 } };
-    bool may = k->p->fusion == FUSE_PIECES && k->b->call.on_device
+    bool may = k->p->fusion >= FUSE_PIECES && k->b->call.on_device
             && !k->args->cu && !k->args->device_cu && !k->args->index.given
             && k->b->N == k->b->B;
 

@@ -20,9 +20,9 @@ typedef struct Cutting {
     Price *price, all;
 } Cutting;
 
-enum { NCUTS = FUSE_PIECES + 1 };
-static const char *const cut_name[NCUTS] = { "cheapest", "separate", "fused",
-                                             "whole", "tiles", "pieces" };
+static const char *const cut_name[FUSIONS] = { "cheapest", "separate", "fused",
+                                               "whole", "tiles", "pieces",
+                                               "stack" };
 
 typedef struct Showing {
     Ctx *ctx;                           /* that it is found in */
@@ -30,7 +30,7 @@ typedef struct Showing {
     Pricing as;
     int32_t size[NAXES];
     Fusion fusion;                      /* that is shown */
-    Cutting cut[NCUTS];
+    Cutting cut[FUSIONS];
     const LayerParts *uncut;
     const char **name;
     Buf text;
@@ -227,7 +227,7 @@ static void put_text(Showing *s)
     }
     buf_printf(b, "  all of it\n");
     put_price(b, ctx_format(s->as.c, "%d parts", k->parts->n), &k->all);
-    for (int i = 0; i < NCUTS; i++)
+    for (int i = 0; i < FUSIONS; i++)
         if (i != (int)s->fusion && s->cut[i].parts)
             put_price(b, ctx_format(s->as.c, "%s: %d parts", cut_name[i],
                                     s->cut[i].parts->n), &s->cut[i].all);
@@ -284,7 +284,7 @@ static void find(Ctx *c, void *ud)
     s->as.gpu = s->as.m->arch > 0;
     s->as.size = s->size;
     s->uncut = parts;
-    for (int i = 0; i < NCUTS; i++)     /* not all have a whole one */
+    for (int i = 0; i < FUSIONS; i++)     /* not all have a whole one */
         if (i < FUSE_WHOLE || (int)s->fusion == i)
             find_cut(s, parts, (Fusion)i);
     find_names(s, s->cut[s->fusion].parts);
@@ -319,8 +319,8 @@ static void push_parts(lua_State *L, const Showing *s)
 /* The prices of all three, by name. */
 static void push_cuts(lua_State *L, const Showing *s)
 {
-    lua_createtable(L, 0, NCUTS);
-    for (int i = 0; i < NCUTS; i++) {
+    lua_createtable(L, 0, FUSIONS);
+    for (int i = 0; i < FUSIONS; i++) {
         if (!s->cut[i].parts)
             continue;
         lua_newtable(L);

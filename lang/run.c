@@ -334,9 +334,9 @@ static int validate_option(lua_State *L, const char *what, int arg)
 bool fusion_named(const char *word, Fusion *f)
 {
     static const char *const words[] = { "", "separate", "fused", "whole",
-                                         "tiles", "pieces" };
+                                         "tiles", "pieces", "stack" };
 
-    for (int i = FUSE_CHEAPEST; i <= FUSE_PIECES; i++)
+    for (int i = FUSE_CHEAPEST; i < FUSIONS; i++)
         if (!strcmp(word, words[i])) {
             *f = (Fusion)i;
             return true;
@@ -353,7 +353,8 @@ Fusion fusion_option(lua_State *L, const char *what, int arg)
                              || !fusion_named(lua_tostring(L, -1), &f)))
         lang_fail(L, "leave it out for the cheaper of what there is",
                   "%s: plan must be \"separate\", \"fused\", \"whole\", "
-                  "\"tiles\" or \"pieces\", not %s", what, shown_text(L, -1));
+                  "\"tiles\", \"pieces\" or \"stack\", not %s", what,
+                  shown_text(L, -1));
     return f;
 }
 

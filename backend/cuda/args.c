@@ -364,7 +364,7 @@ static uint32_t part_of_heads(int64_t heads)
     return heads > 1 ? (uint32_t)((all + heads - 1) / heads) : 0;
 }
 
-static HostDivisor divisor(int64_t n)
+HostDivisor cuda_divisor(int64_t n)
 {
     int64_t all = (int64_t)1 << 32;
     return (HostDivisor){ (uint32_t)n,
@@ -384,9 +384,9 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
     pieces = pieces ? pieces : 1;
     run.per_entry = entry_chunks(m, call);
     run.each = piece_tokens(m, call, pieces);
-    run.by_heads = divisor(run.heads);
-    run.by_slots = divisor(run.per_entry / pieces + 1);
-    run.by_pieces = divisor(pieces);
+    run.by_heads = cuda_divisor(run.heads);
+    run.by_slots = cuda_divisor(run.per_entry / pieces + 1);
+    run.by_pieces = cuda_divisor(pieces);
     run.items = items_of(m, k, call);
     run.per_head = part_of_heads(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);

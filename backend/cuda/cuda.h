@@ -359,8 +359,10 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call);
 bool cuda_writes(const CudaKernel *k, const Call *call, CudaArgKind kind);
 bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call);
 
-/* run.cuh's Divisor, Run. */
+/* numbers.cuh's Divisor, run.cuh's Run. */
 typedef struct HostDivisor { uint32_t n, share; } HostDivisor;
+/* Of numbers below 2^32; n: so is it. */
+HostDivisor cuda_divisor(int64_t n);
 typedef struct HostRun {
     uint64_t seq;
     int64_t nseq, tokens, each, per_entry, items;

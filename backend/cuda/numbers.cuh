@@ -16,6 +16,18 @@ typedef long long i64;
 /* Tokens [start, start + len) of batch entry b. */
 struct Sequence { int b, pad; i64 start, len; };
 
+/* What numbers are divided by, of which there are many: n, and 2^32 / n without
+ * what is behind the point, or, for 1, one less. */
+struct Divisor { u32 n, share; };
+
+/* x / d.n, and what is left: the share of x is that, or one less. */
+INLINE u32 divided_by(u32 x, const Divisor &d, u32 &left)
+{
+    const u32 least = (u32)((u64)x * d.share >> 32), rest = x - least * d.n;
+    left = rest < d.n ? rest : rest - d.n;
+    return least + (rest >= d.n);
+}
+
 #ifndef HOST
 #define NO_UNROLL _Pragma("unroll 1")
 #define UNROLL _Pragma("unroll")

@@ -369,7 +369,8 @@ typedef struct HostArg {
 typedef struct HostArgs {
     uint64_t kept, left, sums, carry;
     int64_t rows, tokens, each, from;
-    int32_t heads, nkept, begins, ends;
+    int32_t nkept, begins, ends;
+    HostDivisor by_tokens;
     HostArg arg[PASS_ARGS];
 } HostArgs;
 _Static_assert(sizeof(HostArgs) <= 4096, "what a kernel is passed");
@@ -388,12 +389,13 @@ static void fill_args(HostArgs *a, const Passes *p, const PassesPlan *k,
     int64_t rows = passes_rows(p, call) / k->group;
 
     *a = (HostArgs){ .kept = call->kept, .left = call->room, .rows = rows,
-                     .tokens = call->T, .heads = call->heads,
+                     .tokens = call->T,
                      .sums = call->room + (DevicePtr)(rounded(rows * k->nleft
                              * 4) + rounded(MOST_PIECES * 4)),
                      .nkept = p->step->nkept, .carry = call->carry,
                      .from = call->some.from, .begins = call->some.begins,
-                     .ends = call->some.ends };
+                     .ends = call->some.ends,
+                     .by_tokens = cuda_divisor(call->T) };
     for (int i = 0; i < k->p->g->nin; i++)
         a->arg[passes_in(k, i)] = host_arg(&k->in[i]);
     for (int i = 0; i < k->p->nout; i++)
@@ -470,7 +472,7 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
     fill_args(a, p, k, call);
     int64_t each = block / (unsigned)k->threads;
     int64_t grid = (a->rows + each - 1) / each;
-    if (grid > INT32_MAX)
+    if (grid > INT32_MAX || a->rows > UINT32_MAX)
         fail(c, 0, "%s: %lld rows are too many for one call", k->p->g->name,
              (long long)a->rows);
     if (grid)

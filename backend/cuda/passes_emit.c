@@ -445,16 +445,14 @@ static void emit_place(const Text *t)
 {
     const PassesPlan *k = t->k;
 
-    PUT(t, "i64 at = row;\n");
+    PUT(t, "u32 at = (u32)row, within;\n");
     for (int i = 0; i < k->nothers; i++)
-        PUT(t, "const i64 o%d = at %% %d;\nat /= %d;\n", k->other[i],
+        PUT(t, "const i64 o%d = at %% %du;\nat /= %du;\n", k->other[i],
             k->size[i], k->size[i]);
-    PUT(t, k->group > 1
-        ? "const int groups = a.heads / row_group;\n"
-          "const i64 first = at %% groups * row_group, token = at / groups;\n"
-        : "const i64 h = at %% a.heads, token = at / a.heads;\n(void)h;\n");
-    PUT(t, "const i64 t = token %% a.tokens, b = token / a.tokens;\n"
-        "(void)t;\n(void)b;\n");
+    PUT(t, k->group > 1 ? "const i64 first = at %% %du * row_group;\n"
+        : "const i64 h = at %% %du;\n(void)h;\n", k->heads / k->group);
+    PUT(t, "const i64 b = divided_by(at / %du, a.by_tokens, within);\n"
+        "const i64 t = within;\n(void)t;\n(void)b;\n", k->heads / k->group);
 }
 
 static void emit_end(const Text *t)
@@ -560,7 +558,7 @@ char *passes_emit(Ctx *c, const PassesPlan *k)
                "constexpr int row_group = %d;\n"
                "struct Args {\n    float *kept, *left, *sums, *carry;\n"
                "    i64 rows, tokens, each, from;\n"
-               "    int heads, nkept, begins, ends;\n"
+               "    int nkept, begins, ends;\n    Divisor by_tokens;\n"
                "    Arg arg[%d];\n};\n", nvrtc_unfused, k->each, k->threads,
                k->group, PASS_ARGS);
     source_indent(&b, raw.s);

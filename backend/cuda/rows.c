@@ -802,6 +802,7 @@ typedef struct HostArgs {
     uint64_t ends;
     int64_t nseq, tokens, pieces, length, rows, blocks;
     int32_t heads, pad;
+    HostDivisor by_heads, by_pieces;
     uint64_t carried, adjoints;         /* what pieces make of these */
     HostArg arg[ROW_ARGS];
 } HostArgs;
@@ -857,6 +858,8 @@ static void fill_args(HostArgs *a, const Rows *p, const RowsCall *call,
     a->rows = d->rows;
     a->blocks = d->blocks;
     a->heads = call->heads;
+    a->by_heads = cuda_divisor(call->heads);
+    a->by_pieces = cuda_divisor(d->pieces);
     a->carried = call->kept ? call->kept : call->room + (DevicePtr)r->carried;
     a->adjoints = call->room + (DevicePtr)r->adjoints;
 }
@@ -949,6 +952,9 @@ static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     HostArgs a = { .ends = 0 };
     void *params[] = { &a };
 
+    if (deal.grid * threads > UINT32_MAX)
+        fail(c, 0, "%s: %lld rows are too many for one call", p->step->name,
+             (long long)deal.rows);
     fill_args(&a, p, call, &deal, &scratch);
     for (int i = 0; deal.grid && i < s.n; i++)
         kernel_queue(c, d, k->f[i], (unsigned)deal.grid, (unsigned)threads,

@@ -627,12 +627,10 @@ void text_sums(Text *t, bool begin)
 }
 
 /* What moves on from iteration to iteration takes a fourth of all instructions
- * where tokens before are held, and none in iterations that are written out;
- * forward four of these take more registers than there are. */
+ * where tokens before are held, and none in iterations that are written out. */
 static const char *unroll(const Text *t)
 {
-    return !t->p->nst ? "NO_UNROLL" : t->call->backward ? "UNROLL_FOUR"
-                                                        : "UNROLL_TWICE";
+    return t->p->nst ? "UNROLL_FOUR" : "NO_UNROLL";
 }
 
 /* The tokens of a piece, back from as far behind it as they are read; of what
@@ -676,9 +674,11 @@ static void emit_kernel(Text *t)
         "const bool left = %s;\n"
         "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
         "+ threadIdx.x / row_group;\n"
-        "const i64 h = row %% a.heads, piece = row / a.heads;\n"
-        "const i64 first = left ? 0 : piece %% a.pieces * a.length;\n"
-        "const i64 b = left ? (a.ends ? 0 : piece) : piece / a.pieces;\n",
+        "u32 head, part;\n"
+        "const i64 piece = divided_by((u32)row, a.by_heads, head), h = head;\n"
+        "const i64 entry = divided_by((u32)piece, a.by_pieces, part);\n"
+        "const i64 first = left ? 0 : part * a.length;\n"
+        "const i64 b = left ? (a.ends ? 0 : piece) : entry;\n",
         t->leaves ? "blockIdx.x >= a.blocks" : "false",
         threads / t->shape.group);
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
@@ -744,6 +744,7 @@ char *text_end(const Text *t, const char *header)
                " %d;\n", t->p->length, t->shape.each, t->shape.group);
     buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
                " pieces, length, rows, blocks;\n    int heads, pad;\n"
+               "    Divisor by_heads, by_pieces;\n"
                "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
                rows_args(t->p));
     source_indent(&b, t->b->s);

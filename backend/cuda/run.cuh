@@ -1,17 +1,5 @@
 /* run.cuh -- which sequence and chunk a block has in hand. After numbers.cuh.
  */
-/* What numbers are divided by, of which there are many: n, and 2^32 / n without
- * what is behind the point, or, for 1, one less. */
-struct Divisor { u32 n, share; };
-
-/* x / d.n, and what is left: the share of x is that, or one less. */
-INLINE u32 divided_by(u32 x, const Divisor &d, u32 &left)
-{
-    const u32 least = (u32)((u64)x * d.share >> 32), rest = x - least * d.n;
-    left = rest < d.n ? rest : rest - d.n;
-    return least + (rest >= d.n);
-}
-
 /* A launch. seq: in order of batch entry and start; null: sequences are the
  * pieces of `each` tokens that a batch entry of `tokens` is cut in, the last of
  * which may be shorter by less than a chunk. per_entry: the chunks of a batch

@@ -103,11 +103,12 @@ that no sequence has), chunk = tokens at once, backend, threads, serial = true
 of a layer, plan = "separate" (each part as kernels of its own), "fused" (norms,
 gates and maps of a head in the steps of the variants it calls), "whole"
 (products with weights, too, where they fit there), "tiles" (a product and the
-program over rows that alone reads it, some tokens or some columns at a time) or
+program over rows that alone reads it, some tokens or some columns at a time),
 "pieces" (for training on a GPU in less memory: variants in pieces of the call;
 the least of memory times time, of all that is predicted to take a twentieth
-more time or less), else the cheapest that is predicted of the first two, or
-between them;
+more time or less) or "stack" (the same for a layer among many: of memory what
+it keeps between the two ways), else the cheapest that is predicted of the first
+two, or between them;
 memory = bytes of what lies between these that there may be at a time (more is
 made in tiles, the same in backward). Options may stand in a second table:
 v:forward(inputs, { chunk = 64 }).]]

@@ -1,11 +1,11 @@
 -- Layers on a GPU against their float64 step: forward, gradients, decoding,
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
---   flin tests/cuda/layers.lua [large] [pieces] [NAME ...]
+--   flin tests/cuda/layers.lua [large] [pieces] [stack] [NAME ...]
 -- large: sizes of models, too, in many processes, as it is compilers that take
 -- long; I/N with a name: every N-th of its cases. pieces: the layers of the
 -- library, whose calls run in pieces, so many as FLIN_PIECES says ("4",
--- "4again").
+-- "4again"). stack: as layers among many.
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect
@@ -15,7 +15,8 @@ local share, shares = 0, 1              -- of a layer's cases those that are run
 local how <const> = {}                  -- what each call has beside tensors
 for _, word in ipairs { ... } do
   if word == "large" then large = true
-  elseif word == "pieces" then how.plan, how.chunk = "pieces", 16
+  elseif word == "pieces" or word == "stack" then
+    how.plan, how.chunk = word, 16
   elseif word:find "/" then
     share, shares = word:match "(%d+)/(%d+)"
     share, shares = tonumber(share), tonumber(shares)

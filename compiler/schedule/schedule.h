@@ -883,6 +883,11 @@ static inline uint8_t tile_element(const Schedule *s)
 {
     return (uint8_t)s->target->form[FORM_PRODUCT]->element;
 }
+/* Whether the tile is of float32 where products' are of 16 bits. */
+static inline bool is_wide(const Schedule *s, const KValue *v)
+{
+    return v->layout == LAY_TILE && v->element > tile_element(s);
+}
 /* Whether sums of products lie in tensor memory. */
 static inline bool has_tensor(const Schedule *s)
 {

@@ -287,6 +287,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
                 || (k->col != AX_J && seen_column(x, n->a[i]) != col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
+                                       : is_wide_input(x, a) ? LAY_TILE
                                        : factor_layout(x, a)));
             break;
         case SCANNED: case PAIRED: case SHIFTED:

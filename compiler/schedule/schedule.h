@@ -336,6 +336,9 @@ typedef struct Schedule {
     int ninsts, cap_insts;
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers, first_placed;         /* which lies first */
+    int32_t early;                      /* of a row axis: bytes of what is
+                                           loaded first, in a ring of its own;
+                                           0: all is in one */
     int32_t shared;                     /* bytes, barriers included */
     int tensor;                         /* columns of tensor memory that a
                                            warpgroup has; 0: none */
@@ -519,6 +522,11 @@ const char *pair_fault(const Schedule *s);
  * it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
+/* Of a row axis, where all that is loaded has one slot: of how many bytes of it
+ * there is room for another; 0: it has more, or there is room for none. */
+int32_t room_for_early(const Schedule *s);
+/* Whether it is none of the first s->early bytes that are loaded. */
+bool is_loaded_late(const Schedule *s, int value);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next iteration goes into products of this one; or,
  * without a row axis, registers, which it requires then, do not hold the sums.

@@ -458,6 +458,9 @@ local cases <const> = {
   -- what programs make of them, too
   "gla,B=1,T=70,H=1,K=72,V=24,chunk=32,cu=0/3/35/70",
   "kda,B=2,T=70,H=1,HV=2,K=40,V=72,typed=1",
+  -- tiles of a walk whose states are rows in two rings, and what is made of
+  -- the second one's waits
+  "dplr,B=1,T=200,H=1,K=128,V=128,typed=2",
   -- a gate of values, in float32, of a walk whose states are rows
   "gdn2,B=2,T=200,H=1,K=128,V=128,typed=2",
   "gdn2,B=1,T=70,H=1,HV=2,K=40,V=72,cu=0/3/20/70,typed=2",

@@ -420,6 +420,10 @@ DType schedule_tile(const Plan *p, DType memory);
  * product. */
 const Plan *plan_scales_out(Ctx *c, const Plan *p);
 
+/* The plan in which numbers that scale sums over tokens of products with an
+ * adjoint that is an input, or what that is multiplied with, scale the input:
+ * of plans that solve, which keep what it is multiplied with as it is. */
+const Plan *plan_scales_of_adjoints(Ctx *c, const Plan *p);
 /* The plan in which numbers that scale products scale factors that are
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);

@@ -145,7 +145,7 @@ static void join(Schedule *s, int i, int j)
     memmove(b, b + 1, (size_t)(--s->ninsts - j) * sizeof *b);
 }
 
-/* The program that is the only one to read the value; NOTHING: there is none. */
+/* The only program that reads the value, which nobody else does; or NOTHING. */
 static int reader_of(const Schedule *s, int value)
 {
     int found = NOTHING;

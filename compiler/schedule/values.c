@@ -7,8 +7,8 @@ static int value_new(Select *x, Ref node, Layout layout)
     bool wide = layout == LAY_TILE && is_wide_input(x, node);
     KValue *v = value_add(s, (KValue){
         .node = node, .layout = (uint8_t)layout, .parts = 1,
-        .element = wide ? sizeof(float) : tile_element(s), .buffer = NOTHING, .alias = NOTHING,
-        .nrow = 1, .ncol = 1 });
+        .element = wide ? sizeof(float) : tile_element(s), .buffer = NOTHING,
+        .alias = NOTHING, .nrow = 1, .ncol = 1 });
     if (x->kind[node] == PAIRED) {
         v->row = AX_I;
         v->col = (uint8_t)highest(x->g->n[node].axes);

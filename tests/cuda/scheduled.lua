@@ -348,6 +348,9 @@ local cases <const> = {
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
+  -- dy is scaled, which scores are not
+  "deltanet,B=2,T=70,H=1,K=128,V=128,scaled=1",
+  "iplr,B=1,T=70,H=1,HV=2,K=40,V=72,cu=0/3/20/70,scaled=1",
   -- exponents by their running maximum; a ratio
   "mlstm,B=1,T=130,H=1,K=64,V=64",
   "mlstm,B=1,T=100,H=2,K=64,V=64,states=1",

@@ -86,8 +86,8 @@ static CudaExtent extent_of(const Call *call)
     return call->seq ? cuda_extent(call) : (CudaExtent){ 1, call->tokens };
 }
 
-/* Whether tiles are made of a matrix that lies otherwise; of what both ways
- * have: of an input that is no gradient. */
+/* Whether tiles are made of a matrix that lies otherwise, which one of float32
+ * may be; of what both ways have: of an input that is no gradient. */
 static bool is_scattered(const Graph *g, const Call *call, DType tile,
                          bool both_ways)
 {
@@ -97,7 +97,8 @@ static bool is_scattered(const Graph *g, const Call *call, DType tile,
     for (int i = 0; i < g->nin && !any; i++) {
         const View *v = &call->in[i];
         any = g->in[i].timed && g->in[i].axes & axes && v->data
-           && v->dtype == tile && !(both_ways && input_is_adjoint(&g->in[i]))
+           && (v->dtype == tile || (v->dtype == F32 && g->chunk > 1))
+           && !(both_ways && input_is_adjoint(&g->in[i]))
            && !map_fits(e, v, g->in[i].rank > 1);
     }
     for (int i = 0; i < g->nout && !any && !both_ways; i++) {

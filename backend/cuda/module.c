@@ -814,6 +814,8 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
                           Error *why)
 {
     const Plan *printed = plan_as_printed(c, plan);
+    if (o->scheduled && plan_is_joint(printed) && printed->g->chunk)
+        printed = plan_scales_of_adjoints(c, printed);
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
     if (o->scheduled && !plan_is_joint(whole))  /* gradients want the terms */
         whole = plan_ramps(c, plan_scales_joined(c, whole));

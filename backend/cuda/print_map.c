@@ -462,7 +462,8 @@ static void put_operands(Print *p, const KInst *k, int regs, Found how)
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
         unsigned u = (unsigned)v->node;
-        if (is_found_by_steps(p, k, v) || !is_found(p, k, v, how)) {
+        if (is_found_by_steps(p, k, v) || !is_found(p, k, v, how)
+            || is_wide(p->s, v)) {
             continue;
         } else if (v->layout == LAY_TILE && loads_ahead(p, k)) {
             buf_printf(b, "%s t%u[%d];\nUNROLL for (int i = 0; i < %d; i++)\n"

@@ -551,6 +551,9 @@ const char *found_element(Print *p, const KInst *k, Ref o)
             return ctx_format(p->c, v->layout == LAY_TILE
                 ? "(e & 1 ? high(t%u[e / 2 %% 4]) : low(t%u[e / 2 %% 4]))"
                 : "(e & 1 ? y%u.y : y%u.x)", u, u);
+        if (is_wide(p->s, v))           /* tokens, the columns, are its rows */
+            return ctx_format(p->c, "load1(place_of(%s, %d, col, row))",
+                              place(p, v), (int)rows_lying(v));
         if (is_found_of_state(p, k, v))
             return ctx_format(p->c, "(e & 1 ? high(t%u) : low(t%u))", u, u);
         if (is_found_raw(p, k, v))

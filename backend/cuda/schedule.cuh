@@ -105,15 +105,16 @@ INLINE float kept_(bool is, float x) { return is ? x : 0.f; }
 
 /* ---- tiles ---- */
 
-/* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
- * the tile, which may be fewer: zeros. */
-#ifdef ELEMENT_F32
-/* Of a piece of 32 columns. */
+/* Where one of float32, in pieces of 32 columns, has column c of row r. */
 INLINE u32 place_of(u32 tile, int rows, int r, int c)
 {
     return tile + c / 32 * rows * 128 + r * 128
          + ((c % 32 / 4 ^ (r & 7)) * 16) + c % 4 * 4;
 }
+
+/* Columns [col, col + 16 STEPS) of 64 rows, packed as a fragment; `rows`: of
+ * the tile, which may be fewer: zeros. */
+#ifdef ELEMENT_F32
 template<int STEPS>
 INLINE void read_columns(Two *p, u32 tile, int rows, int col, const Lane &l)
 {

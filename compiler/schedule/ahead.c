@@ -207,7 +207,7 @@ static const char *rows_fault(const Schedule *s, const KInst *k)
             return "states in registers, and what is not element by element";
     for (int i = 0; i < k->nin; i++) {
         const KValue *v = &s->value[k->in[i]];
-        bool loads = k->op == K_MAP && v->layout == LAY_TILE;
+        bool loads = k->op == K_MAP && v->layout == LAY_TILE && !is_wide(s, v);
         if (v->layout == LAY_SUMS || v->layout == LAY_WIDE
             || (v->layout == LAY_GLOBAL && v->ncol > 1)
             || (loads && (k->nnodes || k->nout != 1)))

@@ -266,6 +266,27 @@ static bool is_joined(const Schedule *s, const KValue *v, const KInst *from,
                            || (loads && !s->rings));
 }
 
+bool is_loaded_late(const Schedule *s, int value)
+{
+    int32_t bytes = 0;
+    bool loads = false;
+    for (int v = 0; v <= value && s->early; v++) {
+        const KInst *from = has_buffer(&s->value[v]) ? writer_of(s, v) : NULL;
+        loads = from && from->op == K_LOAD;
+        bytes += loads ? value_bytes(&s->value[v]) : 0;
+    }
+    return loads && bytes > s->early;
+}
+
+/* Whether all of what is loaded there is so late as the value, or none. */
+static bool is_as_late(const Schedule *s, int buffer, const KValue *v)
+{
+    bool late = is_loaded_late(s, (int)(v - s->value)), same = true;
+    for (int u = 0; u < s->nvalues && s->buffer[buffer].copied; u++)
+        same &= s->value[u].buffer != buffer || is_loaded_late(s, u) == late;
+    return same;
+}
+
 static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
                          uint16_t readers)
 {
@@ -275,6 +296,7 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
                   && b->readers & 1u << KR_MATRIX
                   && readers & 1u << KR_MATRIX;
         if (b->writer == from->role && b->tile == (v->layout < LAY_VECTOR)
+            && is_as_late(s, i, v)
             && (b->tile ? b->readers == readers || loads : !is_internal(b)))
             return i;
     }
@@ -619,4 +641,25 @@ bool schedule_buffers(Schedule *s)
     s->why = NULL;
     choose_depths(s);
     return true;
+}
+
+/* The ring of all that is loaded; NOTHING: there are several. */
+static int only_ring(const Schedule *s)
+{
+    int found = NOTHING;
+    for (int i = 0; i < s->nbuffers; i++)
+        if (s->buffer[i].copied) {
+            if (found != NOTHING)
+                return NOTHING;
+            found = i;
+        }
+    return found;
+}
+
+int32_t room_for_early(const Schedule *s)
+{
+    int ring = s->row_axis ? only_ring(s) : NOTHING;
+    int32_t room = shared_room(s) - s->shared;
+    return ring != NOTHING && s->buffer[ring].depth < 2 && room >= SHARED_ALIGN
+         ? room : 0;
 }

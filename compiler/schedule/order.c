@@ -251,10 +251,14 @@ static int registers_with(const Order *o, int at, int now)
     return now;
 }
 
-/* Whether it is the first to find the tile that is loaded last. */
+/* Whether it is the first to find the tile that is loaded last; of a row axis,
+ * whether it finds one that comes while an iteration is at work. */
 static bool is_late(const Order *o, int at)
 {
     const KInst *k = &o->inst[at];
+    for (int i = 0; i < k->nin; i++)
+        if (is_loaded_late(o->s, k->in[i]))
+            return true;
     for (int i = 0; i < o->n; i++)
         if (o->done[i] && has_value(o->inst[i].in, o->inst[i].nin, o->late))
             return false;
@@ -280,6 +284,13 @@ static bool goes_before(const Order *o, int program, int product)
         && o->height[program] > o->height[product];
 }
 
+/* What is late comes last; before what nothing goes on from, if that is waited
+ * for. */
+static bool waits_longer(const Order *o, int other)
+{
+    return o->s->row_axis && is_left(o, other) && waits_for(o, other);
+}
+
 /* Products come first, then what waits for none, then what waits least: of
  * these what others go on from, then what is in registers, so that it is done
  * when others are waited for. */
@@ -287,7 +298,7 @@ static bool is_better(const Order *o, int a, int b)
 {
     bool product = o->inst[a].op == K_PRODUCT, late = is_late(o, a);
     if (late != is_late(o, b))
-        return !late;
+        return late ? waits_longer(o, b) : !waits_longer(o, a);
     if (product != (o->inst[b].op == K_PRODUCT))
         return product ? !goes_before(o, b, a) : goes_before(o, a, b);
     int wa = waits_for(o, a), wb = waits_for(o, b);

@@ -54,6 +54,16 @@ bool is_scanned(const Select *x, Ref r)
     return false;
 }
 
+bool is_wide_input(const Select *x, Ref r)
+{
+    const Node *n = &x->g->n[r];
+    return n->op == OP_input && has_row_axis(x, r) && x->col[r] == AX_I
+        && is_matrix(x, r) && x->w->in[n->index] == F32
+        && x->w->memory != F32 && x->s->tile != F32 && !x->s->direct
+        && !x->g->rows && x->s->target->form[FORM_COPY]->waited
+        && has_whole_rows(x, r) && !is_factor(x, r);
+}
+
 bool is_read_directly(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];
@@ -65,7 +75,7 @@ bool is_read_directly(const Select *x, Ref r)
                 || (state && x->s->direct && !is_factor(x, r)));
     if (n->op != OP_input)
         return false;
-    return is_matrix(x, r)
+    return is_matrix(x, r) && !is_wide_input(x, r)
         && (x->w->in[n->index] != x->w->memory
             || ((x->s->direct || x->s->tile == F32 || !has_whole_rows(x, r))
                 && !is_factor(x, r)));

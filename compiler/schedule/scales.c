@@ -2,9 +2,11 @@
  * rows of its factor scales the product instead: the factor is then multiplied
  * as it was loaded and needs no tile of its own, nor a rounding. A number that
  * scales products scales factors that are computed instead: what is added to
- * the products is then added as they are made, in the same registers. What
- * scales both terms of a sum scales the sum; what is scaled twice is scaled by
- * the product. What scales the tokens of a factor of scores scales these.
+ * the products is then added as they are made, in the same registers. Where
+ * scores are kept beside those that are solved with, an adjoint is scaled, not
+ * they once more. What scales both terms of a sum scales the sum; what is
+ * scaled twice is scaled by the product. What scales the tokens of a factor of
+ * scores scales these.
  */
 #include "schedule.h"
 #include "../cost.h"
@@ -249,8 +251,54 @@ static Ref scaled_scores(Graph *g, const Graph *old, const Node *n,
     return 0;
 }
 
-typedef enum Way { SCALES_OUT, SCALES_IN, SCALES_OF_SUMS, SCALES_OF_SCORES,
-                   SCALES_ONCE } Way;
+/* r without the number that it is times; *number: what that was times, too. */
+static Ref without_number(Graph *g, Ref r, Ref *number)
+{
+    const Node n = g->n[r];
+    for (int i = 0; i < 2 && n.op == OP_mul; i++)
+        if (g->n[n.a[i]].op == OP_num && is_matrix(g, n.a[!i])) {
+            *number = times(g, *number, n.a[i]);
+            return without_number(g, n.a[!i], number);
+        }
+    return r;
+}
+
+/* A sum over tokens of products of an input that is an adjoint, and of what is
+ * times a number, or the sum is: the input is, instead. 0: it is none. */
+static Ref scaled_adjoint(Graph *g, const Node *n, Ref number, const Ref a[4])
+{
+    for (int i = 0; i < 2 && is_plain_contraction(n->op)
+                    && n->over == AXIS(AX_I); i++) {
+        const Node *in = &g->n[a[i]];
+        if (in->op != OP_input || !input_is_adjoint(&g->in[in->index]))
+            continue;
+        Ref by = number, other = without_number(g, a[!i], &by);
+        if (!by)
+            return 0;
+        Node now = *n;                  /* dot would take the number out */
+        now.a[i] = op2(g, OP_mul, a[i], by);
+        now.a[!i] = other;
+        return node_share(g, &now);
+    }
+    return 0;
+}
+
+/* The same of n, which may be a number times such a sum. */
+static Ref scaled_adjoints(Graph *g, const Graph *old, const Node *n,
+                           const Ref a[4], const Ref *image)
+{
+    for (int i = 0; i < 2 && n->op == OP_mul; i++) {
+        const Node *sum = &old->n[n->a[!i]];
+        if (old->n[n->a[i]].op != OP_num || !is_matrix(old, n->a[!i]))
+            continue;
+        Ref of[4] = { image[sum->a[0]], image[sum->a[1]] };
+        return scaled_adjoint(g, sum, a[i], of);
+    }
+    return scaled_adjoint(g, n, 0, a);
+}
+
+typedef enum Way { SCALES_OF_ADJOINTS, SCALES_OUT, SCALES_IN, SCALES_OF_SUMS,
+                   SCALES_OF_SCORES, SCALES_ONCE } Way;
 
 typedef struct Rescaling {
     Way way;
@@ -264,6 +312,7 @@ static Ref rescaled_node(void *ud, Graph *g, const Node *n, const Ref a[4],
     const Rescaling *x = ud;
 
     switch (x->way) {
+    case SCALES_OF_ADJOINTS: return scaled_adjoints(g, x->old, n, a, image);
     case SCALES_OUT: return scaled_product(g, n, a);
     case SCALES_IN: return scaled_factors(g, n, x->readers, image);
     case SCALES_OF_SUMS: return scaled_sum(g, x->old, n, x->readers, image);
@@ -278,6 +327,36 @@ static const Plan *rescaled(Ctx *c, const Plan *p, Way way)
     Rescaling x = { way, p->g, count_readers(c, p->g) };
 
     return plan_rewritten(c, p, rescaled_node, &x);
+}
+
+/* A number times a sum over tokens of products of two inputs, of which one is
+ * an adjoint: neither is computed. */
+static bool scales_inputs(const Graph *g, const Node *n)
+{
+    bool any = false;
+    for (int i = 0; i < 2 && n->op == OP_mul; i++) {
+        const Node *sum = &g->n[n->a[!i]];
+        bool inputs = g->n[n->a[i]].op == OP_num
+                   && is_plain_contraction(sum->op)
+                   && sum->over == AXIS(AX_I), adjoint = false;
+        for (int j = 0; j < 2 && inputs; j++) {
+            const Node *in = &g->n[sum->a[j]];
+            inputs = in->op == OP_input;
+            adjoint |= inputs && input_is_adjoint(&g->in[in->index]);
+        }
+        any |= inputs && adjoint;
+    }
+    return any;
+}
+
+const Plan *plan_scales_of_adjoints(Ctx *c, const Plan *p)
+{
+    bool any = false, solves = false;
+    for (Ref r = 1; r < p->g->len; r++) {
+        any |= scales_inputs(p->g, &p->g->n[r]);
+        solves |= p->g->n[r].op == OP_solve;
+    }
+    return any && solves ? rescaled(c, p, SCALES_OF_ADJOINTS) : p;
 }
 
 const Plan *plan_scales_out(Ctx *c, const Plan *p)

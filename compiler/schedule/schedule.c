@@ -123,6 +123,22 @@ static void deal_roles(Schedule *s)
             (s, each * all - few);
 }
 
+static Schedule *attempt_once(Ctx *c, const KernelWish *w,
+                              const Schedule *like);
+
+/* Where what is loaded has no room for two slots as a whole, what is wanted
+ * first has, and the rest comes while an iteration is at work on that. */
+static Schedule *attempt_early(Ctx *c, const KernelWish *w,
+                               const Schedule *like, const Schedule *whole)
+{
+    Schedule early = *like;
+    early.early = room_for_early(whole);
+    if (like->early || !early.early)
+        return NULL;
+    Schedule *s = attempt_once(c, w, &early);
+    return s->why ? NULL : s;
+}
+
 /* Each try takes less shared memory, and then fewer registers; where two
  * walks, or slices, are to be on a multiprocessor there is but one. Of two of
  * other kernels the least is tried first: mostly there is no room for it. Where
@@ -196,6 +212,9 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             return s;
         if (i < 0 || !fits)
             continue;
+        Schedule *early = attempt_early(c, w, like, s);
+        if (early)
+            return early;
         if (s->row_axis)
             schedule_slim(s);
         schedule_early(s, true);

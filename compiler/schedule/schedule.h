@@ -339,6 +339,9 @@ typedef struct Schedule {
     int ninsts, cap_insts;
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers, first_placed;         /* which lies first */
+    int32_t early;                      /* of a row axis: bytes of what is
+                                           loaded first, in a ring of its own;
+                                           0: all is in one */
     int32_t shared;                     /* bytes, barriers included */
     int tensor;                         /* columns of tensor memory that a
                                            warpgroup has; 0: none */
@@ -420,6 +423,10 @@ DType schedule_tile(const Plan *p, DType memory);
  * product. */
 const Plan *plan_scales_out(Ctx *c, const Plan *p);
 
+/* The plan in which numbers that scale sums over tokens of products with an
+ * adjoint that is an input, or what that is multiplied with, scale the input:
+ * of plans that solve, which keep what it is multiplied with as it is. */
+const Plan *plan_scales_of_adjoints(Ctx *c, const Plan *p);
 /* The plan in which numbers that scale products scale factors that are
  * computed. */
 const Plan *plan_scales_in(Ctx *c, const Plan *p);
@@ -525,6 +532,11 @@ const char *pair_fault(const Schedule *s);
  * it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
+/* Of a row axis, where all that is loaded has one slot: of how many bytes of it
+ * there is room for another; 0: it has more, or there is room for none. */
+int32_t room_for_early(const Schedule *s);
+/* Whether it is none of the first s->early bytes that are loaded. */
+bool is_loaded_late(const Schedule *s, int value);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next iteration goes into products of this one; or,
  * without a row axis, registers, which it requires then, do not hold the sums.
@@ -901,6 +913,11 @@ static inline int32_t rows_lying(const KValue *v)
 static inline uint8_t tile_element(const Schedule *s)
 {
     return (uint8_t)s->target->form[FORM_PRODUCT]->element;
+}
+/* Whether the tile is of float32 where products' are of 16 bits. */
+static inline bool is_wide(const Schedule *s, const KValue *v)
+{
+    return v->layout == LAY_TILE && v->element > tile_element(s);
 }
 /* Whether sums of products lie in tensor memory. */
 static inline bool has_tensor(const Schedule *s)

@@ -287,6 +287,7 @@ static bool map_reads(Select *x, KInst *k, Ref r)
                 || (k->col != AX_J && seen_column(x, n->a[i]) != col))
                 return refuse(x, r, "a tile that lies the other way round");
             reads(x, k, value_of(x, a, is_read_directly(x, a) ? LAY_GLOBAL
+                                       : is_wide_input(x, a) ? LAY_TILE
                                        : factor_layout(x, a)));
             break;
         case SCANNED: case PAIRED: case SHIFTED:
@@ -501,34 +502,64 @@ static void settle(Select *x, int first)
             reads(x, k, x->s->inst[i].in[j]);
 }
 
-/* Beside a product's factor a tile of what the program finds as a fragment has
- * a program of its own, of a row axis: the product need not wait for it. Tiles
- * alternate in the order in which they are made, so that it is the only one.
- */
-static void leave_tile(Select *x, int at)
+/* Marks those of the program's nodes that r is made of, and what it reads. */
+static void mark_made_of(const Select *x, const KInst *k, Ref r, bool *marked)
 {
-    KInst *k = &x->s->inst[at];
-    bool packs = false;
-    int tile = NOTHING, tiles = 0;
+    bool computes = has_node(k, r) && !marked[r];
+    marked[r] = true;
+    for (int i = 0; i < 4 && computes; i++)
+        mark_made_of(x, k, shown_node(x->g, x->g->n[r].a[i]), marked);
+}
+
+/* Of the program what leaves tiles, by itself. */
+static KInst program_of_tiles(const Select *x, const KInst *k)
+{
+    bool *marked = ctx_alloc(x->c, x->g->len);
+    KInst of = *k;
+    of.node = ctx_alloc(x->c, ((size_t)k->nnodes + 1) * sizeof *of.node);
+    of.nin = of.nout = 0;
+    of.nnodes = 0;
     for (int i = 0; i < k->nout; i++) {
         const KValue *v = &x->s->value[k->out[i]];
-        packs |= v->layout == LAY_PACKED;
-        tiles += v->layout == LAY_TILE;
-        tile = v->layout == LAY_TILE ? i : tile;
+        if (v->layout != LAY_TILE)
+            continue;
+        of.out[of.nout++] = k->out[i];
+        mark_made_of(x, k, v->node, marked);
     }
-    if (!packs || tiles != 1)
+    for (int i = 0; i < k->nnodes; i++)
+        if (marked[k->node[i]])
+            of.node[of.nnodes++] = k->node[i];
+    for (int i = 0; i < k->nin; i++)
+        if (marked[x->s->value[k->in[i]].node])
+            of.in[of.nin++] = k->in[i];
+    return of;
+}
+
+/* Beside a product's factor a tile of what the program finds as a fragment, and
+ * those that it makes of that, have a program of their own, of a row axis: the
+ * product need not wait for them. Tiles alternate in the order in which they
+ * are made, so that all of them have it.
+ */
+static void leave_tiles(Select *x, int at)
+{
+    const KInst k = x->s->inst[at];
+    int packs = 0, tiles = 0;
+    bool found = false;
+    for (int i = 0; i < k.nout; i++) {
+        const KValue *v = &x->s->value[k.out[i]];
+        packs += v->layout == LAY_PACKED;
+        tiles += v->layout == LAY_TILE;
+        found |= v->layout == LAY_TILE && !has_node(&k, v->node)
+              && schedule_value(x->s, v->node, LAY_FRAGMENT) != NOTHING;
+    }
+    if (!packs || !found || (tiles > 1 && packs + tiles < k.nout))
         return;
-    int16_t to = k->out[tile];
-    Ref node = x->s->value[to].node;
-    int from = schedule_value(x->s, node, LAY_FRAGMENT);
-    if (from == NOTHING || has_node(k, node))
-        return;
-    memmove(k->out + tile, k->out + tile + 1,
-            (size_t)(--k->nout - tile) * sizeof *k->out);
-    k = inst_new(x, K_MAP, KR_MATRIX);
-    set_space(x, k, node);
-    reads(x, k, from);
-    writes(x, k, to);
+    KInst *first = &x->s->inst[at];
+    first->nout = 0;
+    for (int i = 0; i < k.nout; i++)
+        if (x->s->value[k.out[i]].layout != LAY_TILE)
+            first->out[first->nout++] = k.out[i];
+    inst_insert(x->s, at + 1, program_of_tiles(x, &k));
 }
 
 /* The program that goes on from products. */
@@ -560,7 +591,7 @@ static bool select_map(Select *x, const Part *of)
     if (!k->nnodes && !k->nout)
         x->s->ninsts--;
     else if (k->row == x->s->row_axis)
-        leave_tile(x, at);
+        leave_tiles(x, at);
     return same || refuse(x, (Ref)of->group, "a group of several spaces");
 }
 

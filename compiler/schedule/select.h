@@ -189,6 +189,10 @@ bool is_delayed_scan(const Select *x, Ref r);
 Ref scan_operand(const Graph *g, Ref r);
 /* Whether the sums that r is have to be in place: r is added up. */
 bool is_scanned(const Select *x, Ref r);
+/* An input in float32 that nobody multiplies, of a matrix whose rows are the
+ * row axis: its tile is of float32, where programs find it element by element.
+ */
+bool is_wide_input(const Select *x, Ref r);
 /* An input that nobody multiplies: the matrix role finds it in memory. */
 bool is_read_directly(const Select *x, Ref r);
 /* Of a product; sums that decays are made of are none. */

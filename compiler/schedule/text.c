@@ -8,7 +8,7 @@
  *   role NAME warps N
  *   buffer N ROLE bytes N at N depth N uses N [tile] [copied] readers ROLE ...
  *   value N %NODE LAYOUT ROW COL NROW NCOL parts N buffer N alias N use N
- *         at N [ahead] [masked] [half | given] [rest N]
+ *         at N [ahead] [masked] [half | given] [rest N] [wide]
  *   OP ROLE [transposed N N] [minus] [space ROW COL NROW NCOL] [parts N]
  *   [left N] [output N]
  *      [in N ...] [out N ...] [nodes %N ...] [await full N ...]
@@ -53,17 +53,19 @@ static void print_buffer(Buf *b, const KBuffer *k, int i)
     buf_printf(b, "\n");
 }
 
-static void print_value(Buf *b, const KValue *v, int i)
+static void print_value(Buf *b, const Schedule *s, int i)
 {
+    const KValue *v = &s->value[i];
     buf_printf(b, "value %d %%%u %s %d %d %d %d parts %d buffer %d alias %d"
-               " use %d at %d%s%s%s%s\n", i, (unsigned)v->node,
+               " use %d at %d%s%s%s%s%s\n", i, (unsigned)v->node,
                layout_name[v->layout],
                v->row, v->col, (int)v->nrow, (int)v->ncol, v->parts,
                v->buffer, v->alias, v->use, (int)v->at,
                v->ahead ? " ahead" : "", v->masked ? " masked" : "",
                v->half ? " half" : v->given ? " given" : "",
                v->rest == NOTHING ? ""
-               : ctx_format(b->ctx, " rest %d", (int)v->rest));
+               : ctx_format(b->ctx, " rest %d", (int)v->rest),
+               is_wide(s, v) ? " wide" : "");
 }
 
 static void print_inst(Buf *b, const KInst *k)
@@ -153,7 +155,7 @@ static void print_whole(const Schedule *s, Buf *out)
     for (int i = 0; i < s->nbuffers; i++)
         print_buffer(out, &s->buffer[i], i);
     for (int i = 0; i < s->nvalues; i++)
-        print_value(out, &s->value[i], i);
+        print_value(out, s, i);
     for (int i = 0; i < s->ninsts; i++)
         print_inst(out, &s->inst[i]);
 }
@@ -343,6 +345,8 @@ static void read_value(Read *x)
     s->paired |= v->given;
     if (next_is(x, "rest"))
         v->rest = number(x, 0, INT32_MAX);
+    if (next_is(x, "wide"))
+        v->element = sizeof(float);
     if (has_buffer(v) != (v->buffer != NOTHING))
         fail(x->c, x->line, "schedule: a value without its place");
     if (v->rest != NOTHING && v->rest + rest_slots(s, v) * rest_bytes(v)

@@ -145,6 +145,56 @@ static void join(Schedule *s, int i, int j)
     memmove(b, b + 1, (size_t)(--s->ninsts - j) * sizeof *b);
 }
 
+/* The only program that reads the value, which nobody else does; or NOTHING. */
+static int reader_of(const Schedule *s, int value)
+{
+    int found = NOTHING;
+    for (int i = 0; i < s->ninsts; i++) {
+        if (!has_value(s->inst[i].in, s->inst[i].nin, value))
+            continue;
+        if (found != NOTHING || s->inst[i].op != K_MAP)
+            return NOTHING;
+        found = i;
+    }
+    return found;
+}
+
+/* Whether k leaves something in a buffer in which r does, too: such have turns.
+ */
+static bool leaves_where(const Schedule *s, const KInst *k, const KInst *r)
+{
+    bool any = false;
+    for (int a = 0; a < k->nout; a++)
+        for (int b = 0; b < r->nout; b++) {
+            int buffer = s->value[k->out[a]].buffer;
+            any |= buffer != NOTHING
+                && buffer == s->value[r->out[b]].buffer;
+        }
+    return any;
+}
+
+/* What reads the last of the sums that the first such instruction from `from`
+ * on leaves is done as soon as what else it reads is there: they take no
+ * registers from then on. */
+static void hasten(Schedule *s, int from)
+{
+    int i = from;
+    while (s->inst[i].op != K_DECAYED)
+        i++;
+    int r = reader_of(s, s->inst[i].out[s->inst[i].nout - 1]), to = i + 1;
+    if (r == NOTHING)
+        return;
+    const KInst *k = &s->inst[r];
+    for (int n = to; n < r; n++) {
+        bool before = leaves_where(s, &s->inst[n], k);
+        for (int j = 0; j < k->nin; j++)
+            before |= has_value(s->inst[n].out, s->inst[n].nout, k->in[j])
+                   || brings(&s->inst[n], k->in[j]);
+        to = before ? n + 1 : to;
+    }
+    move_up(s, r, to);
+}
+
 static void follow(Schedule *s, int i, int j)
 {
     move_up(s, j, bring_tiles(s, i, j) + 1);
@@ -175,6 +225,8 @@ static void put_together(Schedule *s, bool (*may)(const Schedule *s, int i,
             memcpy(before, s->inst, size);
             int live = registers_live(s, KR_MATRIX);
             put(s, i, j);
+            if (put == join && registers_fault(s))
+                hasten(s, i);
             if (!registers_fault(s) && (put == join || has_room(s, live)))
                 continue;
             memcpy(s->inst, before, size);
@@ -183,7 +235,8 @@ static void put_together(Schedule *s, bool (*may)(const Schedule *s, int i,
 }
 
 /* Requires buffers and roles; instructions have no waits yet. Fragments live
- * longer: where registers are short, each is made when it is wanted. */
+ * longer: where registers are short, the last is read at once, or each is made
+ * when it is wanted. */
 void schedule_together(Schedule *s)
 {
     put_together(s, may_be_one, join);

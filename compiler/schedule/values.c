@@ -4,10 +4,11 @@
 static int value_new(Select *x, Ref node, Layout layout)
 {
     Schedule *s = x->s;
+    bool wide = layout == LAY_TILE && is_wide_input(x, node);
     KValue *v = value_add(s, (KValue){
         .node = node, .layout = (uint8_t)layout, .parts = 1,
-        .element = tile_element(s), .buffer = NOTHING, .alias = NOTHING,
-        .nrow = 1, .ncol = 1 });
+        .element = wide ? sizeof(float) : tile_element(s), .buffer = NOTHING,
+        .alias = NOTHING, .nrow = 1, .ncol = 1 });
     if (x->kind[node] == PAIRED) {
         v->row = AX_I;
         v->col = (uint8_t)highest(x->g->n[node].axes);
@@ -83,7 +84,7 @@ void select_load(Select *x, Ref r)
                 reads(x, k, value_of(x, first, found_layout(x, first)));
         }
     }
-    if (has_row_axis(x, r)) {
+    if (has_row_axis(x, r) && !is_wide(x->s, &x->s->value[v])) {
         KInst *k = inst_new(x, K_MAP, KR_MATRIX);
         set_space(x, k, r);
         reads(x, k, v);

@@ -11,6 +11,7 @@
 --   flin tests/cuda/scheduled.lua parts    a long one, which blocks share where
 -- there are many multiprocessors
 -- typed=1: gates and constants in float32, gradients from what forward saved;
+-- typed=2: gates that are matrices, too;
 -- states=1: states of 16 bits. scaled=1: queries times K^-1/2. loud=8: times 8,
 -- where exponentials of scores are beyond float32. long: few
 -- sequences, cut in segments where there are so many multiprocessors; two
@@ -371,6 +372,9 @@ local cases <const> = {
   -- vectors that a walk carries, found by scans with gates
   "precond_gdn,B=1,T=130,H=1,K=64,V=64,states=1",
   "hgrn2,B=1,T=70,H=1,K=128,V=128,scaled=1",
+  -- dy is scaled, which scores are not
+  "deltanet,B=2,T=70,H=1,K=128,V=128,scaled=1",
+  "iplr,B=1,T=70,H=1,HV=2,K=40,V=72,cu=0/3/20/70,scaled=1",
   -- exponents by their running maximum; a ratio
   "mlstm,B=1,T=130,H=1,K=64,V=64",
   "mlstm,B=1,T=100,H=2,K=64,V=64,states=1",
@@ -481,6 +485,12 @@ local cases <const> = {
   -- what programs make of them, too
   "gla,B=1,T=70,H=1,K=72,V=24,chunk=32,cu=0/3/35/70",
   "kda,B=2,T=70,H=1,HV=2,K=40,V=72,typed=1",
+  -- tiles of a walk whose states are rows in two rings, and what is made of
+  -- the second one's waits
+  "dplr,B=1,T=200,H=1,K=128,V=128,typed=2",
+  -- a gate of values, in float32, of a walk whose states are rows
+  "gdn2,B=2,T=200,H=1,K=128,V=128,typed=2",
+  "gdn2,B=1,T=70,H=1,HV=2,K=40,V=72,cu=0/3/20/70,typed=2",
   -- pairs of keys, whose rows no copy moves
   "deltanet_rope,B=1,T=70,H=1,K=72,V=40,states=1",
   -- rows of tensors that are no whole 16 bytes, and odd ones
@@ -567,10 +577,11 @@ local function limit_of(v, dtype, what)
                  or suite.ROUNDS_MORE[v.name] and 6e-3 or 4e-3)
 end
 
-local function check_typed(text, v, at, chunk)
-  local host = suite.typed(v, v:random(at), at.dtype)
-  host.chunk = chunk
-  host.cu_seqlens = at.cu_seqlens
+local function check_typed(text, v, at, chunk, wide)
+  local ends <const> = at.cu_seqlens
+  at.cu_seqlens = nil
+  local host = suite.typed(v, v:random(at), at.dtype, wide)
+  host.chunk, host.cu_seqlens = chunk, ends
   host.dy = flin.randn(v:reference(host).shape, { seed = 9 }):to(at.dtype)
   suite.check_gradients(text, v, host, function (input)
     return limit_of(v, at.dtype, "d_" .. input)
@@ -632,9 +643,9 @@ local function check(text)
   end
   local how = at.typed and check_typed or at.states and check_states
   if how then
-    local chunk <const> = at.chunk
+    local chunk <const>, wide <const> = at.chunk, at.typed == 2
     at.typed, at.states, at.chunk = nil, nil, nil
-    return how(text, v, at, chunk)
+    return how(text, v, at, chunk, wide)
   end
   at.backend = "cuda"
   for what, off in pairs(v:check(at)) do

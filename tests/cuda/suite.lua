@@ -80,11 +80,14 @@ function suite.far(u)
   return u < 0.6 and 0 or -u * u
 end
 
+local GATES <const> = { log_decay = true, unit = true, positive = true }
+
 -- Matrices of tokens in dtype; gates, angles and constants that models hold
--- in float32 are so.
-function suite.typed(v, host, dtype)
+-- in float32 are so; `wide`: those that are matrices, too.
+function suite.typed(v, host, dtype, wide)
   for _, input in ipairs(v.inputs) do
     local matrix = input.axes:find "^t .*[kvp]"
+                   and not (wide and GATES[input.domain])
     host[input.name] = host[input.name]:to(matrix and dtype or "float32")
   end
   return host

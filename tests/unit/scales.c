@@ -54,11 +54,46 @@ static void scales_joined(Ctx *c, void *ud)
     }
 }
 
+/* Inputs times a number, and sums over tokens times one, of its last kernel. */
+static void count_numbers(const Plan *p, int *inputs, int *sums)
+{
+    const Graph *g = p->g;
+    *inputs = *sums = 0;
+    const Kernel *back = &p->kernel[p->nkernels - 1];
+    for (int i = 0; i < back->nnodes; i++) {
+        const Node *n = &g->n[back->node[i]];
+        for (int k = 0; k < 2 && n->op == OP_mul; k++) {
+            const Node *of = &g->n[n->a[!k]];
+            bool number = g->n[n->a[k]].op == OP_num;
+            *inputs += number && of->op == OP_input;
+            *sums += number && of->op == OP_dot && of->over == AXIS(AX_I)
+                  && g->n[of->a[1]].op == OP_input;
+        }
+    }
+}
+
+/* Of sums of a plan that solves dy is scaled; what has none stays. */
+static void scales_of_adjoints(Ctx *c, void *ud)
+{
+    int inputs, sums, after;
+    (void)ud;
+    const Plan *p = plan_parse(c, read_text(c, "tests/plans/"
+                                               "deltanet_scaled.plan"));
+    count_numbers(p, &inputs, &sums);
+    expect(!inputs && sums, "sums are scaled", "deltanet");
+    count_numbers(plan_scales_of_adjoints(c, p), &inputs, &after);
+    expect(inputs && !after, "dy is scaled instead", "deltanet");
+    p = plan_parse(c, read_text(c, "tests/plans/gdn_joint.plan"));
+    expect(plan_scales_of_adjoints(c, p) == p, "nothing to scale", "gdn");
+}
+
 int main(void)
 {
     Ctx *c = ctx_new();
     if (!ctx_protect(c, scales_joined, NULL))
         expect(false, "scales", c->err.message);
+    if (!ctx_protect(c, scales_of_adjoints, NULL))
+        expect(false, "scales of adjoints", c->err.message);
     ctx_free(c);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

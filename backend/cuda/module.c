@@ -412,14 +412,16 @@ static Prepared prepare_segments(Search *search, const Plan *whole,
  * factors with them, or not, where the walk is too large for a schedule, or
  * that is worth another kernel; where it is too large then, too, what its
  * states do not need is made behind it. Blocks that are few wait for one
- * another: with half the chain kda takes 1.28 ms, not 1.76, of long sequences.
+ * another: with half the chain kda takes 1.28 ms, not 1.76, of long sequences,
+ * and precond_gdn .83, not 1.63, by price .85 of it; mamba3 takes 1.2 times as
+ * long so, by price .93.
  * Of many the sums are the same, and what prices say less than that is not
  * there: rwkv7 takes 2.7 ms, not 2.1. What segments share prepare_segments
  * finds. */
 static Prepared prepare_forward(Search *search, const Plan *whole,
                                 Prepared best)
 {
-    const double worth = search->o->few ? 0.8 : 0.6;
+    const double worth = search->o->few ? 0.9 : 0.6;
     bool lacks = !is_scheduled(&best, 0);
     double least = lacks ? INFINITY : worth * price_of(&best, search->o, 0);
 

@@ -114,18 +114,23 @@ static bool is_cut_forward(const Plan *p, const CudaModule *m)
 }
 
 /* Whether it is one whose walks find all that no carried state goes into, and
- * keep states in registers: of 64 sequences and heads of 2,048 tokens that
- * takes less than by cuda_emit, whatever prices say (kda .182 and .200 ms, gla
- * .138 and .169, gdn2 .279 and .314, precond_kda .316 and .365; an H200). */
+ * keep states in registers, or of which one walks a state that others are
+ * scaled by: of 64 sequences and heads of 2,048 tokens that takes less than by
+ * cuda_emit, whatever prices say (kda .182 and .200 ms, gla .138 and .169, gdn2
+ * .279 and .314, precond_kda .316 and .365, precond_gdn .172 and .212; an
+ * H200). */
 static bool finds_all_ahead(const Plan *p, const CudaModule *m)
 {
     bool all = is_cut_forward(p, m), any = false;
+    int walks = 0;
 
     for (int i = 0; i < m->nkernels; i++) {
         all &= !m->kernel[i].ahead;
         any |= m->kernel[i].in_rows;
+        walks += m->kernel[i].walk != CUDA_SCHEDULED
+              && m->kernel[i].walk != CUDA_SUM;
     }
-    return all && any;
+    return is_cut_forward(p, m) && any && (all || walks > 1);
 }
 
 static double way_seconds(const Plan *p, const CudaModule *m, bool back,

@@ -159,8 +159,9 @@ static bool is_ready(const Order *o, int at)
     return !waits_for_carried(o, at);
 }
 
-/* Where registers are short: whether what the instruction takes from memory as
- * a factor goes into those of the state that the product has as one. */
+/* Where registers are short, or ptxas has lacked them: whether what the
+ * instruction takes from memory as a factor goes into those of the state that
+ * the product has as one. */
 static bool takes_room(const Order *o, int product, int at)
 {
     const Schedule *s = o->s;
@@ -168,7 +169,8 @@ static bool takes_room(const Order *o, int product, int at)
     bool takes = k->op == K_MAP && k->nout
               && s->value[k->out[0]].layout == LAY_PACKED
               && s->value[k->in[0]].layout == LAY_TILE;
-    return takes && s->ahead > 1 && s->groups > 1 && o->role == KR_MATRIX
+    return takes && (s->ahead > 1 || s->spare) && s->groups > 1
+        && o->role == KR_MATRIX
         && s->value[p->in[0]].col != AX_I;
 }
 

@@ -129,6 +129,11 @@ template<int STAGES> struct Ring {
     int stage;
     u32 phase;
     INLINE_MEMBER Ring() : stage(0), phase(0) {}
+    INLINE_MEMBER void go_to(u32 use)
+    {
+        stage = use % STAGES;
+        phase = use / STAGES & 1;
+    }
     INLINE_MEMBER void next()
     {
         if (++stage == STAGES) {

@@ -569,6 +569,13 @@ static void put_turn(Print *p, KRole role)
     p->slots = false;
 }
 
+/* An iteration of a walk's loop has ended: in an expression. */
+static void put_counted(Print *p, KRole role)
+{
+    buf_printf(p->b, p->s->splits ? ", it++, own++" : ", it++");
+    put_rings(p, role, NULL, RING_GOES_ON);
+}
+
 /* How a walk's loop begins. */
 static const char *put_first_chunk(Print *p, KRole role)
 {
@@ -582,8 +589,9 @@ static const char *put_first_chunk(Print *p, KRole role)
     put_turn_begin(p, role);
     put_first(p, role);
     p->slots = false;
-    buf_printf(p->b, "} while (0);\nm++, it++%s;\n}\n",
-               s->splits ? ", own++" : "");
+    buf_printf(p->b, "} while (0);\nm++");
+    put_counted(p, role);
+    buf_printf(p->b, ";\n}\n");
     return "";
 }
 
@@ -602,10 +610,12 @@ static void put_lean_loop(Print *p, KRole role)
 {
     if (!has_lean(p->s, role)) {
         buf_printf(p->b, "it += x.first;\n");
+        put_rings(p, role, "it", RING_GOES_TO);
         return;
     }
-    buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++) {\n"
-               "find_chunk(a.run, m, x);\n");
+    buf_printf(p->b, "NO_UNROLL for (int m = 0; m < x.first; m++, it++");
+    put_rings(p, role, "it", RING_GOES_ON);
+    buf_printf(p->b, ") {\nfind_chunk(a.run, m, x);\n");
     p->lean = true;
     put_turn_begin(p, role);
     put_lean_insts(p, role, put_inst);
@@ -625,6 +635,7 @@ static void put_role(Print *p, KRole role)
     }
     if (role == KR_MATRIX)
         put_sums(p);
+    put_rings(p, role, NULL, RING_BEGINS);
     put_items(p, "it", "own");
     if (has_matrices(role)) {
         put_fragments(p, role, true);
@@ -645,15 +656,15 @@ static void put_role(Print *p, KRole role)
     put_begins(p, role, true);
     if (walk)
         begin = put_first_chunk(p, role);
-    if (s->splits)
-        buf_printf(p->b, "NO_UNROLL for (%s; m < x.last; m++, it++, own++) {\n"
-                   "find_chunk(a.run, m, x);\n", begin);
-    else if (walk)                      /* without buffers it waits for loads
+    if (walk) {                         /* without buffers it waits for loads
                                            alone: many at a time */
-        buf_printf(p->b, "%s for (%s; m < chunks; m++, it++) {\n"
-                   "find_chunk(a.run, %s, x);\n", s->nbuffers ? "NO_UNROLL"
-                   : "UNROLL_EIGHT", begin,
+        buf_printf(p->b, "%s for (%s; m < %s; m++", s->nbuffers || s->splits
+                   ? "NO_UNROLL" : "UNROLL_EIGHT", begin,
+                   s->splits ? "x.last" : "chunks");
+        put_counted(p, role);
+        buf_printf(p->b, ") {\nfind_chunk(a.run, %s, x);\n",
                    s->kind == K_REVERSE ? "chunks - 1 - m" : "m");
+    }
     put_turn(p, role);
     buf_printf(p->b, walk ? "}\n" : "it++;\n");
     put_last_deferred(p, role);

@@ -5,119 +5,6 @@
 #include "print_parts.h"
 #include "source.h"
 
-/* Whether decays alone read the vector. */
-static bool is_of_decays(const Print *p, const KInst *k, Ref o)
-{
-    const Graph *g = p->s->g;
-    int v = schedule_value(p->s, shown_node(g, o), LAY_VECTOR);
-    bool alone = v != NOTHING && has_value(k->in, k->nin, v)
-              && !is_found_by_steps(p, k, value_at(p, v));
-    for (int i = 0; i < k->nnodes; i++)
-        for (int j = 0; j < 4; j++)
-            alone &= shown_node(g, g->n[k->node[i]].a[j]) != shown_node(g, o)
-                  || is_mask(g->n[k->node[i]].op);
-    return alone;
-}
-
-/* Whether the program's decays are powers of 2: the sums that they are of are
- * taken times log2(e) as they are found, not each difference. Such a product is
- * fused with a difference and then no longer what it is alone: a token's own
- * decay is off by a rounding of its sum, which float32 would show. */
-static bool has_powers(const Print *p, const KInst *k)
-{
-    bool any = false, all = true;
-    for (int i = 0; i < k->nnodes; i++) {
-        const Node *n = &p->s->g->n[k->node[i]];
-        if (!is_mask(n->op) || !n->a[0])
-            continue;
-        any = true;
-        all &= is_of_decays(p, k, n->a[0]) && is_of_decays(p, k, n->a[1]);
-    }
-    return any && all && p->s->tile != F32;
-}
-
-static const char *factor_text(const Print *p, const KInst *k, Ref r)
-{
-    return has_powers(p, k) && is_of_decays(p, k, r) ? "LOG2E * " : "";
-}
-
-static const char *exponent_text(Print *p, const KInst *k, Ref o)
-{
-    int v = schedule_value(p->s, shown_node(p->s->g, o), LAY_VECTOR);
-    bool times = has_powers(p, k) && !runs_along_rows(p, k, o)
-              && is_found_by_columns(p, k, value_at(p, v));
-    return ctx_format(p->c, "%s%s", times ? "LOG2E * " : "",
-                      element_of(p, k, o));
-}
-
-/* Whether the program has made r before the products that it scales ended. */
-static bool is_computed_early(const Print *p, const KInst *k, Ref r)
-{
-    const Node *n = &p->s->g->n[r];
-    return k->early && is_mask(n->op) && n->a[0];
-}
-
-/* Whether the program's node is nothing where `factor` is. */
-static bool is_multiple_of(const Graph *g, const KInst *k, Ref r, Ref factor)
-{
-    const Node *n = &g->n[r];
-    int most = n->op == OP_mul ? 2 : n->op == OP_neg;
-    bool any = r == factor;
-    for (int i = 0; i < most && !any; i++)
-        any = has_node(k, shown_node(g, n->a[i]))
-           && is_multiple_of(g, k, shown_node(g, n->a[i]), factor);
-    return any;
-}
-
-/* The decays of a program, made early, of which all that it leaves is a
- * multiple, as tiles of 16 bits: where they are taken as zero is cleared in
- * these, two elements at once. 0: there are none. */
-static Ref cleared_decays(const Print *p, const KInst *k)
-{
-    Ref found = 0;
-    int decays = 0;
-    for (int i = 0; i < k->nnodes; i++)
-        if (is_mask(p->s->g->n[k->node[i]].op)) {
-            found = k->node[i];
-            decays++;
-        }
-    bool all = decays == 1 && is_computed_early(p, k, found)
-            && p->s->tile != F32 && k->nrow <= TILE_ROWS;
-    for (int i = 0; i < k->nout; i++) {
-        const KValue *v = value_at(p, k->out[i]);
-        all &= v->layout == LAY_TILE && has_node(k, v->node)
-            && is_multiple_of(p->s->g, k, v->node, found);
-    }
-    return all ? found : 0;
-}
-
-/* Decays are computed above the diagonal, too, where some are no numbers, but
- * taken on one side of it. Which side an element is on is one comparison with
- * what a lane has of all; of rows that are ranks with rows, or with tokens. */
-static const char *mask_text(Print *p, const KInst *k, const Node *n)
-{
-    bool rows = n->op == OP_later;
-    bool cleared = n == &p->s->g->n[cleared_decays(p, k)];
-    const char *at = n->flags & STRICT || rows ? ">" : ">=";
-    const char *side = !p->s->g->rows ? "over %s past"
-                     : rows ? "row %s col" : "token(row) %s token(col)";
-    const char *y = n->a[0] ? ctx_format(p->c, "%s(%s - %s)",
-                                         has_powers(p, k) ? "exp2_" : "exp_",
-                                         exponent_text(p, k, n->a[0]),
-                                         exponent_text(p, k, n->a[1])) : "1.f";
-    side = ctx_format(p->c, side, at);
-    return cleared ? y : ctx_format(p->c, "kept_(%s, %s)", side, y);
-}
-
-static bool has_masks(const Print *p, const KInst *k)
-{
-    bool any = false;
-    for (int i = 0; i < k->nnodes && !cleared_decays(p, k); i++)
-        any |= is_mask(p->s->g->n[k->node[i]].op)
-            && (p->beside || !is_computed_early(p, k, k->node[i]));
-    return any && !p->s->g->rows;
-}
-
 /* How far a lane's first row is behind its first column; in the loop, how far
  * the element's column is behind those. */
 static void put_over(Print *p, const KInst *k)
@@ -302,13 +189,15 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
                     && !op_is(n->op, SHIFTS); i++)
         x[i] = element_of(p, k, n->a[i]);
     if (is_mask(n->op))
-        buf_printf(b, "%s", mask_text(p, k, n));
+        buf_printf(b, "%s", masked_decay(p, k, n));
     else if (swish)
         buf_printf(b, "%s", swish_text(p, k, swish));
     else if (pairs)
         buf_printf(b, "%s", pairs_text(p, k, r));
     else if (op_is(n->op, SHIFTS))
         buf_printf(b, "%s", delayed_text(p, k, r));
+    else if (left_of_factor(p, k, r) >= 0)
+        buf_printf(b, "%s", x[left_of_factor(p, k, r)]);
     else if (op_is(n->op, MULTIPLIES))
         buf_printf(b, "%s * %s", x[0], x[1]);
     else if (is_left_as_it_is(p, k, r) || finds_wrapped(p, k, r))
@@ -882,6 +771,19 @@ static void put_columns(Print *p, const KInst *k, int regs)
     put_sums_end(p, k, true);
 }
 
+/* Whether the program computes all tiles that it leaves, in the role ahead of a
+ * forward walk: the slots need not be empty before that. */
+static bool computes_first(const Print *p, const KInst *k)
+{
+    bool all = walks_behind(p->s) && k->role == KR_AHEAD;
+    for (int i = 0; i < k->nout; i++) {
+        const KValue *v = value_at(p, k->out[i]);
+        all &= v->layout == LAY_TILE && !alternates(p, v)
+            && (has_node(k, v->node) || passes_on(p, k, v));
+    }
+    return all;
+}
+
 /* The columns one part after another, from memory to memory. */
 static void put_parts(Print *p, const KInst *k, int regs)
 {
@@ -897,6 +799,11 @@ static void put_parts(Print *p, const KInst *k, int regs)
                deals_rows(p->s, KR_MATRIX) ? "UNROLL" : "NO_UNROLL", k->parts,
                first_column(p, k));
     put_columns(p, k, regs);
+    if (computes_first(p, k) && k->wait_empty) {
+        buf_printf(b, "if (part == 0) {\n");
+        each_bit(p, k, k->wait_empty, true, put_wait);
+        buf_printf(b, "}\n");
+    }
     for (int i = 0; i < k->nout; i++)
         if (value_at(p, k->out[i])->layout == LAY_TILE) {
             put_tile(p, k, value_at(p, k->out[i]));
@@ -938,7 +845,8 @@ void put_map(Print *p, const KInst *k)
     }
     buf_printf(p->b, "{\n");
     put_lane(p, k);
-    each_bit(p, k, k->wait_empty, true, put_wait);
+    if (!computes_first(p, k))
+        each_bit(p, k, k->wait_empty, true, put_wait);
     if (!k->parts && makes_half(p, k))
         buf_printf(p->b, "const int own0 = col0(%d);\n"
                    "auto col0 = [&](int) { return own0 + %s * %d; };\n",
@@ -952,6 +860,8 @@ void put_map(Print *p, const KInst *k)
     else
         put_columns(p, k, regs);
     put_sums_end(p, k, false);
+    if (!k->parts && computes_first(p, k))
+        each_bit(p, k, k->wait_empty, true, put_wait);
     if (!k->parts)
         put_tiles(p, k, found, k->nout);
     put_kept_fragments(p, k);
@@ -977,7 +887,7 @@ void put_early(Print *p, const KInst *k)
     for (int i = 0; i < k->nnodes; i++)
         if (is_computed_early(p, k, k->node[i]))
             buf_printf(p->b, "m%u[e] = %s;\n", (unsigned)k->node[i],
-                       mask_text(p, k, &p->s->g->n[k->node[i]]));
+                       masked_decay(p, k, &p->s->g->n[k->node[i]]));
     buf_printf(p->b, "}\n}\n");
     p->beside = false;
     for (int i = 0; i < k->nnodes; i++)

@@ -4,6 +4,8 @@
 #include "print_parts.h"
 #include "source.h"
 
+#include <string.h>
+
 enum { BARRIER_BYTES = 8 };
 
 /* ---- what a launch passes ---- */
@@ -185,6 +187,53 @@ const char *turn_counter(const Schedule *s, KRole role)
     return s->splits && !has_lean(s, role) ? "own" : "it";
 }
 
+/* ---- rings ---- */
+
+/* Whether the role keeps count of the buffer's slots: of the matrices of a
+ * forward walk behind a role ahead, where each iteration has a slot of it. What
+ * an iteration begins with is known before it then. */
+static bool is_ring(const Print *p, const KBuffer *b, KRole role)
+{
+    return walks_behind(p->s) && has_matrices(role)
+        && b->uses == 1 && b->depth > 1
+        && (b->writer == (int)role || b->readers >> role & 1);
+}
+
+/* By what it counts, and how many slots there are: "it4". */
+static const char *ring_name(Print *p, const KBuffer *b)
+{
+    return ctx_format(p->c, "%s%d", count_name(p, (int)(b - p->s->buffer)),
+                      (int)b->depth);
+}
+
+/* The first of those that are counted alike. */
+static bool is_first_ring(Print *p, int buffer, KRole role)
+{
+    const KBuffer *b = &p->s->buffer[buffer];
+    bool first = is_ring(p, b, role);
+    for (int i = 0; i < buffer && first; i++)
+        first = !is_ring(p, &p->s->buffer[i], role)
+             || strcmp(ring_name(p, &p->s->buffer[i]), ring_name(p, b));
+    return first;
+}
+
+void put_rings(Print *p, KRole role, const char *counter, RingStep step)
+{
+    for (int i = 0; i < p->s->nbuffers; i++) {
+        const KBuffer *b = &p->s->buffer[i];
+        if (!is_first_ring(p, i, role)
+            || (counter && strcmp(count_name(p, i), counter)))
+            continue;
+        if (step == RING_BEGINS)
+            buf_printf(p->b, "Ring<%d> %s;\n", (int)b->depth,
+                       ring_name(p, b));
+        else if (step == RING_GOES_ON)
+            buf_printf(p->b, ", %s.next()", ring_name(p, b));
+        else
+            buf_printf(p->b, "%s.go_to(%s);\n", ring_name(p, b), counter);
+    }
+}
+
 /* Which use of its ring this is. */
 static const char *position(Print *p, const KBuffer *b, int use)
 {
@@ -196,6 +245,8 @@ static const char *position(Print *p, const KBuffer *b, int use)
 static const char *slot_text(Print *p, const KBuffer *b, int use)
 {
     const char *pos = position(p, b, use);
+    if (p->slots && is_ring(p, b, p->role))
+        return ctx_format(p->c, "%s.stage", ring_name(p, b));
     return b->depth == 1 ? "0" : ctx_format(p->c, "%s %% %d", pos,
                                             (int)b->depth);
 }
@@ -211,6 +262,7 @@ static bool has_slot(const Print *p, int buffer)
 void put_slots(Print *p, KRole role)
 {
     p->slots = p->s->row_axis && has_matrices(role);
+    p->role = role;
     for (int i = 0; i < p->s->nbuffers; i++) {
         const KBuffer *b = &p->s->buffer[i];
         if (has_slot(p, i)
@@ -246,9 +298,12 @@ const char *barrier(Print *p, int buffer, int use, bool empty)
 void put_wait(Print *p, int buffer, int use, bool empty)
 {
     const KBuffer *b = &p->s->buffer[buffer];
-    buf_printf(p->b, "wait(%s, parity(%s, %d)%s);\n",
-               barrier(p, buffer, use, empty), position(p, b, use),
-               (int)b->depth, empty ? " ^ 1" : "");
+    const char *phase = p->slots && is_ring(p, b, p->role)
+        ? ctx_format(p->c, "%s.phase", ring_name(p, b))
+        : ctx_format(p->c, "parity(%s, %d)", position(p, b, use),
+                     (int)b->depth);
+    buf_printf(p->b, "wait(%s, %s%s);\n", barrier(p, buffer, use, empty),
+               phase, empty ? " ^ 1" : "");
 }
 
 /* By every lane: what looks for races sees no order between a lane that

@@ -29,6 +29,7 @@ typedef struct Print {
                                            registers */
     bool slots;                         /* an iteration of a loop begins with
                                            the places of its rings' slots */
+    KRole role;                         /* whose iteration it is, then */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for
@@ -37,6 +38,13 @@ static inline bool is_waited(const Print *p, FormKind kind)
 {
     return p->s->target->form[kind]->waited;
 }
+
+/* What the role does with each of its rings: before its loop it begins; where
+ * the loop's iteration ends it goes on, in an expression; it goes to the use
+ * that the counter has come to. counter: of those that go by it, "it" or "own";
+ * NULL: of all. */
+typedef enum RingStep { RING_BEGINS, RING_GOES_ON, RING_GOES_TO } RingStep;
+void put_rings(Print *p, KRole role, const char *counter, RingStep step);
 
 const char *element_type(DType d);
 /* Two neighbours of a tile. */
@@ -281,6 +289,22 @@ void put_lanes_node(Print *p, const KInst *k, Ref r);
 bool is_in_common(const Print *p, const KInst *k, Ref r);
 void put_lanes_found(Print *p, const KInst *k, const char *name);
 void put_kept_vector(Print *p, const KInst *k);
+
+/* ---- print_masks.c: decays between tokens, in programs ---- */
+
+/* Whether decays alone read the vector; what it is found times. */
+bool is_of_decays(const Print *p, const KInst *k, Ref o);
+const char *factor_text(const Print *p, const KInst *k, Ref r);
+/* Whether the program has made r before the products that it scales ended. */
+bool is_computed_early(const Print *p, const KInst *k, Ref r);
+/* Of a product with a number that its decays have already, the operand that is
+ * left of it; -1: they have not. */
+int left_of_factor(const Print *p, const KInst *k, Ref r);
+/* Decays that are cleared in the tiles that the program leaves; 0: none are. */
+Ref cleared_decays(const Print *p, const KInst *k);
+/* An element's; whether any is compared with the diagonal. */
+const char *masked_decay(Print *p, const KInst *k, const Node *n);
+bool has_masks(const Print *p, const KInst *k);
 
 /* ---- print_decays.c ---- */
 

@@ -542,6 +542,9 @@ bool is_loaded_late(const Schedule *s, int value);
  * without a row axis, registers, which it requires then, do not hold the sums.
  */
 bool schedule_order(Schedule *s, KRole role);
+/* Whether it is the walk of a call that goes forward alone, whose states are
+ * rows, behind a role ahead. */
+bool walks_behind(const Schedule *s);
 void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not kept. */
 void schedule_find_again(Schedule *s);

@@ -246,7 +246,7 @@ static void put_decayed_system(Walk *w, Ref r)
                truth(n->flags & EXCLUSIVE), side, token_element(w, n->a[0]));
     for (int i = 1; i < 4; i++)
         buf_printf(b, ",\n[&](int i) {\nreturn %s;\n}",
-                   token_element(w, n->a[i]));
+                   (i < 3 ? token_element : exact_element)(w, n->a[i]));
     buf_printf(b, ",\n[&](int i) {\nreturn real ? %s : 0.f;\n},\n"
                "[&](int i, float x) {\nif (real)\n%s = x;\n});\n}\n",
                place_text(w), place_text(w));

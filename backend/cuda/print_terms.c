@@ -157,8 +157,7 @@ static const char *placed_text(const Walk *w, Ref r)
          : ctx_format(w->c, "(float)%s", at);
 }
 
-/* A sum of gates, of which differences are taken, as exact as it lies there. */
-static const char *exact_element(const Walk *w, Ref r)
+const char *exact_element(const Walk *w, Ref r)
 {
     double x;
     if (token_constant(w->s, r, &x) || has_node(w->k, r))

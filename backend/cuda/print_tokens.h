@@ -25,6 +25,9 @@ DType token_type(const Walk *w, const KValue *v);
 const char *token_index(const Walk *w, const KSpot *s, int skip,
                         const char *other);
 const char *token_element(const Walk *w, Ref r);
+/* The same of a sum of gates, of which differences are taken: as exact as it
+ * lies there. */
+const char *exact_element(const Walk *w, Ref r);
 /* Whether threads have rows of it dealt over lanes; in how many registers. */
 bool is_dealt_line(const Walk *w, Ref r);
 int dealt_count(const Walk *w);

@@ -354,22 +354,27 @@ bool run_beginning(Ctx *c, Variant *v, const Args *a, const Bound *b,
 typedef struct LayerProgram LayerProgram;
 struct LayerParts;
 enum { LAYER_ROOMS = 16, LAYER_CALLS = 16 };
-/* What a call takes of the device's memory: for the way back, and the rest, of
- * which this is for what is large. over: of its first parts that have plans,
- * which inputs their gradients may be written over, a bit each. */
+/* What a call takes of the device's memory: for the way back, and beside that.
+ * used: how far values lie in the former. large, small: what does not stay,
+ * which a way forward may have behind these, and then nothing beside. over: of
+ * its first parts that have plans, which inputs their gradients may be written
+ * over, a bit each. */
 typedef struct LayerRoom {
     uint64_t call;                      /* a hash of it; 0: none */
-    int64_t kept, rest, large;
+    int64_t kept, rest, used, large, small;
     bool fills;                         /* Arena.fills */
     uint32_t over[LAYER_CALLS];
 } LayerRoom;
 /* In how many pieces a layer's calls run in training; whether the way back of
- * each begins with its way forward, as nothing but states is kept; and whether
- * what rows make for them is made again, too. */
+ * each begins with its way forward, as nothing but states is kept; whether what
+ * rows make for them is made again, too. most: bytes that a call keeps at
+ * least, so that the way back works behind what is kept, and in the place of
+ * what it has read already; -1: as many as it takes. */
 typedef struct LayerCut {
     uint64_t call;                      /* a hash of it; 0: none */
     int n;
     bool again, rows;
+    int64_t most;
 } LayerCut;
 struct LayerProgram {
     LayerProgram *next;

@@ -50,7 +50,8 @@ static int64_t put_taken(Lay *k, Gaps *a, int i, int64_t at, int64_t bytes)
                                             * sizeof *a->taken);
     a->taken[i] = (struct Taken){ at, bytes };
     a->n++;
-    a->most = at + bytes > a->most ? at + bytes : a->most;
+    a->used = at + bytes > a->used ? at + bytes : a->used;
+    a->most = a->used > a->most ? a->used : a->most;
     return at;
 }
 
@@ -809,8 +810,8 @@ static uint64_t hash_call(const Lay *k)
                           call->device_cu != NULL, k->v->turned, k->keep,
                           k->left, k->spends, (int64_t)k->chosen,
                           call->pages.at != NULL, k->args->memory, k->cut.n,
-                          k->cut.again, k->cut.rows };
-    uint64_t h = hash_words(1, x, 17);
+                          k->cut.again, k->cut.rows, k->cut.most };
+    uint64_t h = hash_words(1, x, 18);
 
     for (int64_t i = 0; call->seq && i < call->nseq; i++)
         h = hash_words(hash_words(h, &call->seq[i].start, 1),
@@ -880,13 +881,19 @@ static void count_filling(Lay *k, void (*f)(Lay *k), bool fills,
                         .region[LARGE].base = ROOM_ALIGN,
                         .region[SMALL].base = (uintptr_t)1 << 60,
                         .region[KEPT].base = (uintptr_t)1 << 61 };
+    Gaps *kept = &k->arena.region[KEPT];
+    kept->most = k->cut.most < 0 ? (int64_t)1 << 60 : k->cut.most;
     place_ends(k);
     f(k);
     memcpy(room->over, k->over, sizeof room->over);
-    room->kept = k->arena.region[KEPT].most;
+    room->used = kept->used;
+    room->kept = k->cut.most < 0 ? kept->used : kept->most;
     room->large = k->arena.region[LARGE].most;
-    room->rest = room->large + k->arena.region[SMALL].most;
+    room->small = k->arena.region[SMALL].most;
+    room->rest = room->large + room->small;
     room->fills = fills;
+    if (!k->d && room->used + room->rest <= k->cut.most)
+        room->rest = 0;
 }
 
 /* In the way that takes less. */
@@ -968,13 +975,14 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
     if (!at)
         at = (uintptr_t)gpu_workspace(k->c, gpu_of(k), call->stream,
                                       (size_t)need);
-    uintptr_t rest = at + (uintptr_t)(need - r.rest);
     uintptr_t kept = k->kept_at ? (uintptr_t)k->kept_at : at;
+    uintptr_t rest = r.rest ? at + (uintptr_t)(need - r.rest)
+                            : kept + (uintptr_t)r.used;
     k->arena = (Arena){ .small = small_bytes(k), .fills = r.fills,
                         .region[KEPT] = { .base = kept, .most = r.kept },
                         .region[LARGE] = { .base = rest, .most = r.large },
                         .region[SMALL] = { .base = rest + (uintptr_t)r.large,
-                                           .most = r.rest - r.large } };
+                                           .most = r.small } };
     memcpy(k->over, r.over, sizeof k->over);
     place_ends(k);
     f(k);

@@ -1,8 +1,9 @@
-/* layer_measure.c -- in how many pieces a layer's calls run, and whether their
- * way back begins with their way forward: what takes the least of memory times
- * time, the one counted by going through the whole step, the other predicted,
- * of all that takes little more time. Of a layer among many the memory is what
- * it keeps between the two ways, as others go forward and back there.
+/* layer_measure.c -- in how many pieces a layer's calls run, whether their way
+ * back begins with their way forward, and whether it works in the memory that
+ * the way forward keeps: what takes the least of memory times time, the one
+ * counted by going through the whole step, the other predicted, of all that
+ * takes little more time. Of a layer among many the memory is what it keeps
+ * between the two ways, as others go forward and back there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,14 @@
 #include "../backend/cuda/gpu.h"
 #include "layer_price.h"
 
-/* Says how many there are, for tests: "4", "4again", "4againrows". */
+/* Says how many there are, for tests: "4", "4again", "4againrows",
+ * "4beside". */
 #define PIECES_VARIABLE "FLIN_PIECES"
 
-/* What a training step takes so, and its calls. */
+/* What a training step takes so, and its calls; how far values lie in what is
+ * kept. */
 typedef struct Measured {
-    int64_t bytes;
+    int64_t bytes, used;
     double seconds;
 } Measured;
 
@@ -84,7 +87,30 @@ static Measured measure(const Lay *k, LayerCut cut, const LayerPass *pass)
                   : bytes_of(&d->dy[0]) + rest;
 
     return (Measured){ forward.kept + alone,
+                       forward.used > backward.used ? forward.used
+                                                    : backward.used,
                        to->seconds + rows_seconds(k, to) };
+}
+
+/* With so much kept that the way back works there. */
+static LayerCut cut_beside(const Lay *k, LayerCut cut, const LayerPass *pass)
+{
+    cut.most = -1;
+    cut.most = measure(k, cut, pass).used;
+    return cut;
+}
+
+/* The same so, if it takes less than what was measured of the cut. */
+static Measured measure_beside(const Lay *k, LayerCut *cut, Measured m,
+                               const LayerPass *pass)
+{
+    LayerCut beside = cut_beside(k, *cut, pass);
+    Measured other = measure(k, beside, pass);
+
+    if (other.bytes >= m.bytes)
+        return m;
+    *cut = beside;
+    return other;
 }
 
 /* Of the products with weights, both ways. */
@@ -107,16 +133,16 @@ static double cost_of(const Measured *m)
     return (double)m->bytes * m->seconds;
 }
 
-/* "4", "4again", "4againrows": so many, where they are even. */
-static LayerCut asked_cut(const Lay *k, const char *s)
+/* So many, where they are even. */
+static LayerCut asked_cut(const Lay *k, const char *s, const LayerPass *pass)
 {
     char *end;
     long n = strtol(s, &end, 10);
     bool even = n > 0 && n <= MOST_PIECES && count_units(k) % n == 0;
+    LayerCut cut = { .n = even ? (int)n : 1, .again = strstr(end, "again"),
+                     .rows = strstr(end, "rows") };
 
-    return (LayerCut){ .n = even ? (int)n : 1,
-                       .again = !strncmp(end, "again", 5),
-                       .rows = strstr(end, "rows") };
+    return strstr(end, "beside") ? cut_beside(k, cut, pass) : cut;
 }
 
 static LayerCut choose_cut(Lay *k, const LayerPass *pass)
@@ -126,19 +152,22 @@ static LayerCut choose_cut(Lay *k, const LayerPass *pass)
     LayerCut found = { .n = 1 };
 
     if (asked)
-        return asked_cut(k, asked);
-    Measured least = measure(k, found, pass);
-    double products = products_seconds(k);
-    least.seconds += products;
-    double limit = most * least.seconds;
+        return asked_cut(k, asked, pass);
+    Measured least = { 0 };
+    double products = products_seconds(k), limit = 0;
 
     for (int n = 1; n <= MOST_PIECES && count_units(k) % n == 0; n *= 2)
-        for (int how = n == 1; how < 4; how++) {
+        for (int how = 0; how < 4; how++) {
             LayerCut cut = { .n = n, .again = how % 2, .rows = how / 2 };
             ctx_poll(k->c);
             Measured m = measure(k, cut, pass);
+            limit = limit > 0 ? limit : most * (m.seconds + products);
+            if (m.seconds + products > limit)
+                continue;
+            if (k->p->fusion == FUSE_PIECES)
+                m = measure_beside(k, &cut, m, pass);
             m.seconds += products;
-            if (m.seconds > limit || cost_of(&m) >= cost_of(&least))
+            if (least.seconds > 0 && cost_of(&m) >= cost_of(&least))
                 continue;
             least = m;
             found = cut;

@@ -136,10 +136,11 @@ typedef struct Realm {
 } Realm;
 extern const Realm realm_host, realm_gpu;
 
-/* The first gap that is wide enough is taken; the most bytes there were. */
+/* The first gap that is wide enough is taken; the bytes that there are, and
+ * those of which some were taken. */
 typedef struct Gaps {
     uintptr_t base;
-    int64_t most;
+    int64_t most, used;
     int n, max;
     struct Taken { int64_t at, bytes; } *taken;
 } Gaps;

@@ -245,6 +245,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/cuda/layers.lua pieces mamba2" \
         "flin tests/cuda/layers.lua pieces gated_deltanet" \
+        "flin tests/cuda/layers.lua pieces rwkv7" \
         "flin tests/cuda/layers.lua stack gated_deltanet" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
@@ -286,6 +287,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *calls*) more=FAKE_IDLE=40 ;;
         *laws*) more=FAKE_CHECKED=1 ;;
         *"pieces mamba2") more="FAKE_ARCH=9 FLIN_PIECES=4" ;;
+        *"pieces rwkv7") more="FAKE_ARCH=9 FLIN_PIECES=1beside" ;;
         *pieces*) more="FAKE_ARCH=9 FLIN_PIECES=2again" ;;
         *"layers.lua stack"*) more="FAKE_ARCH=9 FLIN_PIECES=1rows" ;;
         *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\

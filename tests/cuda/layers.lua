@@ -5,7 +5,7 @@
 -- large: sizes of models, too, in many processes, as it is compilers that take
 -- long; I/N with a name: every N-th of its cases. pieces: the layers of the
 -- library, whose calls run in pieces, so many as FLIN_PIECES says ("4",
--- "4again"). stack: as layers among many.
+-- "4again", "1beside"). stack: as layers among many.
 local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect

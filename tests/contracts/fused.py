@@ -301,7 +301,7 @@ def gradients(a, spoil):
         rows = train_24.batches(a, a.words)
         lost = []
         for i in range(min(a.steps, 20)):
-            lost.append(run.one(next(rows))[0].item())
+            lost.append(run.step(next(rows))[0].item())
             for name, p in model.named_parameters():
                 if p.grad is None or not p.grad.isfinite().all() \
                         or not p.grad.any():

@@ -43,6 +43,7 @@ sys.path.insert(0, HERE)
 import flin                                         # noqa: E402
 import flin.nn                                      # noqa: E402
 import torch.nn.functional as F                     # noqa: E402
+from train_24_adamw import AdamW, lie_on            # noqa: E402
 from train_24_costs import kernels_of, memory_of    # noqa: E402
 from torch import nn                                # noqa: E402
 
@@ -218,19 +219,6 @@ def delta_chunks(q, k, v, g, beta, chunk=64):
     return y[:, :T]
 
 
-# PyTorch 2.0 on.
-storage_of = getattr(torch.Tensor, "untyped_storage", torch.Tensor.storage)
-
-
-def lie_on(tensors, apart):
-    """Whether each begins so many elements behind the one before, in the same
-    memory."""
-    return all(
-        storage_of(a).data_ptr() == storage_of(b).data_ptr()
-        and b.data_ptr() - a.data_ptr() == n * a.element_size()
-        for a, b, n in zip(tensors, tensors[1:], apart))
-
-
 def as_one(weights):
     """Weights [out, in] that lie one behind another as one; None: they do
     not."""
@@ -314,15 +302,20 @@ class Branch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dx, *dy):
-        x, w, *weights = ctx.saved_tensors
-        sizes, one = list(map(len, weights)), as_one(weights)
-        if one is not None:
-            dy, weights = [side_by_side(dy)], [one]
-        d = Flin.loaded("branch").backward(
-            x=x, w=w, past=dx, dh=times_back(dy, weights),
-            do=Flin.ones(x), wanted=("x", "w", "dh"))
-        dw = weights_back(dy, d["dh"])
-        return d["x"], d["w"], *(dw if one is None else dw[0].split(sizes))
+        return branch_back(*ctx.saved_tensors, past=dx, dy=dy)
+
+
+def branch_back(x, w, *weights, past, dy):
+    """The gradients of x, w and the weights, of what comes along x (past) and
+    behind each weight."""
+    sizes, one = list(map(len, weights)), as_one(weights)
+    if one is not None:
+        dy, weights = [side_by_side(dy)], [one]
+    d = Flin.loaded("branch").backward(
+        x=x, w=w, past=past, dh=times_back(dy, weights), do=Flin.ones(x),
+        wanted=("x", "w", "dh"))
+    dw = weights_back(dy, d["dh"])
+    return d["x"], d["w"], *(dw if one is None else dw[0].split(sizes))
 
 
 class Gated(torch.autograd.Function):
@@ -336,11 +329,32 @@ class Gated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy):
-        gate, up, weight = ctx.saved_tensors
-        d = Flin.loaded("gated").backward(
-            gate=gate, up=up, dh=dy @ weight, do=Flin.ones(gate),
-            inplace=("gate", "up", "dh"))
-        return d["gate"], d["up"], *weights_back((dy,), d["dh"])
+        return gated_back(*ctx.saved_tensors, dy)
+
+
+def gated_back(gate, up, weight, dy):
+    d = Flin.loaded("gated").backward(
+        gate=gate, up=up, dh=dy @ weight, do=Flin.ones(gate),
+        inplace=("gate", "up", "dh"))
+    return d["gate"], d["up"], *weights_back((dy,), d["dh"])
+
+
+class Wide(torch.autograd.Function):
+    """A branch and what is gated, of which x alone is kept: the way back makes
+    gate and up again, with the same bits."""
+
+    @staticmethod
+    def forward(ctx, x, w, gate, up, down):
+        ctx.save_for_backward(x, w, gate, up, down)
+        wide = times(Flin.norm(x, w), (gate, up))
+        return x.view_as(x), F.linear(Flin.swiglu(*wide), down)
+
+    @staticmethod
+    def backward(ctx, dx, dy):
+        x, w, gate, up, down = ctx.saved_tensors
+        wide = times(Flin.norm(x, w), (gate, up))
+        *dy, d_down = gated_back(*wide, down, dy)
+        return *branch_back(x, w, gate, up, past=dx, dy=dy), d_down
 
 
 def made_again(h, how):
@@ -377,7 +391,7 @@ class Entropy(torch.autograd.Function):
     """The mean cross-entropy of x [N, d] times head [n, d]. Some tokens' logits
     are there at a time: one program makes of them the loss and, over them,
     their gradient, and the products with that follow at once."""
-    LOGITS = 56                 # MB at a time, of so many tokens:
+    LOGITS = 64                 # MB at a time, of so many tokens:
     TOKENS = 128                # as a product's tile, or several
 
     @staticmethod
@@ -644,8 +658,9 @@ class Delta(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, a, rule):
+    def __init__(self, a, rule, anew):
         super().__init__()
+        self.anew = anew
         self.norm = nn.Parameter(torch.ones(a.width))
         self.mix = Attention(a) if rule == "softmax" else Delta(a)
         self.norm2 = nn.Parameter(torch.ones(a.width))
@@ -655,6 +670,11 @@ class Block(nn.Module):
 
     def forward(self, x, angle, by):
         x = self.mix(x, self.norm, angle, by)
+        if self.anew and all(getattr(by, f) == getattr(Flin, f) for f in
+                             ("norm", "branch", "swiglu", "products")):
+            x, y = Wide.apply(x, self.norm2, self.gate.weight, self.up.weight,
+                              self.down.weight)
+            return x + y
         x, *wide = by.branch(by.norm, x, self.norm2,
                              (self.gate.weight, self.up.weight))
         return x + by.products(by.swiglu, wide, (self.down.weight,))[0]
@@ -667,8 +687,9 @@ class Model(nn.Module):
         super().__init__()
         rules = MIXERS[a.mixer]
         self.embedding = nn.Embedding(a.vocabulary, a.width)
-        self.blocks = nn.ModuleList(Block(a, rules[i % len(rules)])
-                                    for i in range(a.layers))
+        self.blocks = nn.ModuleList(
+            Block(a, rules[i % len(rules)], i < a.anew)
+            for i in range(a.layers))
         self.norm = nn.Parameter(torch.ones(a.width))
         self.head = self.embedding if a.tied else \
             nn.Linear(a.width, a.vocabulary, bias=False)
@@ -738,44 +759,19 @@ class Training:
     def __init__(self, a, model, loss):
         self.a, self.model, self.loss = a, model, loss
         self.cuda = a.device == "cuda"
-        self.parameters = list(model.parameters())
-        more = dict(fused=True, capturable=True) if self.cuda else {}
-        rate = torch.tensor(a.rate, device=a.device) if self.cuda else a.rate
-        self.optimiser = torch.optim.AdamW(
-            self.parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1,
-            **more)
+        self.optimiser = AdamW(model.parameters())
         self.graph = self.rows = None
         self.seen = 0
 
-    def set_rate(self):
-        """Up to the full rate in ten steps."""
-        self.seen += 1
-        rate = self.a.rate * min(1, self.seen / 10)
-        for group in self.optimiser.param_groups:
-            if self.cuda:
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
-
     def one(self, rows):
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         loss = self.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
         loss.backward()
-        norm = self.clip()
-        self.optimiser.step()
-        return loss.detach(), norm
-
-    def clip(self):
-        """The gradients' norm, to 1 at most; where the optimiser's kernel
-        divides gradients by a number as it reads them, there."""
-        if not (self.cuda and hasattr(nn.utils, "get_total_norm")):
-            return nn.utils.clip_grad_norm_(self.parameters, 1)
-        norm = nn.utils.get_total_norm([p.grad for p in self.parameters])
-        self.optimiser.grad_scale = norm.float().clamp(min=1)
-        return norm
+        return loss.detach(), self.optimiser.step()
 
     def step(self, rows):
-        self.set_rate()
+        self.seen += 1                      # up to the full rate in ten
+        self.optimiser.begin(self.a.rate * min(1, self.seen / 10))
         if not (self.a.graph and self.cuda):
             return self.one(rows)
         if self.graph is None and self.seen <= WARM:
@@ -787,7 +783,7 @@ class Training:
             return result
         if self.graph is None:
             self.rows = rows.clone()
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimiser.zero_grad()
             torch.cuda.synchronize()
             # what the library worked in on other streams is not the graph's
             getattr(torch._C, "_cuda_clearCublasWorkspaces", int)()
@@ -841,7 +837,7 @@ def train(a, side, text, fused=FUSIONS):
         memory_of(run, next(draw), a.memory)
     return {"side": side, "fused": list(fused), "losses": losses.tolist(),
             "norms": norms.tolist(), "times": times,
-            "parameters": sum(p.numel() for p in run.parameters),
+            "parameters": sum(p.numel() for p in model.parameters()),
             "peak": peak}
 
 
@@ -895,6 +891,9 @@ def options(words=None):
                    "fastest; stack: what keeps less for the way back)")
     p.add_argument("--logits", type=int, default=Entropy.LOGITS, metavar="MB",
                    help="that flin's loss has at a time (more is faster)")
+    p.add_argument("--anew", type=int, default=0, metavar="N",
+                   help="layers whose SwiGLU flin's side makes again on the "
+                   "way back, of its input alone")
     p.add_argument("--tied", action="store_true",
                    help="the head is the embedding")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available()

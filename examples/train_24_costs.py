@@ -30,7 +30,7 @@ def kernels_of(run, rows, most):
 
 def place_of(frames):
     """The line of train_24.py, or of flin's, that asked for memory."""
-    for mark in "train_24.py", "flin", "optim":
+    for mark in "train_24.py", "train_24_adamw.py", "flin":
         for f in frames:
             if mark in f["filename"] and f["line"]:
                 return f"{os.path.basename(f['filename'])}:{f['line']} " \
@@ -41,7 +41,7 @@ def place_of(frames):
 def memory_of(run, rows, most):
     """Of one more step, as calls: what is there at its peak."""
     memory = torch.cuda.memory
-    run.optimiser.zero_grad(set_to_none=True)
+    run.optimiser.zero_grad()
     torch.cuda.synchronize()
     before = memory.memory_allocated()
     memory._record_memory_history("all", context="alloc", stacks="python")
@@ -58,13 +58,14 @@ def memory_of(run, rows, most):
             live[e["addr"]] = e
         else:
             live.pop(e["addr"], None)
-    found = collections.defaultdict(lambda: [0, 0])
+    found = collections.defaultdict(collections.Counter)
     for e in live.values():
-        one = found[place_of(e["frames"])]
-        one[0] += 1
-        one[1] += e["size"]
+        found[place_of(e["frames"])][e["size"]] += 1
     print(f"peak {(before + max(now)) / 2**20:.0f} MB, of which "
           f"{before / 2**20:.0f} were there before")
-    rest = sorted(found.items(), key=lambda x: -x[1][1])
-    for name, (n, size) in rest[:most]:
-        print(f"  {size / 2**20:8.1f} MB {n:5}  {name}", flush=True)
+    rest = sorted(((sum(size * n for size, n in sizes.items()), sizes, name)
+                   for name, sizes in found.items()), key=lambda x: -x[0])
+    for size, sizes, name in rest[:most]:
+        each = ", ".join(f"{n} x {size / 2**20:.1f}"
+                         for size, n in sizes.most_common(3))
+        print(f"  {size / 2**20:8.1f} MB  {name}: {each}", flush=True)

@@ -341,7 +341,8 @@ typedef struct flin_Call {
                                    times time, of all that is predicted to take
                                    a twentieth more time or less; "stack", the
                                    same for a layer among many, whose memory is
-                                   what it keeps between the two ways;
+                                   what it keeps between the two ways, and a
+                                   fifth more time;
                                    default: what is predicted to be cheapest of
                                    "separate" and "fused", or between them */
     int checkpoint;             /* 1, of a layer's forward call: nothing is

@@ -952,6 +952,9 @@ static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     HostArgs a = { .ends = 0 };
     void *params[] = { &a };
 
+    if (deal.length > ROWS_MOST_TOKENS)
+        fail(c, 0, "%s: %lld tokens are too many for one call", p->step->name,
+             (long long)call->T);
     if (deal.grid * threads > UINT32_MAX)
         fail(c, 0, "%s: %lld rows are too many for one call", p->step->name,
              (long long)deal.rows);

@@ -161,6 +161,9 @@ template<int LANES_> INLINE float total(float x)
 /* The sequence of token t: its number, and where it is. A token of none is
  * alone in what has no tokens. */
 struct Span { i64 n, start, end; };
+/* Beyond what a loop over tokens counts (ROWS_MOST_TOKENS, and those read
+ * before them). */
+constexpr int counted = 1 << 30;
 INLINE i64 within(i64 x, i64 low, i64 high)
 {
     return x < low ? low : x > high ? high : x;

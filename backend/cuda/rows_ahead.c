@@ -86,19 +86,41 @@ static Moving raw_move(const Text *t, int i, Ref r, char *place)
                      ahead_view(t, i), in->order, in->rank, r };
 }
 
+/* The token that is read next where `some` says that it is read; it lies at
+ * `place`. */
+static void read_some(const Text *t, int i, Ref r, const char *name,
+                      char *place, const char *some)
+{
+    Moving m = raw_move(t, i, r, place);
+
+    PUT(t, "const bool some = %s;\n", some);
+    text_open(t, r, text_registers(t, r));
+    PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
+        text_kind(t, &m), text_places(t, &m));
+    text_close(t, text_registers(t, r));
+}
+
 /* Token `token`, if there is one and it is read (`still`), as the one read
  * next; it lies at `place`. */
 static void read_ahead(const Text *t, int i, Ref r, const char *name,
                        const char *token, char *place, const char *still)
 {
-    Moving m = raw_move(t, i, r, place);
+    PUT(t, "{\nconst i64 ahead = %s;\n", token);
+    read_some(t, i, r, name, place, ctx_format(t->c, "inside%s && (u64)ahead"
+              " < (u64)a.tokens", still));
+    PUT(t, "}\n");
+}
 
-    PUT(t, "{\nconst i64 ahead = %s;\nconst bool some = inside%s && (u64)ahead"
-        " < (u64)a.tokens;\n", token, still);
-    text_open(t, r, text_registers(t, r));
-    PUT(t, "%s[%s] = fetch<%s>(%s);\n", name, raw_place(t, r),
-        text_kind(t, &m), text_places(t, &m));
-    text_close(t, text_registers(t, r));
+/* The same in the loop, by its count: the token `depth` behind, on the way back
+ * before the one that the iteration has. */
+static void read_counted(const Text *t, int i, Ref r, const char *name,
+                         int depth, char *place)
+{
+    PUT(t, "{\n");
+    read_some(t, i, r, name, place, t->back
+              ? ctx_format(t->c, "k >= %d && k - %d >= low && k - %d < high",
+                           t->ahead, depth, depth)
+              : ctx_format(t->c, "k + %d < high", depth));
     PUT(t, "}\n");
 }
 
@@ -202,12 +224,17 @@ void ahead_move(const Text *t)
         PUT(t, "}\n");
         if (t->all)
             continue;
-        read_ahead(t, i, r, raw_name(t, i, most + t->ahead), t->back
-                   ? ctx_format(t->c, "t - %d", most + t->ahead)
-                   : ctx_format(t->c, "t + %d", t->ahead),
-                   rotation_place(t, raw_arg(t, i)), t->back
-                   ? ctx_format(t->c, " && k >= %d", t->ahead)
-                   : ctx_format(t->c, " && k + %d < steps", t->ahead));
+        char *name = raw_name(t, i, most + t->ahead);
+        char *place = rotation_place(t, raw_arg(t, i));
+        if (!t->p->carried)
+            read_counted(t, i, r, name, t->back ? most + t->ahead : t->ahead,
+                         place);
+        else
+            read_ahead(t, i, r, name, t->back
+                       ? ctx_format(t->c, "t - %d", most + t->ahead)
+                       : ctx_format(t->c, "t + %d", t->ahead), place, t->back
+                       ? ctx_format(t->c, " && k >= %d", t->ahead)
+                       : ctx_format(t->c, " && k + %d < steps", t->ahead));
         turn_next(t, raw_arg(t, i));
     }
 }

@@ -633,34 +633,51 @@ static const char *unroll(const Text *t)
     return t->p->nst ? "UNROLL_FOUR" : "NO_UNROLL";
 }
 
+/* Iteration k has token base + k: there is one from `low` on, below `high`; on
+ * the way forward it is the piece's below that, too. */
+static void count_tokens(const Text *t)
+{
+    if (t->call->backward)
+        PUT(t, "const int low = (int)within(-base, -counted, counted);\n"
+            "const int high = inside ? (int)within(a.tokens - base, -counted,"
+            " counted)\n: -counted;\n");
+    else
+        PUT(t, "const int high = inside ? left ? 1 : (int)within(a.tokens -"
+            " base, 0, steps) : 0;\n");
+}
+
 /* The tokens of a piece, back from as far behind it as they are read; of what
  * is left of a sequence's first ones, those before it. */
 static void open_back(const Text *t)
 {
     int most = most_depth(t->p, -1);
 
-    PUT(t, "const i64 owned = left ? %d : a.length, last = owned + %d;\n",
+    PUT(t, "const int owned = left ? %d : (int)a.length, last = owned + %d;\n",
         most, most - 1);
-    PUT(t, "const i64 begin = last + (left ? span_at(a.ends, a.nseq, a.tokens,"
-        " b,\ninside ? piece : 0).start - %d : first);\n", most);
+    PUT(t, "const i64 base = left ? span_at(a.ends, a.nseq, a.tokens,"
+        " b,\ninside ? piece : 0).start - %d : first;\n", most);
+    count_tokens(t);
+    PUT(t, "const i64 begin = base + last;\n");
     ahead_begin(t);
     for (int i = 0; i < t->p->nin; i++)
         if (t->p->step->in[i].timed && t->call->dx[i].data)
             rotation_begin(t, rows_arg(t->p, ROW_DX, i), "begin");
     if (t->call->y.data)
         rotation_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
-    PUT(t, "%s\nfor (i64 k = last; k >= 0; k--) {\n"
+    PUT(t, "%s\nfor (int k = last; k >= 0; k--) {\n"
         "const bool own = k < owned;\n", unroll(t));
 }
 
 /* Of what is left of a sequence, nothing. */
 static void open_forward(const Text *t)
 {
-    PUT(t, "const i64 begin = first, steps = left ? 1 : a.length;\n");
+    PUT(t, "const int steps = left ? 1 : (int)a.length;\n"
+        "const i64 base = first, begin = first;\n");
+    count_tokens(t);
     ahead_begin(t);
     if (t->call->y.data)
         rotation_begin(t, rows_arg(t->p, ROW_Y, 0), "begin");
-    PUT(t, "%s\nfor (i64 k = 0; k < steps; k++) {\n", unroll(t));
+    PUT(t, "%s\nfor (int k = 0; k < steps; k++) {\n", unroll(t));
 }
 
 static void emit_kernel(Text *t)
@@ -692,19 +709,18 @@ static void emit_kernel(Text *t)
     else
         open_forward(t);
     if (t->p->nst) {
-        PUT(t, "bool live = row < (left ? a.nseq * a.heads : a.rows)\n"
-            "&& (left || first + k < a.tokens);\n");
+        PUT(t, t->call->backward
+            ? "const bool live = inside && (left || k < high);\n"
+            : "const bool live = k < high;\n");
         PUT(t, t->packed
             ? "const Span s = left ? span_at(a.ends, a.nseq, a.tokens, b,\n"
               "live ? piece : 0) : span_of(a.ends, a.nseq, a.tokens, b,\n"
               "live ? first + k : 0);\n"
             : "const Span s = { b, 0, a.tokens };\n");
-        PUT(t, "const i64 t = left ? s.%s : first + k;\n", t->call->backward
-            ? ctx_format(t->c, "start - %d + k", most_depth(t->p, -1))
-            : "end");
+        PUT(t, "const i64 t = %s;\n", t->call->backward ? "base + k"
+            : "left ? s.end : first + k");
     } else {
-        PUT(t, "const bool live = row < a.rows && first + k < a.tokens;\n"
-            "const i64 t = first + k;\n");
+        PUT(t, "const bool live = k < high;\nconst i64 t = first + k;\n");
         if (t->call->backward)
             PUT(t, "const Span s = { 0, 0, a.tokens };\n");
     }

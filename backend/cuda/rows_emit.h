@@ -7,6 +7,8 @@
 #include "rows.h"
 
 enum { ROW_ARGS = 60, ROW_THREADS = 256, ROW_DIMS = 4, ROW_NUMBERS = 64 };
+/* Of a piece: loops count them in 32 bits. */
+enum { ROWS_MOST_TOKENS = 1 << 29 };
 
 typedef struct RowsKernel RowsKernel;
 

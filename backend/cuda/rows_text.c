@@ -145,10 +145,13 @@ char *text_places(const Text *t, const Moving *m)
         buf_printf(&b, "near_rows, %s", m->where);
     else
         buf_printf(&b, "a.arg[%d].p, %s", m->arg, m->where);
-    for (int d = 0; d < m->rank; d++)
-        buf_printf(&b, " + %s * a.arg[%d].sd[%d]", AXIS(m->order[d])
-                   & t->p->lanes ? text_along(t, m->order[d], "e0")
-                   : t->index[m->order[d]], m->arg, d);
+    bool whole = is_whole(t, m->v, m->order, m->rank, runs);
+    for (int d = 0; d < m->rank; d++) {
+        buf_printf(&b, " + %s", AXIS(m->order[d]) & t->p->lanes
+                   ? text_along(t, m->order[d], "e0") : t->index[m->order[d]]);
+        if (!whole || d != inner)
+            buf_printf(&b, " * a.arg[%d].sd[%d]", m->arg, d);
+    }
     buf_printf(&b, ", %s, %s", runs ? ctx_format(t->c, "a.arg[%d].sd[%d]",
                m->arg, inner) : "0", m->left);
     return b.s;

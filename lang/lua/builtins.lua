@@ -107,8 +107,8 @@ program over rows that alone reads it, some tokens or some columns at a time),
 "pieces" (for training on a GPU in less memory: variants in pieces of the call;
 the least of memory times time, of all that is predicted to take a twentieth
 more time or less) or "stack" (the same for a layer among many: of memory what
-it keeps between the two ways), else the cheapest that is predicted of the first
-two, or between them;
+it keeps between the two ways, and a fifth more time), else the cheapest that is
+predicted of the first two, or between them;
 memory = bytes of what lies between these that there may be at a time (more is
 made in tiles, the same in backward). Options may stand in a second table:
 v:forward(inputs, { chunk = 64 }).]]

@@ -13,7 +13,8 @@ the limit is passed.
   6 memory         at least 300 MB of what is kept for the way back saved
                    (at the full sizes; else as much of theirs)
   7 entropy_peak   the loss and its gradient take less than B S V 4 bytes
-  8 checkpoint     gradients of checkpointed layers: the same bits
+  8 checkpoint     gradients of checkpointed layers, and of SwiGLU made again:
+                   the same bits
   9 gradients      attention's way back reaches all parameters, the loss stays
                    within 1 % of the separate one
  10 stability      100 steps: losses finite, gradients' norms below 100
@@ -271,19 +272,24 @@ def entropy_peak(a, spoil):
 
 @contract(0)
 def checkpoint(a, spoil):
+    """Of whole layers, and of SwiGLU alone."""
     from torch.utils.checkpoint import checkpoint as again
     x, label = some_rows(a)
     found = []
-    for checked in False, True:
+    for how in "plain", "layers", "swiglu":
         model, by = train_24.made(a), operations("flin")
-        for block in model.blocks if checked else ():
-            block.forward = functools.partial(
-                again, block.forward, use_reentrant=False)
-        if spoil and checked:
+        for block in model.blocks:
+            block.anew = how == "swiglu"
+            if how == "layers":
+                block.forward = functools.partial(
+                    again, block.forward, use_reentrant=False)
+        if spoil and how == "layers":
             spoiled(by, "swiglu", 1e-3)
         model(x, label, by).backward()
         found.append([p.grad for p in model.parameters()])
-    return sum(int((x != y).sum()) for x, y in zip(*found))
+    plain, *others = found
+    return sum(int((x != y).sum()) for other in others
+               for x, y in zip(plain, other))
 
 
 @contract(0.01)
@@ -301,7 +307,7 @@ def gradients(a, spoil):
         rows = train_24.batches(a, a.words)
         lost = []
         for i in range(min(a.steps, 20)):
-            lost.append(run.one(next(rows))[0].item())
+            lost.append(run.step(next(rows))[0].item())
             for name, p in model.named_parameters():
                 if p.grad is None or not p.grad.isfinite().all() \
                         or not p.grad.any():

@@ -43,8 +43,9 @@ def load(source: str | os.PathLike[str], plan: str | None = None,
     "pieces", for training on a GPU in less memory, variants in pieces of the
     call: the least of memory times time, of all that is predicted to take a
     twentieth more time or less; "stack", the same for a layer among many, of
-    whose memory what it keeps between the two ways counts; None: what is
-    predicted to be cheapest of the first two, or between them.
+    whose memory what it keeps between the two ways counts, and a fifth more
+    time; None: what is predicted to be cheapest of the first two, or between
+    them.
     memory: so many bytes of what lies between at most, by tiles where it is
     more.
     checkpoint: a layer's calls keep their inputs alone for the way back, which

@@ -28,13 +28,6 @@ enum { HEADS = 2, SEQUENCES = 2, SECOND = 3 };
  * which the mean says how far rounding leads. */
 enum { SIZES = 6, DRAWS = 4, ROUNDED = 2 };
 
-/* What products of tiles of that type lose, at most: float32's are three of
- * TF32, of parts of 11 bits and of what these leave, but for the least. */
-static double unit_of(DType tile)
-{
-    return tile == BF16 ? 0x1p-8 : tile == F16 ? 0x1p-11 : 0x1p-20;
-}
-
 /* What rounding to a type loses, at most. */
 static double rounds_by(DType d)
 {
@@ -47,13 +40,6 @@ static double rounds_by(DType d)
 static double farther(int64_t n)
 {
     return 4 + 48.0 / (double)(n * ROUNDED);
-}
-
-/* What a product of such tiles loses, beside one of float16: the limits below
- * are of 16 bits. */
-static double part_of(DType tile)
-{
-    return fmin(1, unit_of(tile) / unit_of(F16));
 }
 
 /* A draw says nothing where rounding alone may be off by this. */
@@ -92,6 +78,33 @@ typedef struct Trial {
     bool beyond;                        /* what float32 has, on the way */
     const char *why;                    /* the kernels are wrong */
 } Trial;
+
+/* The most terms that a product adds up. */
+static int longest_sum(const Graph *g)
+{
+    int most = g->chunk;
+    for (int a = AX_DIM; a < g->naxes; a++)
+        most = g->axis[a].size > most ? g->axis[a].size : most;
+    return most;
+}
+
+/* What products lose, at most: float32's are three of TF32, of parts of 11 bits
+ * and of what these leave, but for the least; and a tensor core cuts what it
+ * adds to, each time, where it adds eight terms of one of the three. */
+static double unit_of(const Trial *t)
+{
+    enum { PRODUCTS = 3, TERMS = 8 };
+    DType tile = t->b->o.tile;
+    double adds = (double)PRODUCTS * longest_sum(t->g) / TERMS;
+    return tile == BF16 || tile == F16 ? rounds_by(tile)
+         : 0x1p-20 + adds * rounds_by(F32);
+}
+
+/* That, beside what it is of float16: some limits are of 16 bits. */
+static double part_of(const Trial *t)
+{
+    return fmin(1, unit_of(t) / rounds_by(F16));
+}
 
 /* ---- numbers ---- */
 
@@ -386,7 +399,7 @@ static void interpret_again(Ctx *c, Trial *t)
             call->out[i] = in_host(c, call->out[i], t->rows);
         for (int i = 0; i < t->g->nst; i++)
             call->s1[i] = in_host(c, call->s1[i], SEQUENCES);
-        interpret_rounded(c, t->g, call, unit_of(t->b->o.tile),
+        interpret_rounded(c, t->g, call, unit_of(t),
                           (uint64_t)k + 1);
     }
     t->has_rounded = true;
@@ -492,7 +505,7 @@ static double size_of(Sums s)
 
 static bool is_close(const Trial *t, const Result *r, Sums s)
 {
-    double unit = unit_of(t->b->o.tile) + rounds_by(r->got->dtype);
+    double unit = unit_of(t) + rounds_by(r->got->dtype);
     return sqrt(s.error) <= unit * size_of(s)
                           + farther(s.n) * sqrt(s.rounding);
 }
@@ -501,7 +514,7 @@ static bool is_close(const Trial *t, const Result *r, Sums s)
 static bool is_telling(const Trial *t, Sums s)
 {
     return farther(s.n) * sqrt(s.rounding)
-        <= untold * part_of(t->b->o.tile) * size_of(s);
+        <= untold * part_of(t) * size_of(s);
 }
 
 /* A row may be off by twice as much; one that is smaller than most, or on which
@@ -610,7 +623,7 @@ static bool is_bounded(const Trial *t)
 /* Of the way forward. */
 static bool is_steady(const Trial *t)
 {
-    double limit = unsteady * part_of(t->b->o.tile);
+    double limit = unsteady * part_of(t);
     for (int i = 0; i < t->g->nout + t->g->nst; i++) {
         Result r = result_of(t, i);
         bool back = r.state ? t->g->st[r.index].reverse : i > 0;

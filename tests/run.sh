@@ -44,7 +44,7 @@ count() {
         ! grep -q -e 'runs in its place' -e 'run in their place' \
             -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
-    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|\
+    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|*gates.lua*|\
     *complex.lua*cuda*)
         ! grep -q -e 'runs in its place' -e 'run in their place' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
@@ -181,6 +181,12 @@ cuda() {
         skip "cuda: no C++ compiler, or sanitizers in the way"
         return
     fi
+    # Compiled kernels are kept from run to run, of this compiler and of what
+    # hosts have in place of a GPU; FLIN_KERNELS is the folder.
+    of=$({ g++ -dumpfullversion -dumpmachine; cat tests/cuda/*.h; } | cksum)
+    kept=${FLIN_KERNELS:-$BUILD/tests/cuda/kernels}/${of%% *}
+    mkdir -p "$kept"
+    find "${kept%/*}" -name '*.so' -mtime +6 -delete
     ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
     fake=$tmp/fake
     lt=$fake/libcublasLt.so.13
@@ -368,6 +374,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         esac
         program "on a driver of tests: $test" $keep $more \
             FLIN_CACHE="$tmp/kernels${more##* }" FAKE_HEADS="$tmp/heads" \
+            FAKE_KEPT="$kept" \
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
     done
@@ -375,6 +382,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
     if [ -z "$with" ]; then skip "cuda: no PyTorch"; return; fi
     program "on a driver of tests: tests/cuda/context.py" env FAKE_ARCH=9 \
         FAKE_PAGEABLE=1 FLIN_CACHE="$tmp/kernels" FAKE_HEADS="$tmp/heads" \
+        FAKE_KEPT="$kept" \
         PYTHONDONTWRITEBYTECODE=1 \
         FLIN_LIB="$BUILD/libflin.so" \
         LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \

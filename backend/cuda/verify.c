@@ -506,8 +506,8 @@ static double size_of(Sums s)
 static bool is_close(const Trial *t, const Result *r, Sums s)
 {
     double unit = unit_of(t) + rounds_by(r->got->dtype);
-    return sqrt(s.error) <= unit * size_of(s)
-                          + farther(s.n) * sqrt(s.rounding);
+    double own = fmax(unit * size_of(s), FLT_MIN);  /* that has fewer bits */
+    return sqrt(s.error) <= own + farther(s.n) * sqrt(s.rounding);
 }
 
 /* Whether such a draw would show a wrong kernel. */

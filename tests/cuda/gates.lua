@@ -35,7 +35,7 @@ local HOW <const> = {
 
 local function variant(axes, how)
   return flin.variant {
-    name = "gated",
+    name = "gated_" .. (axes:gsub("%A+", "")) .. "_" .. how[1],
     input = { q = "t k", k = "t k : unit_norm", v = "t v", g = axes },
     state = { S = "k v" },
     step = function (x, s)

@@ -420,7 +420,7 @@ static void add(Test *t, Case like, Kind kind, DType type, const char *arch,
  */
 static bool is_listed(int d, DType type, int arch)
 {
-    enum { FULL_SIZE, ODD, LARGEST };
+    enum { FULL_SIZE, ODD, LARGEST };   /* of dims */
     if (arch == 0)
         return type == BF16 || d <= ODD || (d == LARGEST && type == F32);
     return d == FULL_SIZE || (d == ODD && type == (arch == 1 ? F32 : BF16));
@@ -437,7 +437,7 @@ static void every(Test *t, Case like, int d)
         if (is_listed(d, types[y], 0))
             add(t, like, STEP, types[y], archs[0], 0);
     for (int y = 0; y < NTYPES; y++)
-        if (types[y] == BF16 || (types[y] == F16 && d == 0))
+        if (types[y] == BF16 || d == 0 || (types[y] == F32 && d == 3))
             add(t, like, JOINT, types[y], archs[0], SCHEDULED);
     if (d == 0)
         add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);

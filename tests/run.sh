@@ -220,6 +220,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
+        "tests/cuda/launched tests/cuda/stack.lua" \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/laws.lua programs=23-25" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
@@ -282,6 +283,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *launched)  # heads fill the chip; the kernels are nobody else's
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
+        *launched*stack.lua)    # the same
+            more="FAKE_EMPTY=$tmp/calls FAKE_ARCH=9 FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
         *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;

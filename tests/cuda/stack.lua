@@ -14,10 +14,11 @@ local name, tokens, plan = ...
 local MORE <const> = { mamba2 = { W = 4 }, gated_deltanet = { W = 4 } }
 
 -- Nobody reads their numbers.
-local function inputs_of(layer, T)
+local function inputs_of(name, T)
+  local layer <const> = flin.layers[name]
   local at = { B = 1, T = 1, D = 128, H = 2, K = 64, V = 64,
                dtype = "bfloat16" }
-  for axis, n in pairs(MORE[layer.name] or {}) do at[axis] = n end
+  for axis, n in pairs(MORE[name]) do at[axis] = n end
   local x = layer:random(at)
   for _, input in ipairs(layer.inputs) do
     local like <const> = x[input.name]
@@ -28,15 +29,15 @@ local function inputs_of(layer, T)
   return x
 end
 
-local function kept(layer, T, how)
-  local x = inputs_of(layer, T)
+local function kept(name, T, how)
+  local x = inputs_of(name, T)
   x.save, x.plan = true, how
-  local _, _, saved = layer:forward(x)
+  local _, _, saved = flin.layers[name]:forward(x)
   return saved.bytes
 end
 
 if name then
-  print(kept(flin.layers[name], tonumber(tokens), plan))
+  print(kept(name, tonumber(tokens), plan))
   os.exit(0)
 end
 
@@ -49,32 +50,31 @@ local function kept_by(cut, of, T)
 end
 
 local LONG <const>, SHORT <const> = 8192, 256
-local mamba2 <const>, deltanet <const> = flin.layers.mamba2,
-  flin.layers.gated_deltanet
 
-for _, layer in ipairs { mamba2, deltanet } do
-  local all <const> = kept(layer, LONG)
-  local pieces <const> = kept(layer, LONG, "pieces")
-  local stack <const> = kept(layer, LONG, "stack")
-  local whole <const> = kept_by("1", layer.name, LONG)
+for of in pairs(MORE) do
+  local all <const> = kept(of, LONG)
+  local pieces <const> = kept(of, LONG, "pieces")
+  local stack <const> = kept(of, LONG, "stack")
+  local whole <const> = kept_by("1", of, LONG)
   expect(whole == all, "%s: uncut, %d bytes are kept, without a plan %d",
-         layer.name, whole, all)
-  expect(stack < 0.9 * all, "%s: of %d bytes stack keeps %d", layer.name, all,
+         of, whole, all)
+  expect(stack < 0.9 * all, "%s: of %d bytes stack keeps %d", of, all,
          stack)
   expect(stack <= 1.05 * pieces, "%s: stack keeps %d bytes, pieces %d",
-         layer.name, stack, pieces)
-  expect(kept(layer, LONG, "stack") == stack, "%s: stack keeps others then",
-         layer.name)
+         of, stack, pieces)
+  expect(kept(of, LONG, "stack") == stack, "%s: stack keeps others then",
+         of)
 end
 
 -- What rows make again takes next to no time, and room to work in: that counts
 -- where a layer is by itself.
 local made_again <const> = kept_by("1rows", "mamba2", LONG)
-expect(kept(mamba2, LONG, "stack") <= made_again
-       and made_again < kept(mamba2, LONG, "pieces"),
+expect(kept("mamba2", LONG, "stack") <= made_again
+       and made_again < kept("mamba2", LONG, "pieces"),
        "mamba2: rows make again what %d bytes would be", made_again)
 
 -- A short call's kernels take as long whatever they do: again is dear.
-expect(kept(deltanet, SHORT, "stack") == kept_by("1", "gated_deltanet", SHORT),
+expect(kept("gated_deltanet", SHORT, "stack")
+       == kept_by("1", "gated_deltanet", SHORT),
        "gated_deltanet: a short call is not what a long one was")
 suite.finish()

@@ -13,9 +13,9 @@
  * FAKE_HEADS what sources begin with is compiled once for all that begin so;
  * in FAKE_KEPT what is compiled is kept for all whose texts and flags are the
  * same, wherever the tests lie: it is of one compiler, and of one set of what
- * hosts have in place of a GPU; with FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too, but
- * their way forward runs once: when the way back is checked; with FAKE_EMPTY
- * nothing is compiled, see fake/driver.c.
+ * hosts have in place of a GPU; with FAKE_HOPPER=1 only what is Hopper's is
+ * compiled, with 2 others, too, but their way forward runs once: when the way
+ * back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in

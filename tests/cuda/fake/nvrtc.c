@@ -431,7 +431,7 @@ static bool find_kept(const Head *head, const char *dir, char *path,
     const char *in = getenv("FAKE_KEPT");
     Program text = { 0 };
     char source[64];
-    if (!in || getenv("FAKE_KEEP"))
+    if (!in || !*in || getenv("FAKE_KEEP"))
         return false;
     snprintf(source, sizeof source, "%s/kernel.cc", dir);
     read_file(&text, source);

@@ -284,6 +284,7 @@ $(FAKE)/host.so: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
 	$(Q)! command -v g++ >/dev/null || g++ -std=c++17 -O3 -march=native \
 	    -ffp-contract=off -fno-strict-aliasing -fPIC -Wall -shared -nostdlib \
 	    -fno-semantic-interposition -Wl,-Bsymbolic,-z,nodelete \
+	    -Wl,-soname,flin-$(@F) \
 	    -o $@ tests/cuda/hopper.cc -lm -lc -lgcc
 # Its own build_verify is the first that the linker meets.
 $(BUILD)/tests/cuda/launched: FLAGS += -Wl,-z,muldefs

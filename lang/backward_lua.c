@@ -165,10 +165,8 @@ static Stored join_saved(lua_State *L, const char *what)
     lua_getiuservalue(L, SAVED, OF_ARGS);
     check_writes(L, s, ARGS, variant_check(L, 1)->step, what);
     Stored stored = adds_gradients(L) ? s->room : (Stored){ 0 };
-    raw_field(L, 2, "spend");
-    if (lua_toboolean(L, -1))
+    if (option_flag(L, what, 2, "spend"))
         s->room.bytes = 0;
-    lua_pop(L, 1);
     lua_newtable(L);
     copy_fields(L, ARGS, false);
     copy_fields(L, 2, false);
@@ -371,9 +369,7 @@ static int backward_mode(lua_State *L, Mode mode)
     lua_settop(L, 2);
     Stored stored = join_saved(L, what);
     BackRun k = { .r = run_begin(L, mode), .d.stored = stored };
-    raw_field(L, 2, "spend");
-    k.r->args.spend = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    k.r->args.spend = option_flag(L, what, 2, "spend");
     take_adjoints(L, &k, what);
     take_sums(L, &k, what);
     take_inplace(L, &k, what);

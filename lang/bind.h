@@ -497,6 +497,8 @@ void check_options(lua_State *L, const char *what, const Graph *g, int arg,
 /* A whole number among the options, or `usual`. */
 lua_Integer option_int(lua_State *L, const char *what, int arg,
                        const char *name, lua_Integer usual);
+/* true or false among the options; false where it is not there. */
+bool option_flag(lua_State *L, const char *what, int arg, const char *name);
 /* Sets cache and way of the arguments from the table's options of these names:
  * the way back over all pairs of tokens. */
 void pairs_options(lua_State *L, const char *what, int arg, Args *a);

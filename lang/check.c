@@ -711,11 +711,10 @@ static void take_options(lua_State *L, Check *k)
 /* backward = false leaves them out. */
 static bool wants_gradients(lua_State *L)
 {
-    bool wanted = raw_field(L, A_OPTIONS, "backward") == LUA_TNIL
-               || lua_toboolean(L, -1);
+    bool given = raw_field(L, A_OPTIONS, "backward") != LUA_TNIL;
 
     lua_pop(L, 1);
-    return wanted;
+    return !given || option_flag(L, "check", A_OPTIONS, "backward");
 }
 
 static int by_name(const void *a, const void *b)

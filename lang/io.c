@@ -476,10 +476,7 @@ static int variant_io(lua_State *L)
                                  * j->words * WORD);
     j->machine.registers = (size_t)((double)j->machine.registers / own
                                     * j->words * WORD);
-    if (lua_istable(L, 2)) {
-        raw_field(L, 2, "backward");
-        j->backward = lua_toboolean(L, -1);
-    }
+    j->backward = option_flag(L, "io", 2, "backward");
     int k = size_named(v->step, j->plan.size, "k");
     int w = size_named(v->step, j->plan.size, "v");
     j->d = k && w ? 0.5 * (k + w) : k + w ? k + w : USUAL_SIZE;

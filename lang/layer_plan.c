@@ -390,9 +390,7 @@ int layer_show_plan(lua_State *L, Variant *v, const Machine *m, bool backward)
     check_options(L, "plan", v->step, 2, also, 8);
     sizes_arg(L, "plan", v->step, 2, 0, s->size);
     usual_sizes(v->step, s->size);
-    raw_field(L, 2, "beside");
-    s->as.beside = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    s->as.beside = option_flag(L, "plan", 2, "beside");
     s->fusion = fusion_option(L, "plan", 2);
     s->as.memory = memory_option(L, "plan", 2);
     s->as.B = option_int(L, "plan", 2, "B", 1);

@@ -124,6 +124,19 @@ lua_Integer option_int(lua_State *L, const char *what, int arg,
     return usual;
 }
 
+bool option_flag(lua_State *L, const char *what, int arg, const char *name)
+{
+    if (!lua_istable(L, arg))
+        return false;
+    int type = raw_field(L, arg, name);
+    bool on = lua_toboolean(L, -1);
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        lang_fail(L, NULL, "%s: %s = %s: true or false is wanted", what, name,
+                  shown_text(L, -1));
+    lua_pop(L, 1);
+    return on;
+}
+
 static bool is_angle(const Graph *g, int ax)
 {
     for (Ref r = 1; r < g->len; r++)
@@ -172,12 +185,16 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         for (size_t i = 0; i <= strlen(name); i++)
             upper[i] = (char)toupper((unsigned char)name[i]);
         lua_Integer n = option_int(L, what, arg, name, -1);
+        if (n >= 0 && strcmp(upper, name)
+            && option_int(L, what, arg, upper, n) != n)
+            lang_fail(L, NULL, "%s: %s and %s: axis '%s' has one size", what,
+                      name, upper, name);
         if (n < 0 && strcmp(upper, "B") && strcmp(upper, "T")
             && (g->layer || strcmp(upper, "H")))
             n = option_int(L, what, arg, upper, -1);
         if (n == 0 || n > most)
-            lang_fail(L, NULL, "%s: axis '%s' can be from 1 to %d long", what,
-                      name, most);
+            lang_fail(L, NULL, "%s: %s = %lld: axis '%s' can be from 1 to %d "
+                      "long", what, upper, (long long)n, name, most);
         if (n > 0 && g->axis[ax].size && n != g->axis[ax].size)
             lang_fail(L, NULL, "%s: the variant fixes axis '%s' at %d", what,
                       name, g->axis[ax].size);

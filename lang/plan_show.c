@@ -68,15 +68,11 @@ const Machine *machine_option(lua_State *L, const char *what, int arg,
 
 static int plan_of_layer(lua_State *L, Variant *v)
 {
-    bool backward = false;
+    bool backward = option_flag(L, "plan", 2, "backward");
 
     if (strcmp(text_option(L, 2, "format", "table"), "table"))
         lang_fail(L, NULL, "plan: %s is a layer: its plan is not drawn yet",
                   v->step->name);
-    if (lua_istable(L, 2)) {
-        raw_field(L, 2, "backward");
-        backward = lua_toboolean(L, -1);
-    }
     layer_show_plan(L, v, machine_option(L, "plan", 2, "h200"), backward);
     plan_be(L);
     return 1;
@@ -227,10 +223,7 @@ static int variant_plan(lua_State *L)
     run_options(L, "plan", 2, &args);
     sizes_arg(L, "plan", v->step, 2, USUAL_SIZE, s->ask.size);
     s->ask.asked = args.chunk;
-    if (lua_istable(L, 2)) {
-        raw_field(L, 2, "backward");
-        s->ask.backward = lua_toboolean(L, -1);
-    }
+    s->ask.backward = option_flag(L, "plan", 2, "backward");
     s->ask.m = machine_option(L, "plan", 2, "cpu");
     s->way = way_arg(L, "plan", 2, v);
     if (s->way < 0 && v->step->mask && s->ask.m->arch && *format == 't')

@@ -252,9 +252,7 @@ static void take_inplace(lua_State *L, Run *r, const char *what)
 
     if (r->args.mode == M_BACKWARD)
         return;                         /* names of inputs */
-    raw_field(L, 2, "inplace");
-    r->inplace = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    r->inplace = option_flag(L, what, 2, "inplace");
     if (r->inplace && r->args.mode != M_STEP)
         lang_fail(L, "v:step does", "%s: no state is updated in place", what);
     for (int i = 0; r->inplace && i < g->nst; i++)
@@ -521,8 +519,7 @@ Run *run_begin(lua_State *L, Mode mode)
     if (r->args.fusion != FUSE_CHEAPEST && !v->step->layer)
         lang_fail(L, NULL, "%s: plan: %s is no layer: there is nothing that "
                   "it could be fused with", what, v->step->name);
-    raw_field(L, 2, "checkpoint");
-    r->args.checkpoint = lua_toboolean(L, -1);
+    r->args.checkpoint = option_flag(L, what, 2, "checkpoint");
     if (r->args.checkpoint && !v->step->layer)
         lang_fail(L, "save = false", "%s: checkpoint: %s is no layer", what,
                   v->step->name);

@@ -77,14 +77,6 @@ static void do_look(Ctx *c, void *ud)
     r->before = validate_before(c, r->v, &r->args, &r->bound, NULL);
 }
 
-static bool flag_option(lua_State *L, const char *name)
-{
-    raw_field(L, 2, name);
-    bool on = lua_toboolean(L, -1);
-    lua_pop(L, 1);
-    return on;
-}
-
 void reference_call(lua_State *L, Run *r)
 {
     if (r->v->has_function && !r->v->masked && !r->bound.call.on_device)
@@ -211,7 +203,7 @@ static int variant_prepare(lua_State *L)
 static int variant_forward(lua_State *L)
 {
     join_options(L, mode_name[M_FORWARD]);
-    return lua_istable(L, 2) && flag_option(L, "save")
+    return option_flag(L, mode_name[M_FORWARD], 2, "save")
          ? forward_saving(L) : run_mode(L, M_FORWARD);
 }
 

@@ -173,14 +173,6 @@ static const char *arch_arg(lua_State *L, const char *what, int arg)
     return lua_tostring(L, -1);
 }
 
-static bool flag_arg(lua_State *L, int arg, const char *name)
-{
-    bool on = lua_istable(L, arg) && raw_field(L, arg, name) != LUA_TNIL
-           && lua_toboolean(L, -1);
-
-    return on;
-}
-
 static int source_gc(lua_State *L)
 {
     Source *s = luaL_checkudata(L, 1, SOURCE_META);
@@ -207,10 +199,10 @@ static Source *source_args(lua_State *L, const char *what, int arg)
     sizes_arg(L, what, v->step, arg, GPU_SIZE, s->size);
     chunk = option_int(L, what, arg, "chunk", CHUNK_DEFAULT);
     if (chunk < 1 || chunk > CHUNK_MAX)
-        lang_fail(L, NULL, "%s: a chunk is from 1 to %d tokens", what,
-                  CHUNK_MAX);
-    s->chunk = flag_arg(L, arg, "serial") ? 0 : (int)chunk;
-    s->backward = flag_arg(L, arg, "backward");
+        lang_fail(L, NULL, "%s: chunk = %lld: a chunk is from 1 to %d tokens",
+                  what, (long long)chunk, CHUNK_MAX);
+    s->chunk = option_flag(L, what, arg, "serial") ? 0 : (int)chunk;
+    s->backward = option_flag(L, what, arg, "backward");
     s->tile = tile_arg(L, what, arg);
     s->arch = arch_arg(L, what, arg);
     return s;

@@ -431,9 +431,11 @@ static bool run_verb(lua_State *L, const Options *o, char **argv)
         fputs(verb_usage(o->verb), stdout);
         return true;
     }
-    if (!*rest) {
-        lua_pushfstring(L, "flin %s: %s is wanted", o->verb,
-                        *o->verb == 'n' ? "a name" : "a script");
+    bool option = *rest && strchr(*rest, '=') && access(*rest, F_OK);
+    if (!*rest || option) {
+        lua_pushfstring(L, "flin %s: %s is wanted%s%s", o->verb,
+                        *o->verb == 'n' ? "a name" : "a script",
+                        option ? " before " : "", option ? *rest : "");
         complain(lua_tostring(L, -1));
         return false;
     }

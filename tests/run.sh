@@ -44,7 +44,7 @@ count() {
         ! grep -q -e 'runs in its place' -e 'run in their place' \
             -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
-    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|\
+    *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|*gates.lua*|\
     *complex.lua*cuda*)
         ! grep -q -e 'runs in its place' -e 'run in their place' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
@@ -181,6 +181,12 @@ cuda() {
         skip "cuda: no C++ compiler, or sanitizers in the way"
         return
     fi
+    # Compiled kernels are kept from run to run, of this compiler and of what
+    # hosts have in place of a GPU; FLIN_KERNELS is the folder.
+    of=$({ g++ -dumpfullversion -dumpmachine; cat tests/cuda/*.h; } | cksum)
+    kept=${FLIN_KERNELS:-$BUILD/tests/cuda/kernels}/${of%% *}
+    mkdir -p "$kept"
+    find "${kept%/*}" -name '*.so' -mtime +6 -delete
     ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
     fake=$tmp/fake
     lt=$fake/libcublasLt.so.13
@@ -214,6 +220,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
+        "tests/cuda/launched tests/cuda/stack.lua" \
         "flin tests/cuda/laws.lua few simple_gla" \
         "flin tests/cuda/laws.lua programs=23-25" \
         "flin tests/cuda/unwritten.lua" "flin tests/lua/validate.lua cuda" \
@@ -277,6 +284,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *launched)  # heads fill the chip; the kernels are nobody else's
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
             more="$more FAKE_CXX=none" ;;
+        *launched*stack.lua)    # the same
+            more="FAKE_EMPTY=$tmp/calls FAKE_ARCH=9 FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
         *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
@@ -368,8 +377,13 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *hopper*) more="FAKE_ARCH=9 FAKE_HOPPER=1" ;;
         *) more= ;;
         esac
+        from=$kept
+        case $test in
+        tests/cuda/exit|tests/host/signals) from= ;;    # while it compiles
+        esac
         program "on a driver of tests: $test" $keep $more \
             FLIN_CACHE="$tmp/kernels${more##* }" FAKE_HEADS="$tmp/heads" \
+            FAKE_KEPT="$from" \
             LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \
             "$BUILD"/$test
     done
@@ -377,6 +391,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
     if [ -z "$with" ]; then skip "cuda: no PyTorch"; return; fi
     program "on a driver of tests: tests/cuda/context.py" env FAKE_ARCH=9 \
         FAKE_PAGEABLE=1 FLIN_CACHE="$tmp/kernels" FAKE_HEADS="$tmp/heads" \
+        FAKE_KEPT="$kept" \
         PYTHONDONTWRITEBYTECODE=1 \
         FLIN_LIB="$BUILD/libflin.so" \
         LD_PRELOAD="$fake/libcuda.so.1 $fake/libnvrtc.so.13 $lt" \

@@ -29,9 +29,9 @@ enum { HEADS = 2, SEQUENCES = 2, SECOND = 3 };
 enum { SIZES = 6, DRAWS = 4, ROUNDED = 2 };
 
 /* What rounding to a type loses, at most. */
-static double unit_of(DType d)
+static double rounds_by(DType d)
 {
-    return d == BF16 ? 1.0 / 256 : 1.0 / 2048;
+    return d == BF16 ? 0x1p-8 : d == F16 ? 0x1p-11 : 0x1p-24;
 }
 
 /* How much farther than the rounded runs a right kernel may be off, of n
@@ -78,6 +78,33 @@ typedef struct Trial {
     bool beyond;                        /* what float32 has, on the way */
     const char *why;                    /* the kernels are wrong */
 } Trial;
+
+/* The most terms that a product adds up. */
+static int longest_sum(const Graph *g)
+{
+    int most = g->chunk;
+    for (int a = AX_DIM; a < g->naxes; a++)
+        most = g->axis[a].size > most ? g->axis[a].size : most;
+    return most;
+}
+
+/* What products lose, at most: float32's are three of TF32, of parts of 11 bits
+ * and of what these leave, but for the least; and a tensor core cuts what it
+ * adds to, each time, where it adds eight terms of one of the three. */
+static double unit_of(const Trial *t)
+{
+    enum { PRODUCTS = 3, TERMS = 8 };
+    DType tile = t->b->o.tile;
+    double adds = (double)PRODUCTS * longest_sum(t->g) / TERMS;
+    return tile == BF16 || tile == F16 ? rounds_by(tile)
+         : 0x1p-20 + adds * rounds_by(F32);
+}
+
+/* That, beside what it is of float16: some limits are of 16 bits. */
+static double part_of(const Trial *t)
+{
+    return fmin(1, unit_of(t) / rounds_by(F16));
+}
 
 /* ---- numbers ---- */
 
@@ -372,7 +399,7 @@ static void interpret_again(Ctx *c, Trial *t)
             call->out[i] = in_host(c, call->out[i], t->rows);
         for (int i = 0; i < t->g->nst; i++)
             call->s1[i] = in_host(c, call->s1[i], SEQUENCES);
-        interpret_rounded(c, t->g, call, unit_of(t->b->o.tile),
+        interpret_rounded(c, t->g, call, unit_of(t),
                           (uint64_t)k + 1);
     }
     t->has_rounded = true;
@@ -386,20 +413,33 @@ typedef struct Result {
     int index;
     const char *name;
     const View *got, *want;
+    const View *lost;                   /* of a state: the rest of it, beyond
+                                           float32; or NULL */
     int64_t rows;
     bool every_row;                     /* it is the sum over all rows */
     bool angle;
 } Result;
 
+static const View *lost_of(const Trial *t, int state)
+{
+    for (int i = 0; i < t->g->nst; i++)
+        if (t->g->st[i].lost_of == state + 1)
+            return &t->call.s1[i];
+    return NULL;
+}
+
 static Result result_of(const Trial *t, int i)
 {
     int s = i - t->g->nout;
     if (s < 0)
-        return (Result){ false, i, t->g->out[i].name, &t->call.out[i],
-                         &t->truth.out[i], t->rows, false, false };
-    return (Result){ true, s, t->g->st[s].name, &t->call.s1[s],
-                     &t->truth.s1[s], SEQUENCES, t->b->o.sum_s1[s],
-                     t->g->st[s].angle };
+        return (Result){ .index = i, .name = t->g->out[i].name,
+                         .got = &t->call.out[i], .want = &t->truth.out[i],
+                         .rows = t->rows };
+    return (Result){ .state = true, .index = s, .name = t->g->st[s].name,
+                     .got = &t->call.s1[s], .want = &t->truth.s1[s],
+                     .lost = lost_of(t, s), .rows = SEQUENCES,
+                     .every_row = t->b->o.sum_s1[s],
+                     .angle = t->g->st[s].angle };
 }
 
 static const double *rounded_at(const Trial *t, const Result *r, int k)
@@ -465,15 +505,16 @@ static double size_of(Sums s)
 
 static bool is_close(const Trial *t, const Result *r, Sums s)
 {
-    double unit = unit_of(t->b->o.tile) + unit_of(r->got->dtype);
-    return sqrt(s.error) <= unit * size_of(s)
-                          + farther(s.n) * sqrt(s.rounding);
+    double unit = unit_of(t) + rounds_by(r->got->dtype);
+    double own = fmax(unit * size_of(s), FLT_MIN);  /* that has fewer bits */
+    return sqrt(s.error) <= own + farther(s.n) * sqrt(s.rounding);
 }
 
 /* Whether such a draw would show a wrong kernel. */
-static bool is_telling(Sums s)
+static bool is_telling(const Trial *t, Sums s)
 {
-    return farther(s.n) * sqrt(s.rounding) <= untold * size_of(s);
+    return farther(s.n) * sqrt(s.rounding)
+        <= untold * part_of(t) * size_of(s);
 }
 
 /* A row may be off by twice as much; one that is smaller than most, or on which
@@ -516,6 +557,29 @@ static double far_off(Ctx *c, const Trial *t, const Result *r,
     return worst;
 }
 
+static View fetch(Ctx *c, const Trial *t, const View *v, int64_t rows)
+{
+    View host = in_host(c, *v, rows);
+    device_get(c, t->d, host.data, (DevicePtr)(uintptr_t)v->data,
+               (size_t)elements(&host, rows)
+               * (size_t)dtype_size(host.dtype));
+    return host;
+}
+
+/* The kernels' result; with what is kept beside it, their sum. */
+static View fetch_whole(Ctx *c, const Trial *t, const Result *r, int64_t rows)
+{
+    View host = fetch(c, t, r->got, rows), whole = host;
+    if (!r->lost)
+        return host;
+    View lost = fetch(c, t, r->lost, rows);
+    whole.dtype = F64;
+    whole = in_host(c, whole, rows);
+    for (int64_t i = 0; i < elements(&whole, rows); i++)
+        view_set(&whole, i, view_get(&host, i) + view_get(&lost, i));
+    return whole;
+}
+
 /* Settles what can be told by this draw. Where rounding alone may be off by so
  * much that it tells nothing, something on the way may be too large for
  * float32: exp of a quotient whose denominator is nearly zero. */
@@ -523,11 +587,10 @@ static void compare(Ctx *c, Trial *t, int i)
 {
     Result r = result_of(t, i);
     int64_t groups = r.every_row ? 1 : r.rows;
-    View host = in_host(c, *r.got, groups);
-    device_get(c, t->d, host.data, (DevicePtr)(uintptr_t)r.got->data,
-               (size_t)elements(&host, groups)
-               * (size_t)dtype_size(host.dtype));
     t->settled[i] = true;
+    if (r.state && t->g->st[r.index].lost_of)
+        return;                         /* it is part of another's */
+    View host = fetch_whole(c, t, &r, groups);
     for (int h = 0; h < host.heads; h++) {
         Sums head;
         double off = far_off(c, t, &r, &host, h, &head);
@@ -535,8 +598,8 @@ static void compare(Ctx *c, Trial *t, int i)
             interpret_again(c, t);
             off = far_off(c, t, &r, &host, h, &head);
         }
-        t->settled[i] = t->settled[i] && is_telling(head);
-        if (isinf(off) && !is_telling(head) && t->smaller < SIZES - 1)
+        t->settled[i] = t->settled[i] && is_telling(t, head);
+        if (isinf(off) && !is_telling(t, head) && t->smaller < SIZES - 1)
             t->beyond = true;
         else if (off > 0 && !t->why)
             t->why = ctx_format(c, "gets %s wrong (by %.1e)", r.name, off);
@@ -560,6 +623,7 @@ static bool is_bounded(const Trial *t)
 /* Of the way forward. */
 static bool is_steady(const Trial *t)
 {
+    double limit = unsteady * part_of(t);
     for (int i = 0; i < t->g->nout + t->g->nst; i++) {
         Result r = result_of(t, i);
         bool back = r.state ? t->g->st[r.index].reverse : i > 0;
@@ -569,7 +633,7 @@ static bool is_steady(const Trial *t)
             add_element(t, &r, k, &truth, &s.rounding);
             s.truth += truth * truth;
         }
-        if (s.rounding > unsteady * unsteady * s.truth)
+        if (s.rounding > limit * limit * s.truth)
             return false;
     }
     return true;

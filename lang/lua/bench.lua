@@ -229,6 +229,10 @@ local function read(v, o)
     error("bench: seconds = " .. tostring(option.seconds)
           .. ": a number, 0 or more, is wanted", 3)
   end
+  if type(option.backward) ~= "boolean" then
+    error("bench: backward = " .. tostring(option.backward)
+          .. ": true or false is wanted", 3)
+  end
   for _, name in ipairs { "B", "T" } do
     if option[name] == 0 then
       error("bench: " .. name .. " = 0: there is no token to measure", 3)

@@ -415,12 +415,14 @@ static void add(Test *t, Case like, Kind kind, DType type, const char *arch,
         t->list[t->n++] = like;
 }
 
+/* Of dims. */
+enum { FULL_SIZE, ODD, LARGEST, HALF };
+
 /* On Hopper bfloat16 at all sizes; at 128 and at the odd sizes all types, and
  * float32 where it is largest; other GPUs at 128, the odd sizes in one type.
  */
 static bool is_listed(int d, DType type, int arch)
 {
-    enum { FULL_SIZE, ODD, LARGEST };
     if (arch == 0)
         return type == BF16 || d <= ODD || (d == LARGEST && type == F32);
     return d == FULL_SIZE || (d == ODD && type == (arch == 1 ? F32 : BF16));
@@ -437,7 +439,8 @@ static void every(Test *t, Case like, int d)
         if (is_listed(d, types[y], 0))
             add(t, like, STEP, types[y], archs[0], 0);
     for (int y = 0; y < NTYPES; y++)
-        if (types[y] == BF16 || (types[y] == F16 && d == 0))
+        if (types[y] == BF16 || d == FULL_SIZE
+            || (types[y] == F32 && d == HALF))
             add(t, like, JOINT, types[y], archs[0], SCHEDULED);
     if (d == 0)
         add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);

@@ -45,6 +45,11 @@ function acts.forgetful()
   refused("gets y wrong", v.forward, v, x)
 end
 
+-- Products are coarser here than float32's, or exponentials.
+function acts.coarse()
+  pcall(v.forward, v, inputs(70, "cuda", 32))     -- what is said is looked at
+end
+
 -- Something is not waited for here, or not fenced: slots go back, and the copy
 -- engine may overtake reads.
 function acts.unfenced()
@@ -216,6 +221,15 @@ end
 
 run("wrong", "FLIN_CACHE=off FAKE_IDLE=0")
 run("forgetful", "FLIN_CACHE=off 'FAKE_SPOILT=a * LOG2E=>a * 1.6f'")
+for edit, schedule in pairs {
+  ["product8(c, al, bh);=>;"] = 1, ["product8(c, ah, bl);=>;"] = 1,
+  ["mma_tf32(c, small, b0, b1);=>;"] = 0, ["a * LOG2E=>a * 1.443f"] = 0,
+} do
+  local text = said("coarse", ("FLIN_CACHE=off FLIN_SCHEDULE=%d "
+                               .. "'FAKE_SPOILT=%s'"):format(schedule, edit))
+  expect(text:find "gets %a+ wrong %(by %d%.%de%-0[345]%)", "%s: %s", edit,
+         text)
+end
 for road, released in pairs { back = "            release<PAIRED>(",
                               forward = "                arrive(" } do
   local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=9 FLIN_SCHEDULE=%s "

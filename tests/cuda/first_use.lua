@@ -1,17 +1,69 @@
 -- What kernels are held against when they are first used: right ones pass,
 -- whatever their inputs may be and whatever cancels. Forward and backward,
 -- K = V, beside the float64 step.
---   flin tests/cuda/first_use.lua [DTYPE] [K ...]
+--   flin tests/cuda/first_use.lua [DTYPE] [K ...] [NAME ...]
+-- Names are of the standard library, all for all of it: its rules then, by
+-- gates as they are drawn, weak ones and strong ones, and nothing else.
 local flin = require "flin"
 local suite = require "suite"
 local dot, outer, exp, sigmoid = flin.dot, flin.outer, flin.exp, flin.sigmoid
 local expect = suite.expect
 
-local sizes, dtype = { ... }, "bfloat16"
-if sizes[1] and not tonumber(sizes[1]) then dtype = table.remove(sizes, 1) end
+local sizes, names, dtype = {}, {}, "bfloat16"
+for _, word in ipairs { ... } do
+  if tonumber(word) then sizes[#sizes + 1] = tonumber(word)
+  elseif word:find "float" then dtype = word
+  elseif word == "all" then names = flin.stdlib_names
+  else names[#names + 1] = word
+  end
+end
 if not sizes[1] then sizes = { 64, 128 } end
 
 suite.gpu()
+
+-- What products of a type may be off by, in results and gradients, some of
+-- which cancel.
+local LIMIT <const> = { float32 = { y = 1e-5, grad = 5e-5 } }
+local limit = LIMIT[dtype] or { y = 6e-3, grad = 1e-2 }
+
+-- Rules and their gates' strengths.
+local STRENGTHS <const> = { 1, 0.01, 8 }
+
+local function with_gates(v, strength, K, seed)
+  local host = suite.typed(v, v:random { B = 2, T = 100, H = 2, K = K, V = K,
+                                         seed = seed }, dtype)
+  for _, input in ipairs(v.inputs) do
+    if input.domain == "log_decay" then
+      host[input.name] = host[input.name] * strength
+    end
+  end
+  return host
+end
+
+local function gated(v)
+  for _, input in ipairs(v.inputs) do
+    if input.domain == "log_decay" then return true end
+  end
+end
+
+for _, K in ipairs(names[1] and sizes or {}) do
+  for _, name in ipairs(names) do
+    local v = flin.stdlib[name]
+    for i, strength in ipairs(gated(v) and STRENGTHS or { 1 }) do
+      local host = with_gates(v, strength, K, i)
+      local y = v:reference(host)
+      local ok, why_not = pcall(function ()
+        local off = suite.relative(v:forward(suite.on_gpu(host)), y)
+        expect(off < limit.y, "%s, %d, gates by %g: y is off by %.1e", name, K,
+               strength, off)
+        host.dy = flin.randn(y.shape, { seed = 9 }):to(dtype)
+        suite.check_gradients(name, v, host, function () return limit.grad end)
+      end)
+      expect(ok, "%s, %d, gates by %g: %s", name, K, strength, why_not)
+    end
+  end
+end
+if names[1] then suite.finish() end
 
 local free = {}
 local function add(name, input, step)
@@ -69,19 +121,18 @@ end
 -- A gradient that is nothing but rounding has no relative error.
 local function limit_of(v)
   return function (name)
-    return v.name:find "^near" and name == "b" and 1e9 or 1e-2
+    return v.name:find "^near" and name == "b" and 1e9 or limit.grad
   end
 end
 
 for _, K in ipairs(sizes) do
-  K = tonumber(K)
   for _, v in ipairs(free) do
     local T = v.name == "grows" and 20 or 100
     local host = sound(v, { B = 2, T = T, H = 2, K = K, V = K, seed = 3 })
     local y = v:reference(host)
     local ok, why_not = pcall(function ()
       local off = suite.relative(v:forward(suite.on_gpu(host)), y)
-      expect(off < 6e-3, "%s, %d keys: y is off by %.1e", v.name, K, off)
+      expect(off < limit.y, "%s, %d keys: y is off by %.1e", v.name, K, off)
       host.dy = flin.randn(y.shape, { seed = 9 }):to(dtype)
       suite.check_gradients(v.name, v, host, limit_of(v))
     end)
@@ -97,7 +148,7 @@ for _, at in ipairs { { B = 4, T = 150, H = 2 }, { B = 2, T = 100, H = 3 } } do
   local host = suite.typed(v, v:random(at), dtype)
   host.dy = flin.randn(v:reference(host).shape, { seed = 9 }):to(dtype)
   local ok, why_not = pcall(suite.check_gradients, "comba", v, host,
-                            function () return 1e-2 end)
+                            function () return limit.grad end)
   expect(ok, "comba: %s", why_not)
 end
 suite.finish()

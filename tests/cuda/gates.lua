@@ -1,7 +1,9 @@
 -- Gates of float32 of any strength, of tokens, keys and values, alone and mixed
 -- with resets, also behind the end of an axis: what comes after one is as exact
 -- as if there had been none. Both ways, by the float64 step.
---   flin tests/cuda/gates.lua
+-- Sizes, chunks, packings and heads go round with what is written and gates
+-- are of; a number turns them.
+--   flin tests/cuda/gates.lua [TURN]
 local flin = require "flin"
 local suite = require "suite"
 local exp, dot, outer, where = flin.exp, flin.dot, flin.outer, flin.where
@@ -24,7 +26,7 @@ local KINDS <const> = {
 local HOW <const> = {
   { "plain", function (S, x) return S + outer(x.k, x.v) end },
   { "delta", function (S, x)
-    return S + outer(x.k, x.v - dot(x.k, S)) end },
+    return S + outer(0.9 * x.k, x.v - dot(x.k, S)) end },
   { "mean", function (S, x) return S + outer(x.k, x.v) end,
     function (y) return flin.mean(y) end },
   { "compared", function (S, x) return S + outer(x.k, x.v) end, nil,
@@ -33,7 +35,7 @@ local HOW <const> = {
 
 local function variant(axes, how)
   return flin.variant {
-    name = "gated",
+    name = "gated_" .. (axes:gsub("%A+", "")) .. "_" .. how[1],
     input = { q = "t k", k = "t k : unit_norm", v = "t v", g = axes },
     state = { S = "k v" },
     step = function (x, s)
@@ -64,17 +66,38 @@ local function check(title, v, x)
   end
 end
 
-for _, axes in ipairs { "t", "t k", "t v" } do
-  for _, how in ipairs(HOW) do
+-- Keys and values, tokens of a chunk.
+local SIZES <const> = {
+  { 32, 32, 64 }, { 16, 64, 32 }, { 64, 16, 16 }, { 33, 5, 64 }, { 48, 24, 32 },
+  { 64, 64, 64 }, { 8, 40, 16 }, { 20, 128, 64 }, { 128, 33, 32 },
+  { 2, 16, 64 }, { 72, 8, 64 }, { 16, 1, 32 }, { 40, 72, 16 },
+}
+
+-- Sequences and heads, by the kind of gates, of a chunk of n tokens.
+local CALLS <const> = {
+  function (n) return { B = 1, T = n + 22, H = 2 } end,
+  function (n) return { B = 1, T = 2 * n + 9, H = 2,
+                        cu = { 0, 0, 1, n + 1, n + 1, 2 * n + 9 } } end,
+  function (n) return { B = 2, T = 2 * n, H = 3 } end,
+  function (n) return { B = 1, T = n + 70, H = 1,
+                        cu = { 0, n - 1, n + 2, n + 70, n + 70 } } end,
+}
+
+local turn <const> = tonumber((...)) or 0
+
+for i, axes in ipairs { "t", "t k", "t v" } do
+  for j, how in ipairs(HOW) do
     local v = variant(axes .. " : log_decay", how)
-    for j, kind in ipairs(KINDS) do
-      local odd = how[1] == "compared"
-      local x = v:random { B = 1, T = 70 + 16 * j, H = 2, K = odd and 33 or 32,
-                           V = odd and 5 or 32, seed = j }
+    local size = SIZES[(4 * i + j - 5 + turn) % #SIZES + 1]
+    for k, kind in ipairs(KINDS) do
+      local at = CALLS[(k + i + j + turn) % #CALLS + 1](size[3])
+      local x = v:random { B = at.B, T = at.T, H = at.H, K = size[1],
+                           V = size[2], seed = k + turn }
       local n = 0
       x.g = x.g:map(function (e) n = n + 1 return kind[2](n, e) end)
-      x.chunk = 64
-      check(("%s of %s, %s"):format(kind[1], axes, how[1]), v, x)
+      x.chunk, x.cu_seqlens = size[3], at.cu
+      check(("%s of %s, %s, %d x %d by %d, %s"):format(kind[1], axes, how[1],
+            size[1], size[2], size[3], at.cu and "packed" or "whole"), v, x)
     end
   end
 end

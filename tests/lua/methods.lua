@@ -60,6 +60,14 @@ do
   -- what they moved is what the arguments and results are, and what is kept
   check("bytes they moved", b.kernels[1].moved >= b.bytes
         and b.kernels[1].moved < 2 * b.bytes, b.kernels[1].moved)
+  fails("a flag", 'plan: backward = "no": true or false', gdn.plan, gdn,
+        { backward = "no" })
+  fails("a flag", "bench: backward = 1: true or false", gdn.bench, gdn,
+        { backward = 1 })
+  fails("no size", "plan: K = 0: axis 'k' can be from 1", gdn.plan, gdn,
+        { K = 0 })
+  fails("two sizes", "plan: k and K: axis 'k' has one size", gdn.plan, gdn,
+        { K = 8, k = 9 })
   fails("seconds", "bench: seconds = x", gdn.bench, gdn, { seconds = "x" })
   fails("options", "there is no option 'X'", gdn.bench, gdn, { X = 1 })
 end

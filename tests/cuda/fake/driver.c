@@ -347,7 +347,8 @@ ENTRY(int, cuEventElapsedTime, float *ms, Event *from, Event *to)
 
 /* ---- modules ---- */
 
-/* The image is fake/nvrtc.c's: its length, then the library. */
+/* The image is fake/nvrtc.c's: its length, then the library, which finds
+ * HOST_LIBRARY by its name, as it is there. */
 ENTRY(int, cuModuleLoadData, void **module, const void *image)
 {
     char path[] = "/tmp/flin-fake-XXXXXX";
@@ -361,6 +362,7 @@ ENTRY(int, cuModuleLoadData, void **module, const void *image)
     if (fd < 0 || write(fd, (const char *)image + 8, size) != (ssize_t)size)
         return INVALID;
     close(fd);
+    dlopen(HOST_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     unlink(path);
     const char *why = *module ? NULL : dlerror();

@@ -10,11 +10,12 @@
  * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
  * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
  * files where they are, with lines for what FAKE_CHECKED finds; in the folder
- * FAKE_HEADS what sources begin with is compiled once for all that begin so,
- * and what is compiled is kept for all whose texts and flags are the same; with
- * FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too, but
- * their way forward runs once: when the way back is checked; with FAKE_EMPTY
- * nothing is compiled, see fake/driver.c.
+ * FAKE_HEADS what sources begin with is compiled once for all that begin so;
+ * in FAKE_KEPT what is compiled is kept for all whose texts and flags are the
+ * same, wherever the tests lie: it is of one compiler, and of one set of what
+ * hosts have in place of a GPU; with FAKE_HOPPER=1 only what is Hopper's is
+ * compiled, with 2 others, too, but their way forward runs once: when the way
+ * back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
  * A kernel from a schedule in which two roles leave a vector in one place is
  * not compiled.
  * Of Hopper's headers those functions are left out that have assembler in
@@ -32,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -376,24 +378,39 @@ static uint64_t hash(uint64_t h, const char *text, size_t n)
     return h;
 }
 
-/* The compiled file that the source begins with; false: it is none that others
- * begin with. Who makes it does so elsewhere and has it appear at once. */
-static bool find_head(const Program *p, const char *cxx, char *path,
-                      size_t size)
+/* What the source begins with, as compiled; its name tells all of it, and the
+ * compiler. */
+typedef struct Head {
+    char name[32], dir[256], path[300];
+} Head;
+
+/* False: there is to be none. */
+static bool name_head(const Program *p, const char *cxx, Head *head)
 {
     const char *in = getenv("FAKE_HEADS");
-    char options[256], dir[256], made[256], command[1400];
+    char options[256];
     if (!in || getenv("FAKE_SPOILT"))
         return false;
     options_for(p, options, sizeof options);
     uint64_t h = hash(0xcbf29ce484222325, options, strlen(options));
+    h = hash(h, cxx, strlen(cxx));
     h = hash(h, p->source, head_of(p->source));
     for (int i = 0; i < p->n; i++)
         h = hash(h, p->text[i], strlen(p->text[i]));
-    snprintf(dir, sizeof dir, "%s/%016llx", in, (unsigned long long)h);
-    snprintf(path, size, "%s/head.h", dir);
-    if (access(path, R_OK) == 0)
+    snprintf(head->name, sizeof head->name, "%016llx", (unsigned long long)h);
+    snprintf(head->dir, sizeof head->dir, "%s/%s", in, head->name);
+    snprintf(head->path, sizeof head->path, "%s/head.h", head->dir);
+    return true;
+}
+
+/* Who makes it does so elsewhere and has it appear at once. */
+static bool make_head(const Program *p, const char *cxx, const Head *head)
+{
+    const char *in = getenv("FAKE_HEADS");
+    char options[256], made[256], command[1400];
+    if (access(head->path, R_OK) == 0)
         return true;
+    options_for(p, options, sizeof options);
     mkdir(in, 0777);
     snprintf(made, sizeof made, "%s/XXXXXX", in);
     if (!mkdtemp(made) || !write_file(made, "head.h", p->source, HEAD, NULL))
@@ -401,32 +418,32 @@ static bool find_head(const Program *p, const char *cxx, char *path,
     write_headers(p, made);
     snprintf(command, sizeof command, "exec >/dev/null 2>&1; unset LD_PRELOAD;"
              " cd %s && %s %s -x c++-header head.h; rm -f *.cuh; mv -T %s %s"
-             " || rm -rf %s", made, cxx, options, made, dir, made);
+             " || rm -rf %s", made, cxx, options, made, head->dir, made);
     shell(command);
-    return access(path, R_OK) == 0;
+    return access(head->path, R_OK) == 0;
 }
 
-/* Where the library of what stands in the folder is kept; false: nowhere. The
- * text of the folder is all that there is, but for its head, whose name is that
- * of what it holds. */
-static bool find_kept(const Program *p, const char *dir, const char *command,
-                      bool made, char *path, size_t size)
+/* Where the library of the folder's text is kept, behind its first line, which
+ * is the head's path; false: nowhere. */
+static bool find_kept(const Head *head, const char *dir, char *path,
+                      size_t size)
 {
-    const char *in = getenv("FAKE_HEADS");
+    const char *in = getenv("FAKE_KEPT");
     Program text = { 0 };
     char source[64];
-    if (!in || getenv("FAKE_KEEP"))
+    if (!in || !*in || getenv("FAKE_KEEP"))
         return false;
     snprintf(source, sizeof source, "%s/kernel.cc", dir);
     read_file(&text, source);
-    uint64_t h = hash(0xcbf29ce484222325, command, strlen(command));
-    h = hash(h, (char *)text.out, text.size);
-    for (int i = 0; i < p->n && !made; i++)
-        h = hash(h, p->text[i], strlen(p->text[i]));
+    uint64_t h = hash(0xcbf29ce484222325, head->name, strlen(head->name));
+    size_t first = sizeof(uint64_t);
+    while (first < text.size && text.out[first] != '\n')
+        first++;
+    h = hash(h, (char *)text.out + first, text.size - first);
     free(text.out);
     mkdir(in, 0777);
     snprintf(path, size, "%s/%016llx.so", in, (unsigned long long)h);
-    return !getenv("FAKE_SPOILT");
+    return true;
 }
 
 /* As a whole, or not at all. */
@@ -458,7 +475,8 @@ static bool remove_all(const char *dir)
 static int compile(Program *p)
 {
     char dir[] = "/tmp/flin-nvrtc-XXXXXX", command[1024], path[256];
-    char options[256], head[300], kept[300];
+    char options[256], kept[300];
+    Head head;
     const char *cxx = getenv("FAKE_CXX");
     count_source(p->source);
     if (getenv("FAKE_EMPTY")) {
@@ -473,23 +491,27 @@ static int compile(Program *p)
         return OK;
     }
     cxx = cxx ? cxx : "g++";
-    bool made = find_head(p, cxx, head, sizeof head);
+    bool begins = name_head(p, cxx, &head);
     if (!mkdtemp(dir) || !write_file(dir, "kernel.cc", p->source, SOURCE,
-                                     made ? head : NULL))
+                                     begins ? head.path : NULL))
         return FAILED;
-    if (!made)
-        write_headers(p, dir);
     options_for(p, options, sizeof options);
     snprintf(command, sizeof command, "%s %s -c kernel.cc &&"
              " ld -shared -Bsymbolic -o kernel.so kernel.o '%s'",
              cxx, options, HOST_LIBRARY);
     const char *twice = NULL;
     int len = left_twice(p->source, &twice), code = len != 0;
-    bool keeps = find_kept(p, dir, command, made, kept, sizeof kept);
+    bool keeps = begins && find_kept(&head, dir, kept, sizeof kept);
     if (keeps && !len)
         read_file(p, kept);
+    if (keeps && p->size)
+        utimes(kept, NULL);             /* it is of use */
     if (!p->size && !len) {
         char whole[1400];
+        if (!begins || !make_head(p, cxx, &head)) {
+            write_file(dir, "kernel.cc", p->source, SOURCE, NULL);
+            write_headers(p, dir);
+        }
         snprintf(whole, sizeof whole, "exec >%s/log 2>&1; unset LD_PRELOAD;"
                  " cd %s && %s", dir, dir, command);
         code = shell(whole);

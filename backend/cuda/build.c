@@ -652,10 +652,33 @@ static bool takes_schedules(Ctx *c, Builds *all, const CudaOptions *as,
                                 rest, d->machine, d->processors, call);
 }
 
+/* Forward alone, of heads that leave less than half the chip idle: whether it
+ * is cut as for few. */
+static bool pays_as_few(Ctx *c, Builds *all, const CudaOptions *as,
+                        const Call *call)
+{
+    const Driver *d = gpu_driver(all->gpu);
+    CudaOptions o = *as, few;
+    if (!o.scheduled || o.few || o.cut || call->in_parts
+        || plan_is_joint(all->plan)
+        || call->nseq * call->heads >= d->processors
+        || !suits_hopper(all, &o))
+        return false;
+    o.scattered = false;
+    few = o;
+    few.few = true;
+    const CudaModule *cut = price(c, all, &few, false);
+    return cut && cuda_pays_as_few(all->plan, cut, price(c, all, &o, false),
+                                   price_hopper(c, all, o, groups_for(call,
+                                                            d->processors)),
+                                   d->machine, d->processors, call);
+}
+
 bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to)
 {
     const Driver *d = gpu_enter(c, all->gpu);
     CudaOptions o = options_of(all, call, d);
+    o.few |= pays_as_few(c, all, &o, call);
     set_rows(c, all, &o);
     bool takes = takes_schedules(c, all, &o, call);
     if (takes)
@@ -715,6 +738,7 @@ static const Build *build_forward(Ctx *c, Builds *all, const Call *call,
                                   CudaOptions *o)
 {
     const Build *tiles = NULL, *whole;
+    o->few |= pays_as_few(c, all, o, call);
     if (o->scattered || takes_schedules_now(c, all, o, call)) {
         tiles = tiles_build(c, all, o, call, 0);
         if (!tiles->m || is_scheduled_forward(all, tiles))

@@ -316,6 +316,17 @@ double cuda_way_whole(const Plan *p, const CudaModule *m, bool back,
 /* Whether all of cuda_tiles' kernels before the loss come from schedules. */
 bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
 
+/* Whether a way forward alone, of sequences and heads that leave some of the
+ * machine idle, takes less time cut as for few, the walk's blocks with half the
+ * columns each, than as for many or by cuda_emit (NULL: there is none). By
+ * price, where there is one walk: of 96 heads of 8,192 tokens kda takes .92 and
+ * 1.19 ms, by price 1.03 and 1.11; hgrn2 .67 and .79 (.61, .91); rwkv7 1.72 and
+ * 2.2; gdn2 1.31 and 1.23 (1.39, 1.27); precond_kda, which has two walks, 1.68
+ * and 1.59 (an H200). */
+bool cuda_pays_as_few(const Plan *p, const CudaModule *few,
+                      const CudaModule *many, const CudaModule *hopper,
+                      const Machine *m, int units, const Call *call);
+
 /* Whether the call's way forward is cuda_tiles', where all that comes from
  * schedules, or cuda_emit's (NULL: it has refused the plan), with `rest` behind
  * the loss. ends: of a call in segments, cuda_tiles' walks for what those end

@@ -36,6 +36,7 @@ typedef struct Saving {
  * cuda_emit, NULL where cuda_tiles' kernels run. */
 typedef struct Printed {
     CudaModule *tiles, *forward, *own;  /* own: both ways from schedules */
+    CudaModule *few;                    /* forward alone, as for few heads */
     CudaOptions o, f;                   /* of tiles; of forward */
     const char *why;                    /* NULL: there is one alone */
 } Printed;
@@ -68,6 +69,21 @@ static const CudaModule *rest_of(const Plan *p, const Printed *y)
     return plan_is_joint(p) ? y->tiles : NULL;
 }
 
+static bool goes_as_few(const Plan *p, const Printed *y, const Machine *m,
+                        const Call *call)
+{
+    return y->few && cuda_pays_as_few(p, y->few, y->own, y->forward, m,
+                                      m->units, call);
+}
+
+static bool takes_schedules(const Plan *p, const Printed *y, const Machine *m,
+                            const Call *call)
+{
+    return goes_as_few(p, y, m, call)
+        || cuda_takes_schedules(p, y->own, NULL, y->forward, rest_of(p, y), m,
+                                m->units, call);
+}
+
 /* Of so many heads that they do not leave half the machine idle, those for
  * which schedules are taken: "67 to 132 and 199 to 256". */
 static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
@@ -79,9 +95,7 @@ static const char *heads_text(Ctx *c, const Plan *p, const Printed *y,
 
     for (int h = m->units / 2 + 1; h <= MOST_HEADS + 1; h++) {
         Call call = usual_call(h);
-        bool takes = h <= MOST_HEADS
-                  && cuda_takes_schedules(p, y->own, NULL, y->forward,
-                                          rest_of(p, y), m, m->units, &call);
+        bool takes = h <= MOST_HEADS && takes_schedules(p, y, m, &call);
         if (takes && !from)
             from = h;
         if (!takes && from) {
@@ -98,13 +112,15 @@ static void choose_forward(Ctx *c, const Plan *p, const Machine *m,
 {
     Call call = usual_call(m->walks);
     double each = (double)TOKENS * m->walks * 1e-9;
+    CudaModule *from = goes_as_few(p, y, m, &call) ? y->few : y->own;
 
-    if (!y->forward || !cuda_forward_scheduled(p, y->own))
+    if (!y->forward || !cuda_forward_scheduled(p, y->own)) {
+        y->tiles = from == y->few ? from : y->tiles;
         return;
+    }
     const CudaModule *rest = rest_of(p, y);
-    bool takes = cuda_takes_schedules(p, y->own, NULL, y->forward, rest,
-                                      m, m->units, &call);
-    double own = cuda_way_whole(p, y->own, false, m, m->units, &call);
+    bool takes = takes_schedules(p, y, m, &call);
+    double own = cuda_way_whole(p, from, false, m, m->units, &call);
     double not = cuda_way_whole(p, y->forward, false, m, m->units, &call);
     if (rest) {
         own += cuda_way_seconds(p, y->own, true, m, m->units, &call);
@@ -117,7 +133,7 @@ static void choose_forward(Ctx *c, const Plan *p, const Machine *m,
         heads_text(c, p, y, m), m->units / 2 + 1);
     if (takes) {
         y->forward = NULL;
-        y->tiles = y->own;
+        y->tiles = from;
     }
 }
 
@@ -133,14 +149,19 @@ static Printed kernels_of(Ctx *c, const Plan *p, const CudaOptions *like)
     if (!plan_is_joint(p) || y.tiles->chunk == p->g->chunk)
         y.forward = s.forward;
     y.own = y.tiles;
+    CudaOptions few = o;
+    few.few = true;
+    if (o.arch == HOPPER && o.tile != F32 && o.scheduled && !o.few
+        && !plan_is_joint(p) && p->g->chunk == CUDA_HOPPER_CHUNK)
+        y.few = cuda_tiles(c, p, &few);
     if (o.rows && o.scheduled && y.forward) {
         o.rows = 0;
         y.own = cuda_tiles(c, p, &o);
     }
     if (o.scheduled)
         choose_forward(c, p, options_machine(&o), &y);
-    if (y.tiles == y.own)
-        y.o = o;
+    if (y.tiles == y.own || y.tiles == y.few)
+        y.o = y.tiles == y.few ? few : o;
     return y;
 }
 

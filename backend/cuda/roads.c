@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "../../compiler/cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,6 +211,34 @@ static double forward_seconds(const Plan *p, const CudaModule *m,
 {
     return cuda_way_whole(p, m, false, machine, units, call)
          + ends_seconds(p, m, ends, machine, units, call);
+}
+
+/* Whether it is one walk, which finds all that is found ahead. */
+static bool is_cut_once(const Plan *p, const CudaModule *m)
+{
+    int walks = 0;
+
+    for (int i = 0; i < m->nkernels; i++)
+        walks += m->kernel[i].walk != CUDA_SCHEDULED
+              && m->kernel[i].walk != CUDA_SUM;
+    return walks == 1 && finds_all_ahead(p, m);
+}
+
+bool cuda_pays_as_few(const Plan *p, const CudaModule *few,
+                      const CudaModule *many, const CudaModule *hopper,
+                      const Machine *m, int units, const Call *call)
+{
+    const double worth = 0.94;
+    double least = INFINITY;
+
+    if (call->nseq * call->heads >= units || cuda_road_asked() == ROAD_EMITTED
+        || !cuda_forward_scheduled(p, few) || !is_cut_once(p, few))
+        return false;
+    if (many && cuda_forward_scheduled(p, many))
+        least = cuda_way_seconds(p, many, false, m, units, call);
+    if (hopper && cuda_road_asked() != ROAD_SCHEDULES)
+        least = fmin(least, cuda_way_seconds(p, hopper, false, m, units, call));
+    return cuda_way_seconds(p, few, false, m, units, call) < worth * least;
 }
 
 bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,

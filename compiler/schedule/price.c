@@ -183,15 +183,34 @@ static double waited_for(const Schedule *s)
     return each * fmax(0, n - most);
 }
 
+/* Matrices of tokens that programs find where they lie in memory, when they
+ * want them. */
+static int count_late(const Schedule *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->ninsts; i++)
+        for (int j = 0; j < s->inst[i].nin && s->inst[i].op == K_MAP; j++) {
+            const KValue *v = &s->value[s->inst[i].in[j]];
+            n += v->layout == LAY_GLOBAL && v->row == AX_I && v->col >= AX_DIM;
+        }
+    return n;
+}
+
 /* Of a kernel of all chunks, beside the bytes that it waits for: sums under
  * decays take longer than their instructions are many. Fitted to sixteen at
- * 32 sequences and heads of 16384 tokens: all within a sixth. */
+ * 32 sequences and heads of 16384 tokens: all within a sixth. Forward alone
+ * what comes late is waited for, by `late` each: kda .68 ms of 96 heads with
+ * gates in float32, .51 in 16 bits; gdn2, rwkv7 .91 and 1.26 with two such, by
+ * price .93 and 1.23. */
 static double token_cycles(const Schedule *s)
 {
     const double each = 1.23, decayed = 4.15, inverse = 870, begin = 700;
+    const double late = plan_is_joint(s->p) ? 0 : 3000;
 
     return begin + each * loop_length(s) + decayed * length_of(s, K_DECAYED)
-         + inverse * count_of(s, K_INVERSE) + waited_for(s);
+         + inverse * count_of(s, K_INVERSE) + waited_for(s)
+         + late * count_late(s);
 }
 
 /* Waits for products, beyond the six that other walks have at most: the delta

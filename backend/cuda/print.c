@@ -449,6 +449,23 @@ static int most_lag(const Schedule *s)
     return most;
 }
 
+/* Those of an iteration that are `lag` behind, by one lane; where a chunk ends
+ * early the role's others have what lies behind that to clear. */
+static void put_loads(Print *p, int lag)
+{
+    const Schedule *s = p->s;
+    bool clears = clears_loaded(s);
+    if (clears) {
+        buf_printf(p->b, "if (x.n < CHUNK_ROWS) {\n");
+        put_tails(p, lag, put_inst);
+        buf_printf(p->b, "} else if (lane == 0) {\n");
+    }
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_LOAD && s->inst[i].lag == lag)
+            put_inst(p, &s->inst[i]);
+    buf_printf(p->b, clears ? "}\n" : "");
+}
+
 /* Of an iteration of the loop the loads that are `lag` behind. */
 static void put_loads_behind(Print *p, int lag)
 {
@@ -456,6 +473,7 @@ static void put_loads_behind(Print *p, int lag)
     Buf *b = p->b;
     const char *chunk = lag ? ctx_format(p->c, "c - %d", lag) : "c";
     const char *end = s->splits ? "x.last" : "chunks";
+    const char *one_lane = clears_loaded(s) ? "if (lane == 0) {\n" : "";
     end = lag ? ctx_format(p->c, "%s + %d", end, lag) : end;
     buf_printf(b, "if (%s%s%s) {\nfind_chunk(a.run, %s, x);\n"
                "const u32 it = before + %s;\n",
@@ -463,14 +481,12 @@ static void put_loads_behind(Print *p, int lag)
                lag == most_lag(s) ? "" : lag ? " && c < " : "c < ",
                lag == most_lag(s) ? "" : end, walked_text(p, chunk), chunk);
     if (s->splits) {
-        buf_printf(b, "if (%s < x.first) {\n", chunk);
+        buf_printf(b, "if (%s < x.first) {\n%s", chunk, one_lane);
         put_lean_loads(p, lag, put_inst);
-        buf_printf(b, "} else {\nconst u32 own = own_before + %s - x.first;\n"
-                   "(void)own;\n", chunk);
+        buf_printf(b, "%s} else {\nconst u32 own = own_before + %s - x.first;\n"
+                   "(void)own;\n", *one_lane ? "}\n" : "", chunk);
     }
-    for (int i = 0; i < s->ninsts; i++)
-        if (s->inst[i].role == KR_LOAD && s->inst[i].lag == lag)
-            put_inst(p, &s->inst[i]);
+    put_loads(p, lag);
     buf_printf(b, s->splits ? "}\n}\n" : "}\n");
 }
 
@@ -564,7 +580,10 @@ static void put_turn(Print *p, KRole role)
         put_first(p, role);
         buf_printf(p->b, "} else {\n");
     }
-    put_insts(p, role, K_LOAD, K_CARRY);
+    if (role == KR_LOAD && clears_loaded(p->s))
+        put_loads(p, 0);
+    else
+        put_insts(p, role, K_LOAD, K_CARRY);
     buf_printf(p->b, both ? "}\n" : "");
     p->slots = false;
 }
@@ -618,9 +637,11 @@ static void put_lean_loop(Print *p, KRole role)
     buf_printf(p->b, ") {\nfind_chunk(a.run, m, x);\n");
     p->lean = true;
     put_turn_begin(p, role);
+    bool one_lane = role == KR_LOAD && clears_loaded(p->s);
+    buf_printf(p->b, one_lane ? "if (lane == 0) {\n" : "");
     put_lean_insts(p, role, put_inst);
     p->slots = false;
-    buf_printf(p->b, "}\n");
+    buf_printf(p->b, one_lane ? "}\n}\n" : "}\n");
 }
 
 /* The loop over items, and in a walk that over chunks. */
@@ -629,6 +650,8 @@ static void put_role(Print *p, KRole role)
     const Schedule *s = p->s;
     bool walk = s->kind != K_TOKEN;
     const char *begin = "";
+    if (role == KR_LOAD && clears_loaded(s))
+        buf_printf(p->b, "u32 tails = 0;\n");
     if (role == KR_LOAD && walk && most_lag(s)) {
         put_lagging_loads(p);
         return;
@@ -683,6 +706,7 @@ static void put_warps(Print *p)
         if (!s->warps[r])
             continue;
         buf_printf(p->b, r == KR_LOAD && is_waited(p, FORM_COPY)
+                         && !clears_loaded(s)
                          ? "if (warp == 0 && lane == 0) {\n"
                          : r == KR_VECTOR && vectors_in_turn(p)
                          ? "if (warp >= %d) {\n" : "if (warp == %d) {\n", r);
@@ -717,6 +741,9 @@ static void put_barriers(Print *p)
                    (int)barrier_at(s, i), writers,
                    (int)(barrier_at(s, i) + 8 * b->depth), readers);
     }
+    if (clears_loaded(s))
+        buf_printf(p->b, "barrier_init(base + %d, 1);\n",
+                   (int)tail_barrier(s));
     put_tensor_barriers(p);
     buf_printf(p->b, "barrier_init_fence();\n}\n");
     put_tensor_alloc(p);

@@ -466,7 +466,8 @@ static void put_packed(Print *p, const KInst *k, const KValue *v)
     if (!has_node(k, v->node))
         buf_printf(p->b, "pack_all(p%u, %s);\n", (unsigned)v->node,
                    fragment_name(p, v->node));
-    if (k->col == AX_I && is_multiplied(p, v))
+    if (k->col == AX_I && is_multiplied(p, v)
+        && !(walks_behind(p->s) && ends_in_zeros(p->s, k, v->node)))
         buf_printf(p->b, "if (x.n < 64)\nclear_columns(p%u, x.n, l);\n",
                    (unsigned)v->node);
     buf_printf(p->b, "keep(p%u);\n", (unsigned)v->node);

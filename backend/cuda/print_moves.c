@@ -178,8 +178,9 @@ void put_load(Print *p, const KInst *k)
     int bytes = slot_bytes(p, k, &first);
     if (first)
         put_wait(p, v->buffer, v->use, true);
-    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n",
-               barrier(p, v->buffer, v->use, false), place(p, v));
+    buf_printf(p->b, "{\nconst u32 full = %s, to = %s;\n", p->tails
+               ? ctx_format(p->c, "base + %d", (int)tail_barrier(p->s))
+               : barrier(p, v->buffer, v->use, false), place(p, v));
     if (first)                          /* of all that lies in the slot */
         buf_printf(p->b, "arrive_expecting(full, %d);\n", bytes);
     const char *head = !input ? NULL : p->s->kind != K_TOKEN
@@ -209,6 +210,64 @@ void put_load(Print *p, const KInst *k)
                            sliced_index(p, v->row, r), off);
         }
     buf_printf(p->b, "}\n");
+}
+
+/* ---- chunks that end early ---- */
+
+static bool is_of_slot(const Print *p, const KInst *k, const KValue *v)
+{
+    return k->op == K_LOAD && value_at(p, k->out[0])->buffer == v->buffer
+        && value_at(p, k->out[0])->use == v->use;
+}
+
+/* Whether a load before it fills the slot, too. */
+static bool is_filled_before(const Print *p, const KInst *k)
+{
+    bool any = false;
+    for (const KInst *u = p->s->inst; u < k; u++)
+        any |= is_of_slot(p, u, value_at(p, k->out[0]));
+    return any;
+}
+
+static bool clears_slot(const Print *p, const KValue *v)
+{
+    bool any = false;
+    for (const KInst *k = p->s->inst; k < p->s->inst + p->s->ninsts; k++)
+        any |= k->clears && is_of_slot(p, k, v);
+    return any;
+}
+
+/* One lane has a slot filled; all wait until it is, clear what lies behind the
+ * sequence's end, and say that it is there. */
+static void put_slot_cleared(Print *p, const KValue *v, PutInst put)
+{
+    const Schedule *s = p->s;
+    p->tails = clears_slot(p, v);
+    buf_printf(p->b, "if (lane == 0) {\n");
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        if (is_of_slot(p, k, v))
+            put(p, k);
+    buf_printf(p->b, "}\n");
+    if (p->tails)
+        buf_printf(p->b, "__syncwarp();\nwait(base + %d, tails++ & 1);\n",
+                   (int)tail_barrier(s));
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        if (k->clears && is_of_slot(p, k, v))
+            buf_printf(p->b, "clear_tail<32>(%s, %d, x.n, lane);\n",
+                       place(p, value_at(p, k->out[0])),
+                       (int)tile_pieces(value_at(p, k->out[0])));
+    if (p->tails)
+        buf_printf(p->b, "fence_async();\n__syncwarp();\nif (lane == 0)\n"
+                   "arrive(%s);\n", barrier(p, v->buffer, v->use, false));
+    p->tails = false;
+}
+
+void put_tails(Print *p, int lag, PutInst put)
+{
+    const Schedule *s = p->s;
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        if (k->op == K_LOAD && k->lag == lag && !is_filled_before(p, k))
+            put_slot_cleared(p, value_at(p, k->out[0]), put);
 }
 
 /* What stands in a tile's token before those of the chunk. */

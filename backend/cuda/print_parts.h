@@ -3,6 +3,7 @@
 #define FLIN_CUDA_PRINT_PARTS_H
 
 #include "print.h"
+#include "../../compiler/schedule/tails.h"
 
 enum { GROUP_THREADS = 128 };
 
@@ -20,6 +21,8 @@ typedef struct Print {
                                            none */
     bool deep;                          /* of what is below -8, too */
     bool lean;                          /* in iterations for the states alone */
+    bool tails;                         /* while who loads is to clear what
+                                           comes */
     bool first;                         /* in a sequence's first, whose tiles
                                            have rests */
     bool beside;                        /* while products are under way */
@@ -227,6 +230,8 @@ bool is_computed_lean(const Print *p, int value);
 /* ---- print_moves.c: loads and stores ---- */
 
 void put_load(Print *p, const KInst *k);
+/* Loads of a chunk that ends early, those that are `lag` behind. */
+void put_tails(Print *p, int lag, PutInst put);
 void put_heads(Print *p);
 void put_cleared(Print *p, const KInst *k);
 void put_store(Print *p, const KInst *k);

@@ -9,6 +9,7 @@
  * handed over at once.
  */
 #include "schedule.h"
+#include "tails.h"
 
 #include <limits.h>
 #include <string.h>
@@ -401,7 +402,7 @@ int32_t barrier_at(const Schedule *s, int buffer)
 
 int32_t tensor_place(const Schedule *s)
 {
-    return barrier_at(s, s->nbuffers);
+    return tail_barrier(s) + tail_bytes(s);
 }
 
 /* Of the item's instructions the first that writes it, the last that reads it.

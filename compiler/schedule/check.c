@@ -3,6 +3,7 @@
  * lie apart; bytes and registers are there.
  */
 #include "schedule.h"
+#include "tails.h"
 
 #include <string.h>
 
@@ -455,7 +456,7 @@ static const char *check_cleared(const Schedule *s)
     for (int v = 0; v < s->nvalues; v++) {
         int w = value_writer(s, v);
         if (w == NOTHING || s->inst[w].op != K_LOAD || s->value[v].row != AX_I
-            || s->value[v].layout != LAY_TILE)
+            || s->value[v].layout != LAY_TILE || s->inst[w].clears)
             continue;
         for (int role = 0; role < NKROLES; role++) {
             const KInst *k = first_reader(s, v, role);
@@ -981,7 +982,7 @@ const char *schedule_check(Schedule *s)
         check_results, check_use_order, check_hands,
         check_meetings,
         check_lean, check_progress, check_cleared, registers_fault,
-        tensor_fault, pair_fault,
+        tensor_fault, pair_fault, tails_fault,
         check_maps, check_range };
     for (size_t i = 0; i < sizeof law / sizeof *law; i++) {
         const char *why = law[i](s);

@@ -6,6 +6,7 @@
  * them. What it leaves is masked where it is not seen to be zero.
  */
 #include "schedule.h"
+#include "tails.h"
 #include "../eval.h"
 
 #include <math.h>
@@ -137,8 +138,7 @@ static Behind operand_behind(const Schedule *s, const KInst *k, Ref o, int axis)
          ? computed_behind(s, k, r, axis) : (Behind){ CONSTANT, 0 };
 }
 
-/* Whether numbers become a number. */
-static bool keeps_numbers(int op)
+bool keeps_numbers(int op)
 {
     return op == OP_add || op == OP_sub || op == OP_mul || op == OP_neg
         || op == OP_wrap || op == OP_sin || op == OP_cos;
@@ -202,33 +202,6 @@ static Behind computed_behind(const Schedule *s, const KInst *k, Ref r,
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis)
 {
     return !has_node(k, r) || is_zero(computed_behind(s, k, r, axis));
-}
-
-/* Whether the role has cleared what lies behind the last token in a tile that
- * the instruction finds. */
-static bool is_cleared(const Schedule *s, const KInst *k, int value)
-{
-    const KValue *v = &s->value[value];
-    for (const KInst *c = s->inst; c < k; c++)
-        if (c->op == K_CLEAR && c->role == k->role && c->in[0] == value)
-            return v->layout == LAY_TILE && v->row == AX_I;
-    return false;
-}
-
-bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r)
-{
-    bool all = has_node(k, r) && k->row == AX_I;
-    for (int i = 0; i < k->nin; i++) {
-        const KValue *v = &s->value[k->in[i]];
-        all &= is_cleared(s, k, k->in[i]) || counts_tokens(s->g, v->node)
-            || !(s->g->n[v->node].axes & (AXIS(AX_I) | AXIS(AX_J)));
-    }
-    for (int i = 0; i < k->nnodes; i++) {
-        int op = s->g->n[k->node[i]].op;
-        all &= (op_info[op].traits & ELEMENTWISE) != 0
-            || (op_is(op, PAIRS) && !adds_pairs(op));
-    }
-    return all && is_zero(computed_behind(s, k, r, AX_I));
 }
 
 /* ---- masks ---- */

@@ -1,5 +1,6 @@
 /* schedule.c -- the passes in order. */
 #include "schedule.h"
+#include "tails.h"
 
 #include <math.h>
 #include <string.h>
@@ -170,6 +171,7 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         }
         if (!like->ahead && !schedule_rows_alone(s))
             return s;
+        schedule_clear_loaded(s);
         if (s->row_axis) {
             schedule_fetch_vectors(s);
             schedule_carry_in_lanes(s);

@@ -30,6 +30,7 @@
  *   sync.c     waits, posts and K_SYNC from definitions and uses; how far some
  *              loads lag behind others
  *   tensor.c   products' sums -> columns of tensor memory
+ *   tails.c    who clears rows behind a sequence's end
  *   rests.c    what rounding has cut off of the first rows of tiles
  *   play.c     roles that wait for one another, a few items long
  *   check.c    what must hold of any schedule; runs on every one
@@ -228,6 +229,7 @@ typedef struct KInst {
                                            products before it are under way */
     bool columns;                       /* MAP of single tokens: of columns, by
                                            threads that have the first row */
+    bool clears;                        /* LOAD: a sequence's end (tails.h) */
     uint8_t lag;                        /* LOAD: by so many iterations, behind
                                            those that lag less */
     uint8_t row, col;                   /* MAP: the space's axes */
@@ -480,9 +482,6 @@ void schedule_mask(Schedule *s);
 /* Whether what the program leaves of node r is zero behind the end of the axis
  * without a mask, if all that it finds is. */
 bool is_zero_behind(const Schedule *s, const KInst *k, Ref r, int axis);
-/* Whether what the program leaves of node r is zero behind a sequence's last
- * token without being cleared there: it is made of tiles that are. */
-bool ends_in_zeros(const Schedule *s, const KInst *k, Ref r);
 /* The axes of a program's space along which what it leaves of r has such
  * entries. */
 AxisSet padded_axes(const Schedule *s, const KInst *k, Ref r);

@@ -83,6 +83,8 @@ static void print_inst(Buf *b, const KInst *k)
         buf_printf(b, " deferred");
     if (k->early)
         buf_printf(b, " early");
+    if (k->clears)
+        buf_printf(b, " clears");
     if (k->lag)
         buf_printf(b, " lag %d", k->lag);
     if (k->lean)
@@ -390,6 +392,7 @@ static void read_inst(Read *x)
         k->parts = (uint8_t)number(x, 2, UINT8_MAX);
     k->deferred = next_is(x, "deferred");
     k->early = next_is(x, "early");
+    k->clears = next_is(x, "clears");
     if (next_is(x, "lag"))
         k->lag = (uint8_t)number(x, 1, MOST_BUFFERS);
     k->lean = next_is(x, "lean");

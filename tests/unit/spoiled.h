@@ -697,7 +697,11 @@ static void not_waited_ahead(Schedule *s)
 }
 static void cleared_by_none(Schedule *s)
 {
-    by_ahead(s, K_CLEAR)->op = K_SETTLE;
+    find(s, K_LOAD, 1)->clears = false;
+}
+static void cleared_by_another(Schedule *s)
+{
+    find(s, K_STORE, 0)->clears = true;
 }
 static void beside_in_slot(Schedule *s)
 {
@@ -712,6 +716,7 @@ static const Spoiled in_registers[] = {
     { "no such form", no_such_form, "no tile" },
     { "not waited for what is ahead", not_waited_ahead, "used unasked" },
     { "cleared by none", cleared_by_none, "are not cleared" },
+    { "cleared by another", cleared_by_another, "where none are" },
     { "in one place of a slot", beside_in_slot, "written over" },
     { NULL, NULL, NULL },
 };

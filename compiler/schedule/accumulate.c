@@ -75,11 +75,14 @@ static bool has_products(const Select *x, int group)
 
 /* Whether o is there before r's products, and is not needed behind them; made
  * of products of the same level it would have them wait, which they do where
- * registers are short. */
+ * registers are short, and for results of walks of one warpgroup: nothing goes
+ * on from those. */
 static bool may_be_base(const Select *x, Ref o, Ref r)
 {
+    bool waits = !x->s->narrow
+              && !(walks_alone_forward(x->s) && is_result(x, r));
     if (x->group[o] == x->group[r] || is_next(x, o)
-        || (x->level[o] == x->level[r] && !x->s->narrow
+        || (x->level[o] == x->level[r] && waits
             && has_products(x, x->group[o])))
         return false;
     for (Ref u = 1; u < x->g->len; u++)

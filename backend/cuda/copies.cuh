@@ -86,12 +86,6 @@ template<bool RANKED> INLINE bool has_odd_places(const Tensor &t)
 }
 /* What this lane has written is there, too, for who waits for its copies. */
 INLINE void numbers_arrive() { __threadfence_block(); }
-/* What lanes have copied is there for the tensor cores, which read by a way of
- * their own: by who has waited for it. */
-INLINE void fence_copied()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 INLINE uint4 some_of(const unsigned short *p, i64 step, int n)
 {
     return step == 1 && n == 8 && (u64)p % 16 == 0 ? *(const uint4 *)p

@@ -192,7 +192,8 @@ INLINE void bulk_wait()
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 /* Ordinary writes to shared memory, before the tensor cores or the copy
- * engine read them: each writing thread, before it arrives. */
+ * engine read them: each writing thread, before it arrives; or, by
+ * fence_copied, who has waited for that. */
 #ifdef NO_ENGINE
 INLINE void fence_async() { asm volatile("" ::: "memory"); }
 #else
@@ -201,6 +202,12 @@ INLINE void fence_async()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 #endif
+/* What others wrote there before the tensor cores or the copy engine read it:
+ * by who has waited for it. */
+INLINE void fence_copied()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 INLINE void copy4(u32 to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"

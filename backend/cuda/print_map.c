@@ -473,6 +473,15 @@ static void put_packed(Print *p, const KInst *k, const KValue *v)
     buf_printf(p->b, "keep(p%u);\n", (unsigned)v->node);
 }
 
+/* So much of what is packed as 64 columns have, from col on. */
+static const char *packed_text(Print *p, const KInst *k, const KValue *v,
+                               int col)
+{
+    unsigned u = (unsigned)v->node;
+    return k->ncol == TILE_COLS ? ctx_format(p->c, "p%u", u)
+         : ctx_format(p->c, "registers<16>(p%u, %d)", u, col / 4);
+}
+
 /* The same of a tile that is found. */
 static void put_found_packed(Print *p, const KInst *k)
 {
@@ -480,10 +489,8 @@ static void put_found_packed(Print *p, const KInst *k)
     unsigned u = (unsigned)v->node;
     const char *how = v->row == p->s->row_axis ? "fragment" : "transposed";
     for (int col = 0; col < k->ncol; col += TILE_COLS)
-        buf_printf(p->b, "read_%s(%s, %s, l);\n", how, k->ncol == TILE_COLS
-                   ? ctx_format(p->c, "p%u", u)
-                   : ctx_format(p->c, "registers<16>(p%u, %d)", u, col / 4),
-                   rows_place(p, v, col));
+        buf_printf(p->b, "read_%s(%s, %s, l);\n", how,
+                   packed_text(p, k, v, col), rows_place(p, v, col));
     buf_printf(p->b, "keep(p%u);\n", u);
 }
 
@@ -494,9 +501,10 @@ static void put_unpacked(Print *p, const KInst *k)
     each_bit(p, k, k->wait_empty, true, put_wait);
     if (alternates(p, v))
         put_wait(p, v->buffer, v->use, true);
-    buf_printf(p->b, "write_transposed(%s + row0 * 128, p%u, l);\n",
-               place(p, v), (unsigned)v->node);
-    p->fence_due = true;
+    for (int col = 0; col < k->ncol; col += TILE_COLS)
+        buf_printf(p->b, "write_transposed(%s, %s, l);\n",
+                   rows_place(p, v, col), packed_text(p, k, v, col));
+    p->fence_due |= !is_fenced_by_store(p, v);
     if (!alternates(p, v))
         return;
     put_fence(p);
@@ -540,7 +548,7 @@ static void put_tiles(Print *p, const KInst *k, int from, int to)
         if (alternates(p, v))
             put_wait(p, v->buffer, v->use, true);
         put_tile(p, k, v);
-        p->fence_due = true;
+        p->fence_due |= !is_fenced_by_store(p, v);
         if (!alternates(p, v))
             continue;
         put_fence(p);
@@ -840,7 +848,8 @@ void put_map(Print *p, const KInst *k)
         put_found_packed(p, k);
         return;
     }
-    if (k->deferred) {
+    if (deals_rows(p->s, k->role) && !k->nnodes && k->nin == 1
+        && value_at(p, k->in[0])->layout == LAY_PACKED) {
         put_unpacked(p, k);
         return;
     }

@@ -399,11 +399,18 @@ static void put_keep_by_engine(Print *p, const KValue *v)
     buf_printf(p->b, "}\nbulk_commit();\nbulk_wait_read();\n");
 }
 
+static void put_wait_stored(Print *p, const KInst *k, const KValue *v)
+{
+    if (k->wait_full >> v->buffer & 1)
+        put_wait(p, v->buffer, v->use, false);
+    if (is_fenced_by_store(p, v))
+        buf_printf(p->b, "fence_copied();\n");
+}
+
 static void put_keep(Print *p, const KInst *k)
 {
     const KValue *v = value_at(p, k->in[0]);
-    if (k->wait_full >> v->buffer & 1)
-        put_wait(p, v->buffer, v->use, false);
+    put_wait_stored(p, k, v);
     (!is_waited(p, FORM_COPY) ? put_keep_by_lanes
      : is_cut_off(p, v) ? put_keep_cut_off : put_keep_by_engine)(p, v);
     if (k->post_empty >> v->buffer & 1)
@@ -457,8 +464,7 @@ void put_store(Print *p, const KInst *k)
     DType d = p->o->out[k->index];
     int map = map_for(p, ARG_OUTPUT, k->index, d);
     int t = tensor_for(p, ARG_OUTPUT, k->index, d);
-    if (k->wait_full >> v->buffer & 1)
-        put_wait(p, v->buffer, v->use, false);
+    put_wait_stored(p, k, v);
     buf_printf(p->b, "%sif (a.tensor[%d].p) {\nconst u32 from = %s;\n",
                once_text(p, v->node), t, place(p, v));
     int pieces = (int)tile_pieces(v);

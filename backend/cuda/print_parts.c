@@ -324,6 +324,15 @@ void put_fence(Print *p)
     p->fence_due = false;
 }
 
+/* What the lanes of a walk of one warpgroup leave for the copy engine alone has
+ * its fence in the role that stores it, behind its wait: lanes wait for theirs,
+ * and nobody else works meanwhile. */
+bool is_fenced_by_store(const Print *p, const KValue *v)
+{
+    return walks_alone(p->s) && is_waited(p, FORM_COPY)
+        && buffer_of(p, v)->readers == 1u << KR_STORE;
+}
+
 /* Which is the next that the instruction reads from the buffer. */
 static int turn_read(const Print *p, const KInst *k, int buffer)
 {

@@ -168,6 +168,7 @@ void put_release(Print *p, const KInst *k);
 /* What is written of tiles so far is there for products and the copy engine of
  * whoever is told of it next. */
 void put_fence(Print *p);
+bool is_fenced_by_store(const Print *p, const KValue *v);
 /* The instruction's waits for what is full. */
 void put_waits(Print *p, const KInst *k);
 /* Of a vector over an axis: what a lane of a vector role has. */

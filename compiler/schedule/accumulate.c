@@ -76,12 +76,15 @@ static bool has_products(const Select *x, int group)
 /* Whether o is there before r's products, and is not needed behind them; made
  * of products of the same level it would have them wait, which they do where
  * registers are short; behind a role ahead they go on one by one, and what a
- * product is added to is made while another one is under way. */
+ * product is added to is made while another one is under way; and nothing goes
+ * on from results of walks of one warpgroup. */
 static bool may_be_base(const Select *x, Ref o, Ref r)
 {
+    bool waits = !x->s->narrow && !walks_behind(x->s)
+              && !(walks_alone_forward(x->s) && is_result(x, r));
     if (x->group[o] == x->group[r] || is_next(x, o)
-        || (x->level[o] == x->level[r] && !x->s->narrow
-            && !walks_behind(x->s) && has_products(x, x->group[o])))
+        || (x->level[o] == x->level[r] && waits
+            && has_products(x, x->group[o])))
         return false;
     for (Ref u = 1; u < x->g->len; u++)
         if (u != r && is_read_by(x, o, u) && x->kind[u] != PRODUCT

@@ -112,7 +112,8 @@ static void find_heights(Order *o)
  * then nobody waits for it. */
 static bool goes_along(const Order *o, int at)
 {
-    return !o->s->row_axis && o->inst[at].op == K_CLEAR;
+    return (!o->s->row_axis || walks_alone_forward(o->s))
+        && o->inst[at].op == K_CLEAR;
 }
 
 /* Whether the program reads a state as it was carried, and waits for no
@@ -131,11 +132,12 @@ static bool reads_carried(const Order *o, int at)
     return any;
 }
 
-/* Of a walk without a row axis: ptxas does not see that the products of the
- * iteration before have ended, once there are others under way. */
+/* Where nothing is done for the next iteration ptxas does not see that the
+ * products of the one before have ended, once there are others under way. */
 static bool waits_for_carried(const Order *o, int at)
 {
-    if (o->s->row_axis || o->inst[at].op != K_PRODUCT)
+    if ((o->s->row_axis && !walks_alone_forward(o->s))
+        || o->inst[at].op != K_PRODUCT)
         return false;
     for (int i = 0; i < o->n; i++)
         if (!o->done[i] && reads_carried(o, i))
@@ -293,12 +295,24 @@ static bool waits_longer(const Order *o, int other)
     return o->s->row_axis && is_left(o, other) && waits_for(o, other);
 }
 
-/* Products come first, then what waits for none, then what waits least: of
+/* Whether it stores a state as it was packed. */
+static bool stores_packed(const Order *o, int at)
+{
+    const KInst *k = &o->inst[at];
+    return walks_alone_forward(o->s) && k->op == K_MAP && !k->nnodes
+        && k->nin == 1 && o->s->value[k->in[0]].layout == LAY_PACKED;
+}
+
+/* A state is stored behind the first product, for which what goes on from it
+ * waits anyway; behind another one it would have that wait longer. The others:
+ * products come first, then what waits for none, then what waits least: of
  * these what others go on from, then what is in registers, so that it is done
  * when others are waited for. */
 static bool is_better(const Order *o, int a, int b)
 {
     bool product = o->inst[a].op == K_PRODUCT, late = is_late(o, a);
+    if (stores_packed(o, a) != stores_packed(o, b))
+        return stores_packed(o, a) == (o->products > 0);
     if (late != is_late(o, b))
         return late ? waits_longer(o, b) : !waits_longer(o, a);
     if (product != (o->inst[b].op == K_PRODUCT))
@@ -476,6 +490,16 @@ bool walks_behind(const Schedule *s)
 {
     return s->row_axis && s->ahead && s->kind == K_FORWARD
         && !plan_is_joint(s->p);
+}
+
+bool walks_alone(const Schedule *s)
+{
+    return s->row_axis && !s->ahead && s->groups == 1 && plan_is_joint(s->p);
+}
+
+bool walks_alone_forward(const Schedule *s)
+{
+    return walks_alone(s) && s->kind == K_FORWARD;
 }
 
 /* Requires roles; instructions have no buffers yet. Those of other roles keep

@@ -2,7 +2,7 @@
  * what an iteration does for the next one while products of its own are under
  * way, and what it leaves to it. A state is packed as a factor once what it
  * becomes has ended; results stay packed, and are written while the next
- * iteration's products are under way.
+ * iteration's products are under way, as states that are stored are.
  */
 #include "schedule.h"
 
@@ -102,9 +102,35 @@ static void leave_deferred(Schedule *s, int at, int result)
     inst_insert(s, first, deferred);
 }
 
+/* Whether the program leaves a state as it is found, as a tile of its columns.
+ */
+static bool leaves_state(const Schedule *s, const KInst *k)
+{
+    return k->op == K_MAP && k->role == KR_MATRIX && !k->nnodes
+        && k->nin == 1 && k->nout == 1
+        && s->value[k->in[0]].layout == LAY_FRAGMENT
+        && s->value[k->out[0]].layout == LAY_TILE
+        && s->value[k->out[0]].row != s->row_axis
+        && find_state(s, K_BEGIN, k->in[0]) != NOTHING;
+}
+
+/* What the state becomes may be under way by then. */
+static void store_packed(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        int packed = leaves_state(s, k)
+            ? schedule_value(s, s->value[k->in[0]].node, LAY_PACKED) : NOTHING;
+        if (packed != NOTHING && value_writer(s, packed) < i)
+            k->in[0] = (int16_t)packed;
+    }
+}
+
 /* Requires a row axis, and roles; instructions have no buffers yet. */
 void schedule_rotate(Schedule *s)
 {
+    if (walks_alone_forward(s))
+        store_packed(s);
     for (int i = 0; i < s->ninsts && s->rotates > 0; i++) {
         int result = packed_state(s, &s->inst[i]);
         if (result != NOTHING)

@@ -188,7 +188,7 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             schedule_remake(s);
             schedule_pair(s);
         }
-        if (s->row_axis && s->ahead)
+        if (s->row_axis && (s->ahead || walks_alone_forward(s)))
             schedule_rotate(s);
         if (s->ordered) {
             deal_roles(s);

@@ -527,8 +527,7 @@ bool is_filled_by_both(const Schedule *s, int buffer);
 int halves_settle(const Schedule *s, int at);
 /* NULL: what is given is handed over as it must be. */
 const char *pair_fault(const Schedule *s);
-/* Of a row axis: what an iteration of the loop does for the next, or leaves to
- * it. */
+/* Of a row axis: what an iteration does for the next, or leaves to it. */
 void schedule_rotate(Schedule *s);
 bool schedule_buffers(Schedule *s);
 /* Of a row axis, where all that is loaded has one slot: of how many bytes of it
@@ -538,12 +537,13 @@ int32_t room_for_early(const Schedule *s);
 bool is_loaded_late(const Schedule *s, int value);
 /* Of a role that is ordered: products early, what waits for them late. False:
  * what is left to the next iteration goes into products of this one; or,
- * without a row axis, registers, which it requires then, do not hold the sums.
- */
+ * without a row axis, registers, which it requires then, hold no sums more. */
 bool schedule_order(Schedule *s, KRole role);
-/* Whether it is the walk of a call that goes forward alone, whose states are
- * rows, behind a role ahead. */
+/* Walks whose states are rows: of a call that goes forward alone, behind a role
+ * ahead; of training, by one warpgroup: while it waits nobody works. */
 bool walks_behind(const Schedule *s);
+bool walks_alone(const Schedule *s);
+bool walks_alone_forward(const Schedule *s);
 void schedule_overwrite(Schedule *s);
 /* What of the matrix role's factors is read again, not kept. */
 void schedule_find_again(Schedule *s);

@@ -562,6 +562,33 @@ static void leave_tiles(Select *x, int at)
     inst_insert(x->s, at + 1, program_of_tiles(x, &k));
 }
 
+/* Of a walk as rows what products left is packed by itself, as it is: the
+ * product that takes it goes on while other factors are computed. */
+static void leave_factor(Select *x, int at)
+{
+    KInst *k = &x->s->inst[at], packs = *k;
+    int f = NOTHING;
+    for (int i = 0; i < k->nout && f == NOTHING; i++) {
+        const KValue *v = &x->s->value[k->out[i]];
+        if (v->layout != LAY_PACKED || has_node(k, v->node))
+            continue;
+        f = schedule_value(x->s, v->node, LAY_FRAGMENT);
+        packs.in[0] = (int16_t)f;
+        packs.out[0] = k->out[i];
+    }
+    if (f == NOTHING || !k->nnodes || k->nout < 2
+        || !has_value(k->in, k->nin, f))
+        return;
+    int n = 0;
+    for (int i = 0; i < k->nout; i++)
+        if (k->out[i] != packs.out[0])
+            k->out[n++] = k->out[i];
+    k->nout = (uint8_t)n;
+    packs.nin = packs.nout = 1;
+    packs.nnodes = 0;
+    inst_insert(x->s, at, packs);
+}
+
 /* The program that goes on from products. */
 static bool select_map(Select *x, const Part *of)
 {
@@ -588,10 +615,13 @@ static bool select_map(Select *x, const Part *of)
     if (k->nrow % 16 || k->ncol % 16
         || (k->row != x->s->row_axis && k->ncol % (16 * x->s->groups)))
         return refuse(x, (Ref)of->group, "sizes that no fragment has");
-    if (!k->nnodes && !k->nout)
+    if (!k->nnodes && !k->nout) {
         x->s->ninsts--;
-    else if (k->row == x->s->row_axis)
+    } else if (k->row == x->s->row_axis) {
         leave_tiles(x, at);
+        if (walks_alone_forward(x->s))
+            leave_factor(x, at);
+    }
     return same || refuse(x, (Ref)of->group, "a group of several spaces");
 }
 
@@ -914,15 +944,13 @@ static bool select_level(Select *x, int level)
     return true;
 }
 
-/* Warpgroups of the matrix role: two where every fragment can be dealt, none
- * where there is none; one for each 64 rows of a row axis. Four where nothing
- * is multiplied: they hide each other's waits. */
+/* Warpgroups of the matrix role without a row axis: two where every fragment
+ * can be dealt, none where there is none. Four where nothing is multiplied:
+ * they hide each other's waits. */
 static int find_groups_of_warps(const Select *x)
 {
     enum { EACH = 32 };                 /* columns */
     bool any = false, multiplies = false, many = true;
-    if (x->s->row_axis)
-        return (int)extent(x, x->s->row_axis) / TILE_ROWS;
     for (Ref r = 1; r < x->g->len; r++) {
         any |= in_matrix_role(x, r) || is_computed_across(x, r);
         multiplies |= x->kind[r] == PRODUCT || x->kind[r] == CARRIED;
@@ -955,8 +983,11 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.done = ctx_alloc(s->c, n * sizeof *x.done);
     if (!select_classify(&x))
         return false;
+    if (s->row_axis)
+        s->groups = (int)extent(&x, s->row_axis) / TILE_ROWS;
     select_levels(&x);
-    s->groups = find_groups_of_warps(&x);
+    if (!s->row_axis)
+        s->groups = find_groups_of_warps(&x);
     begin_states(&x);
     keep_vectors(&x);
     for (int level = 0; level <= x.deepest + 1; level++)

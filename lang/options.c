@@ -185,10 +185,6 @@ void sizes_arg(lua_State *L, const char *what, const Graph *g, int arg,
         for (size_t i = 0; i <= strlen(name); i++)
             upper[i] = (char)toupper((unsigned char)name[i]);
         lua_Integer n = option_int(L, what, arg, name, -1);
-        if (n >= 0 && strcmp(upper, name)
-            && option_int(L, what, arg, upper, n) != n)
-            lang_fail(L, NULL, "%s: %s and %s: axis '%s' has one size", what,
-                      name, upper, name);
         if (n < 0 && strcmp(upper, "B") && strcmp(upper, "T")
             && (g->layer || strcmp(upper, "H")))
             n = option_int(L, what, arg, upper, -1);

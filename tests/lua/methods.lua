@@ -66,8 +66,6 @@ do
         { backward = 1 })
   fails("no size", "plan: K = 0: axis 'k' can be from 1", gdn.plan, gdn,
         { K = 0 })
-  fails("two sizes", "plan: k and K: axis 'k' has one size", gdn.plan, gdn,
-        { K = 8, k = 9 })
   fails("seconds", "bench: seconds = x", gdn.bench, gdn, { seconds = "x" })
   fails("options", "there is no option 'X'", gdn.bench, gdn, { X = 1 })
 end

@@ -133,6 +133,7 @@ void put_across(Print *p, const KInst *k)
 {
     Ref r = k->node[k->nnodes - 1];
     const char *inside = inside_text(p, k->row, "k");
+    each_bit(p, k, k->wait_empty, true, put_wait);
     buf_printf(p->b, "%sNO_UNROLL for (int k = thread; k < %d; k += %d) {\n"
                "const float y = %s%s%s%s;\n", k->nout ? "" : once_text(p, r),
                (int)k->nrow, GROUP_THREADS * warpgroups_of(p->s, k->role),

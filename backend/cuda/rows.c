@@ -953,8 +953,8 @@ static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     void *params[] = { &a };
 
     if (deal.length > ROWS_MOST_TOKENS)
-        fail(c, 0, "%s: %lld tokens are too many for one call", p->step->name,
-             (long long)call->T);
+        fail(c, 0, "%s: %lld tokens are too many for one call: of a piece, %d",
+             p->step->name, (long long)call->T, ROWS_MOST_TOKENS);
     if (deal.grid * threads > UINT32_MAX)
         fail(c, 0, "%s: %lld rows are too many for one call", p->step->name,
              (long long)deal.rows);

@@ -72,6 +72,8 @@ def kernels(f):
         torch.cuda.synchronize()
     spent = {}
     for e in p.events():
+        if e.device_type != torch.autograd.DeviceType.CUDA:
+            continue
         spent.setdefault(e.name, []).append(e.device_time)
     return " ".join(f"{n.split('(')[0]}={sorted(t)[len(t) // 2]:.1f}"
                     + (f"x{len(t) // 5}" if len(t) > 5 else "")
@@ -108,26 +110,35 @@ def measure(rule, shape, way, options, warm):
         return said
 
 
+def one(case, warm):
+    rule, shape, way, *options = case.split(",")
+    try:
+        return measure(rule, shape, way, options, warm)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}".splitlines()[0][:150]
+
+
 def main(words):
-    warm = "--warm" in words
-    for case in (w for w in words if not w.startswith("-")):
-        rule, shape, way, *options = case.split(",")
-        own = [o for o in options if "=" in o]
-        if own:                 # such variables are read once
-            rest = ",".join([rule, shape, way]
-                            + [o for o in options if "=" not in o])
-            out = subprocess.run(
-                [sys.executable, __file__, rest] + ["--warm"] * warm,
+    """Cases with the same variables run in one process, which reads them
+    once; the others here."""
+    flags = [w for w in words if w.startswith("-")]
+    groups = {}
+    for case in (w for w in words if w not in flags):
+        parts = case.split(",")
+        own = tuple(p for p in parts if "=" in p)
+        groups.setdefault(own, []).append(
+            ",".join(p for p in parts if "=" not in p))
+    for own, cases in groups.items():
+        if own:
+            run = subprocess.run(
+                [sys.executable, __file__, *flags, *cases],
                 env=dict(os.environ, **dict(o.split("=", 1) for o in own)),
-                capture_output=True, text=True)
-            print((out.stdout.strip() or out.stderr.strip()[-200:])
-                  + " | " + " ".join(own), flush=True)
+                stdout=subprocess.PIPE, text=True)
+            for line in run.stdout.splitlines():
+                print(line, "|", *own, flush=True)
             continue
-        try:
-            said = measure(rule, shape, way, options, warm)
-        except Exception as e:
-            said = f"{type(e).__name__}: {e}".splitlines()[0][:150]
-        print(f"{case} {said}", flush=True)
+        for case in cases:
+            print(case, one(case, "--warm" in flags), flush=True)
 
 
 if __name__ == "__main__":

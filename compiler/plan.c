@@ -64,16 +64,6 @@ Plan *plan_simple(Graph *g)
     return p;
 }
 
-Plan *plan_forward(Ctx *c, const Plan *joint)
-{
-    Graph *g = graph_copy(c, joint->g);
-
-    g->nout = graph_results(g);
-    for (int s = g->nst; s-- > 0 && g->st[s].reverse;)
-        g->nst = s;
-    return plan_simple(g);
-}
-
 /* ---- text ---- */
 
 static const char *const kind_name[] = { "token", "forward", "reverse" };

@@ -96,10 +96,6 @@ void keep_chunk_sums(Graph *chunk);
  * step graph (sizes set), the serial one. */
 Plan *plan_simple(Graph *g);
 
-/* A joint plan's way forward on its own: one kernel, as if there were no
- * gradient. */
-Plan *plan_forward(Ctx *c, const Plan *joint);
-
 /* The same plan, but all behind the loss is one walk, however much it would
  * hold: for who cuts it anew. */
 Plan *plan_join_back(const Plan *p);

@@ -476,7 +476,7 @@ static Kernel ends_of(const Graph *g, Ref known, const Kernel *k)
     return to;
 }
 
-Plan *plan_walks_ends(const Plan *p, int first, int **of)
+Plan *plan_walks_ends(const Plan *p, int **of)
 {
     Ctx *c = p->g->ctx;
     Plan *to = ctx_alloc(c, sizeof *to);
@@ -484,14 +484,14 @@ Plan *plan_walks_ends(const Plan *p, int first, int **of)
     Graph *g = graph_copy(c, p->g);
     StateSet walked = 0;
 
-    for (int i = first; i < p->nkernels; i++)
+    for (int i = 0; i < p->nkernels; i++)
         walked |= walks_matrices(g, &p->kernel[i]) ? p->kernel[i].states : 0;
     add_moved(c, g, walked);
     *to = (Plan){ .g = g, .nkernels = p->nkernels };
     to->kernel = ctx_alloc(c, n * sizeof *to->kernel);
     *of = ctx_alloc(c, (size_t)p->nkernels * sizeof **of);
     memcpy(to->kernel, p->kernel, (size_t)p->nkernels * sizeof *p->kernel);
-    for (int i = first; i < p->nkernels; i++)
+    for (int i = 0; i < p->nkernels; i++)
         if (walks_matrices(g, &p->kernel[i])) {
             (*of)[to->nkernels - p->nkernels] = i;
             to->kernel[to->nkernels++] = ends_of(g, p->g->len, &p->kernel[i]);

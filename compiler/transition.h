@@ -76,10 +76,10 @@ int moved_state(const Graph *g);
  * which no kernel makes. */
 Plan *plan_moved(Ctx *c, const Plan *p);
 
-/* The plan with a kernel more, behind its own, for each that walks matrices,
- * from kernel `first` on: what the states of that end as, from what others keep
- * for it, without results and with nothing kept; forward with the state that
- * plan_ends adds. of: which walk's each is. */
-Plan *plan_walks_ends(const Plan *p, int first, int **of);
+/* The plan with a kernel more, behind its own, for each that walks matrices:
+ * what the states of that end as, from what others keep for it, without results
+ * and with nothing kept; forward with the state that plan_ends adds. of: which
+ * walk's each is. */
+Plan *plan_walks_ends(const Plan *p, int **of);
 
 #endif

@@ -367,8 +367,6 @@ void plan_text(PlanView *w)
         text_kernel(w, k, out);
     if (w->refused)
         buf_printf(out, "\nnot launched: %s\n", w->refused);
-    if (w->launched && w->launched->forward)
-        buf_printf(out, "\nforward: %s\n", w->launched->forward);
     if (w->launched && !w->note)
         buf_printf(out, "\nfew long sequences: %s\n", w->launched->cutting);
 }

@@ -9,20 +9,9 @@
 #include "../backend/cuda/attempts.h"
 #include "bind.h"
 
-enum { GPU_SIZE = 128, GROUPS = 2 };
+enum { GPU_SIZE = 128 };
 
 #define SOURCE_META "flin.source"
-
-/* Kernels from the first on, compiled: a cubin for each of their programs. */
-typedef struct CompiledPart {
-    const Plan *plan;
-    CudaOptions o;
-    bool hopper;                        /* which emitter has it */
-    Attempts attempts;
-    const CudaModule *m;
-    Cubin *cubin;
-    int n, first;
-} CompiledPart;
 
 typedef struct Source {
     Ctx *ctx;                           /* its own */
@@ -33,10 +22,12 @@ typedef struct Source {
     bool backward;
     DType tile;
     const char *arch;
-    CudaRuns runs;
+    Plan *plan;                         /* while it is printed */
+    CudaOptions o;
+    const CudaModule *m;                /* as it is compiled in the end */
     const char *text;
-    Plan *plan;                         /* while it is emitted */
-    CompiledPart part[2];               /* forward, tiles */
+    Cubin *cubin;                       /* one each of its programs */
+    int n;
     double seconds;
 } Source;
 
@@ -48,18 +39,17 @@ enum { NOPTIONS = sizeof options / sizeof *options };
  */
 static CudaOptions types_of(const Graph *g, DType tile, const char *arch)
 {
-    CudaOptions o = { .tile = tile, .groups = GROUPS, .split = true,
-                      .arch = atoi(arch + 3) };
+    CudaOptions o = { .tile = tile, .arch = atoi(arch + 3) };
 
     for (int i = 0; i < g->nin; i++)
-        o.in[i] = o.vector[i] = g->in[i].rank ? tile : F32;
+        o.in[i] = g->in[i].rank ? tile : F32;
     for (int i = 0; i < g->nout; i++)
         o.out[i] = g->out[i].rank ? tile : F32;
     return o;
 }
 
 /* What a call launches. */
-static void emit(Ctx *c, void *ud)
+static void print(Ctx *c, void *ud)
 {
     Source *s = ud;
 
@@ -67,77 +57,33 @@ static void emit(Ctx *c, void *ud)
     s->plan = plan_make(graph_copy(c, s->step), s->size, s->chunk,
                         s->backward, machine_of_arch(atoi(s->arch + 3)),
                         backend_named("cuda")->larger);
-    CudaOptions o = types_of(s->plan->g, s->tile, s->arch);
-    cuda_runs(c, s->plan, &o, &s->runs);
-    s->text = cuda_runs_text(c, &s->runs);
+    s->o = types_of(s->plan->g, s->tile, s->arch);
+    s->m = cuda_usual(c, s->plan, &s->o);
+    s->text = cuda_usual_text(c, s->m);
 }
 
-static CudaModule *print(Ctx *c, void *ud, int attempt, Error *why)
+static CudaModule *print_attempt(Ctx *c, void *ud, int attempt, Error *why)
 {
-    const CompiledPart *p = ud;
-    CudaOptions o = p->o;
+    const Source *s = ud;
+    CudaOptions o = s->o;
 
     o.attempt = attempt;
-    return p->hopper ? cuda_emit_if(c, p->plan, &o, why)
-                     : cuda_tiles_if(c, p->plan, &o, why);
+    return cuda_tiles_if(c, s->plan, &o, why);
 }
 
-/* Each program by the attempt that spills nothing, or the least; false, and
- * *why: one does not compile as it should. */
-static bool compile_part(Ctx *c, Source *s, const Nvrtc *n, CompiledPart *p,
-                         Error *why)
-{
-    p->attempts = (Attempts){ .ctx = c, .print = print, .ud = p };
-    if (!attempt_text(c, &p->attempts, 0, 0))
-        ctx_raise(c, &p->attempts.why); /* it was printed before */
-    const int *of = p->attempts.programs[0].of, all = p->attempts.programs[0].n;
-    int *program = ctx_alloc(c, (size_t)all * sizeof *program);
-    int *attempt = ctx_alloc(c, (size_t)all * sizeof *attempt);
-    int from = of[p->first];
-
-    for (int i = from; i < all; i++)
-        program[p->n++] = i;
-    Wanted w = { &p->attempts, program, p->n, NULL };
-    if (!attempts_compile(c, &w, 1, n, s->arch, why))
-        return false;
-    p->cubin = w.cubin;
-    for (int i = 0; i < p->n; i++)
-        attempt[from + i] = w.cubin[i].taken;
-    p->m = attempts_join(&p->attempts, attempt);
-    return true;
-}
-
-static bool compile_text(Ctx *c, Source *s, const Nvrtc *n, Error *why)
-{
-    const CudaRuns *r = &s->runs;
-
-    s->part[0] = (CompiledPart){ .plan = s->plan, .o = r->forward.o,
-                                 .hopper = true };
-    s->part[1] = (CompiledPart){ .plan = s->plan, .o = r->tiles.o,
-                                 .first = r->first };
-    return (!r->forward.m || compile_part(c, s, n, &s->part[0], why))
-        && (r->first >= r->tiles.m->nkernels
-            || compile_part(c, s, n, &s->part[1], why));
-}
-
+/* Each program by the attempt that spills nothing, or the least. */
 static void compile(Ctx *c, void *ud)
 {
     Source *s = ud;
     double start = clock_now();
-    Error why;
     Nvrtc n;
 
-    emit(c, s);
+    print(c, s);
     if (!nvrtc_open(c, &n))
         ctx_rethrow(c);
-    bool fits = compile_text(c, s, &n, &why);
-    if (!fits && s->runs.forward.m) {
-        s->runs.forward.m = NULL;       /* the others have all of it */
-        s->runs.first = 0;
-        fits = compile_text(c, s, &n, &why);
-    }
-    if (!fits)
-        ctx_raise(c, &why);
+    Attempts attempts = { .ctx = c, .print = print_attempt, .ud = s };
+    s->m = attempts_compile_all(c, &attempts, &n, s->arch, &s->cubin);
+    s->n = attempts.programs[0].n;
     s->seconds = clock_now() - start;
 }
 
@@ -218,7 +164,7 @@ int variant_source(lua_State *L)
         lang_fail(L, "v:source(\"cuda\")", "source: only the backend 'cuda' "
                   "makes source text");
     Source *s = source_args(L, "source", 3);
-    protect(L, s->ctx, emit, s);
+    protect(L, s->ctx, print, s);
     lua_pushstring(L, s->text);
     return 1;
 }
@@ -233,41 +179,37 @@ static void set_int(lua_State *L, const char *name, lua_Integer x)
 static PtxasInfo push_cubins(lua_State *L, const Source *s)
 {
     PtxasInfo all = { 0 };
-    int at = 0;
 
     lua_newtable(L);
-    for (int i = 0; i < 2; i++)
-        for (int n = 0; n < s->part[i].n; n++) {
-            const Cubin *b = &s->part[i].cubin[n];
-            if (b->info.registers > all.registers)
-                all.registers = b->info.registers;
-            all.spill_stores += b->info.spill_stores;
-            all.spill_loads += b->info.spill_loads;
-            lua_pushlstring(L, (const char *)b->bytes, b->size);
-            lua_rawseti(L, -2, ++at);
-        }
+    for (int i = 0; i < s->n; i++) {
+        const Cubin *b = &s->cubin[i];
+        if (b->info.registers > all.registers)
+            all.registers = b->info.registers;
+        all.spill_stores += b->info.spill_stores;
+        all.spill_loads += b->info.spill_loads;
+        lua_pushlstring(L, (const char *)b->bytes, b->size);
+        lua_rawseti(L, -2, i + 1);
+    }
     return all;
 }
 
 /* v:compile{ arch = "sm_90a", ... }: what the compiler said of the kernels. */
 int variant_compile(lua_State *L)
 {
-    int shared = 0, kernels = 0;
+    int shared = 0;
 
     lua_settop(L, 2);
     Source *s = source_args(L, "compile", 2);
     protect(L, s->ctx, compile, s);
-    for (int i = 0; i < 2; i++)
-        for (int n = s->part[i].first; s->part[i].n
-             && n < s->part[i].m->nkernels; n++, kernels++)
-            if (s->part[i].m->kernel[n].shared > shared)
-                shared = s->part[i].m->kernel[n].shared;
+    for (int i = 0; i < s->m->nkernels; i++)
+        if (s->m->kernel[i].shared > shared)
+            shared = s->m->kernel[i].shared;
     lua_createtable(L, 0, 8);
     PtxasInfo info = push_cubins(L, s);
     lua_rawgeti(L, -1, 1);
     lua_setfield(L, -3, "cubin");
     lua_setfield(L, -2, "cubins");
-    set_int(L, "kernels", kernels);
+    set_int(L, "kernels", s->m->nkernels);
     set_int(L, "registers", info.registers);
     set_int(L, "spills", info.spill_stores + info.spill_loads);
     set_int(L, "shared", shared);

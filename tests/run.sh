@@ -40,7 +40,7 @@ fail() {
 # count NAME STATUS OUTPUT
 count() {
     case $1 in
-    *scheduled*|*turns*)    # the numbers are then another emitter's
+    *scheduled*|*turns*)    # the numbers are then other kernels'
         ! grep -q -e 'runs in its place' -e 'run in their place' \
             -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
@@ -288,9 +288,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FAKE_EMPTY=$tmp/calls FAKE_ARCH=9 FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
-        *"calls back") more="FAKE_ARCH=9 FLIN_SCHEDULE=back" ;;
-        *"wide weighted"|*"wide hgrn2"*|*"wide shifted")
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1" ;;
+        *"calls back") more=FAKE_ARCH=9 ;;
         *"calls both") more=FAKE_IDLE=100 ;;
         *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
         *calls*) more=FAKE_IDLE=40 ;;
@@ -310,12 +308,12 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
         *"cuda large"|*compositions*|*gates.lua)
-            more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
+            more="FAKE_ARCH=9" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;
         *gradients*) more="FAKE_CROWDED=1 FAKE_ARCH=9 FAKE_HOPPER=2" ;;
         *large.lua*)
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FLIN_SEGMENTS=1"
+            more="FAKE_ARCH=9 FLIN_SEGMENTS=1"
             more="$more FAKE_PROCESSORS=132"
             ;;
         *again) more=FAKE_ARCH=11 ;;    # which no row is of
@@ -323,51 +321,48 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *segments.lua|*"kept.lua gla kda")
             more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;
         *"scheduled.lua parts")
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FLIN_SEGMENTS=1" ;;
+            more="FAKE_ARCH=9 FLIN_SEGMENTS=1" ;;
         *scheduled.lua|*times.lua)
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
+            more="FAKE_ARCH=9 FAKE_SOURCES=$tmp/planned"
             more="$more FAKE_COUNTED=schedule.cuh"
             more="$more FAKE_PROCESSORS=3"
             ;;
         *"scheduled.lua some")          # of an A100
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=8 FAKE_PROCESSORS=3"
+            more="FAKE_ARCH=8 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/some FAKE_COUNTED=schedule.cuh"
             ;;
         *"scheduled.lua small")         # of an RTX 5090
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=12 FAKE_PROCESSORS=3"
+            more="FAKE_ARCH=12 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/small FAKE_COUNTED=schedule.cuh"
             ;;
         *"scheduled.lua forward"|*"scheduled.lua cut")
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=3"
             [ "${test##* }" = forward ] || more="$more FLIN_SEGMENTS=3"
             more="$more FAKE_SOURCES=$tmp/forward FAKE_COUNTED=schedule.cuh"
             ;;
         *"forward lightning"*)          # few heads: blocks in clusters
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
             ;;
         *"forward kda"*)                # no role ahead: factors are found
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/found"
             more="$more FAKE_COUNTED=__launch_bounds__(256,"
             ;;
         *"scheduled.lua forward"*)      # few heads: cut in several kernels
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/few FAKE_COUNTED=schedule.cuh"
             ;;
         *"scheduled.lua simple_gla"*)   # of a B200
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=10 FAKE_PROCESSORS=3"
+            more="FAKE_ARCH=10 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/tensor FAKE_COUNTED=tcgen05.cuh"
             ;;
         *scheduled*)
-            more="FLIN_SCHEDULE=1 FAKE_ARCH=9 FAKE_PROCESSORS=3"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=3"
             more="$more FAKE_SOURCES=$tmp/scheduled FAKE_COUNTED=schedule.cuh"
             ;;
         *far*) more="FAKE_ARCH=9 FAKE_HOPPER=2" ;;
-        *"wide mamba3")
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_HOPPER=1"
-            more="$more FAKE_CHECKED=1"
-            ;;
+        *"wide mamba3") more="FAKE_ARCH=9 FAKE_HOPPER=1 FAKE_CHECKED=1" ;;
         *reuse|*"kept.lua kda"*) more="FAKE_ARCH=9" ;;
         *many_sinks) more=FAKE_ARCH=8 ;;        # kernels without wgmma
         *strided*|*angles*|*turns*|*bands*|*cuda/stages*|*pairs*|*masks*|\

@@ -138,7 +138,7 @@ static int64_t part_bytes(const CudaModule *m, const Graph *g,
 
 int64_t cuda_stored(const CudaModule *m, const Call *call)
 {
-    return aligned(m->kept.bytes * cuda_slots(m, call) * call->heads);
+    return aligned(m->kept * cuda_slots(m, call) * call->heads);
 }
 
 /* Bytes before what the way back alone stores. */
@@ -171,7 +171,6 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     const View *to = view_of(call, k->tensor[1]);
 
     switch (k->walk) {
-    case CUDA_HOPPER: break;
     case CUDA_WALKED:
         return call->nseq * call->heads * k->blocks
              * cuda_parts(k, m->units, call);
@@ -234,8 +233,6 @@ int64_t cuda_workspace(const CudaModule *m, const Plan *p, const Call *call)
 {
     int64_t spill = 0;
 
-    if (!m->chunk)                      /* cuda_emit's kernels need none */
-        return 0;
     for (int i = 0; i < m->nkernels; i++) {
         int64_t n = m->kernel[i].spill * grid_of(m, &m->kernel[i], call);
         spill = n > spill ? n : spill;

@@ -54,7 +54,7 @@ static void print(Ctx *own, void *ud)
     CudaModule *m = r->print(own, r->ud, p->attempt, &r->why);
     const CudaModule *first = p->attempt ? r->m[0] : m;
     r->refused[p->attempt] = !m || m->nkernels != first->nkernels
-        || memcmp(&m->kept, &first->kept, sizeof m->kept);
+        || m->kept != first->kept;
     if (r->refused[p->attempt])
         return;
     r->programs[p->attempt] = cut(own, m, p->attempt ? &r->programs[0] : NULL);
@@ -97,27 +97,18 @@ static const char *new_text(Ctx *c, Attempts *r, int attempt, int program)
     return s;
 }
 
-bool attempts_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
-                   const char *arch, Error *why)
+bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
+                      Error *why)
 {
-    int all = 0, at = 0;
-    for (int k = 0; k < plans; k++)
-        all += w[k].n;
-    const char **text = ctx_alloc(c, (size_t)(all * CUDA_ATTEMPTS)
+    const char **text = ctx_alloc(c, (size_t)(w->n * CUDA_ATTEMPTS)
                                      * sizeof *text);
-    for (int k = 0; k < plans; at += w[k++].n)
-        for (int attempt = 0; attempt < CUDA_ATTEMPTS; attempt++)
-            for (int i = 0; i < w[k].n; i++)
-                text[attempt * all + at + i] = new_text(c, w[k].attempts,
-                                                        attempt,
-                                                     w[k].program[i]);
-    Cubin *b = nvrtc_compile_if(c, nvrtc, &(Sources){ all, CUDA_ATTEMPTS,
-                                w[0].n, text }, arch, why);
-    if (!b)
-        return false;
-    for (int k = 0; k < plans; b += w[k++].n)
-        w[k].cubin = b;
-    return true;
+    for (int attempt = 0; attempt < CUDA_ATTEMPTS; attempt++)
+        for (int i = 0; i < w->n; i++)
+            text[attempt * w->n + i] = new_text(c, w->attempts, attempt,
+                                                w->program[i]);
+    w->cubin = nvrtc_compile_if(c, nvrtc, &(Sources){ w->n, CUDA_ATTEMPTS,
+                                text }, arch, why);
+    return w->cubin;
 }
 
 CudaModule *attempts_join(const Attempts *r, const int *attempt)
@@ -145,7 +136,7 @@ CudaModule *attempts_compile_all(Ctx *c, Attempts *r, const Nvrtc *nvrtc,
     for (int i = 0; i < n; i++)
         program[i] = i;
     Wanted w = { r, program, n, NULL };
-    if (!attempts_compile(c, &w, 1, nvrtc, arch, &r->why))
+    if (!attempts_compile(c, &w, nvrtc, arch, &r->why))
         ctx_raise(c, &r->why);
     *cubin = w.cubin;
     for (int i = 0; i < n; i++)

@@ -6,8 +6,8 @@
 #include "cuda.h"
 #include "nvrtc.h"
 
-/* A plan's source by that attempt (CudaOptions); NULL, and *why: the emitter
- * has nothing for it. Kernels differ from one attempt to another in their text
+/* A plan's source by that attempt (CudaOptions); NULL, and *why: there is
+ * none. Kernels differ from one attempt to another in their text
  * and what a launch needs, not in what they do. */
 typedef CudaModule *PrintFn(Ctx *c, void *ud, int attempt, Error *why);
 
@@ -23,10 +23,8 @@ typedef struct Attempts {
 } Attempts;
 
 /* The program's text of that attempt, printed when it is first wanted; NULL:
- * the emitter has nothing for such an attempt, or the same as for the first, as
- * where all kernels have schedules. Where it has none for the first, r->why
- * says why.
- */
+ * there is none, or it is the same as for the first. Where there is none for
+ * the first, r->why says why. */
 const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program);
 
 /* n of the programs, and their cubins. */
@@ -37,10 +35,9 @@ typedef struct Wanted {
     Cubin *cubin;
 } Wanted;
 
-/* Compiles them, of so many plans side by side; those that do not compile have
- * no bytes then, but where it is one of the first plan's: false, and *why. */
-bool attempts_compile(Ctx *c, Wanted *w, int plans, const Nvrtc *nvrtc,
-                   const char *arch, Error *why);
+/* Compiles them; false, and *why: one does not compile. */
+bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
+                      Error *why);
 
 /* The module whose programs are those of these attempts, in r->ctx. */
 CudaModule *attempts_join(const Attempts *r, const int *attempt);

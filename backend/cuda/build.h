@@ -11,37 +11,25 @@ typedef struct Modules {
     Module **module;                    /* NULL: not loaded */
 } Modules;
 
-/* Programs of a build to come, compiled beside another's: what has no bytes is
- * not. */
-typedef struct Ahead {
-    CudaOptions o;
-    int n;
-    Cubin *cubin;
-} Ahead;
-
-/* The kernels of one emitter, of the whole plan or, o.saves, of its way
- * forward. m is NULL where it has refused the plan, or its kernels are wrong:
- * then that says in which way. */
+/* The kernels of a plan. m is NULL where there are none for such options, or
+ * they are wrong: then that says in which way. */
 typedef struct Build {
     struct Build *next;
     CudaOptions o;
-    bool hopper;
     Ctx *ctx;
     CudaModule *m;
     Modules modules;
     Function **f;
-    Ahead ahead;
     const char *text;                   /* the digest of its programs' */
     const char *wrong;                  /* "gets y wrong (by 0.5)", or NULL */
     bool uncompiled;                    /* the compiler did not take it */
 } Build;
 
-/* What the kernels of one emitter would take: known before they are compiled.
- * m.kernel is NULL where it refuses the plan; there is no text. */
+/* What kernels would take: known before they are compiled. m.kernel is NULL
+ * where there are none; there is no text. */
 typedef struct Priced {
     struct Priced *next;
     CudaOptions o;
-    bool hopper;
     Ctx *ctx;
     CudaModule m;
 } Priced;
@@ -54,31 +42,25 @@ typedef struct Builds {
     Priced *priced;
     bool said;                          /* that others stand in for some */
     bool said_refused;                  /* that some did not compile */
-    int8_t rows[NDTYPES];               /* as in CudaOptions, by o.tile; -1:
-                                           0, and that is known */
 } Builds;
 
-/* The kernels for the call, compiled if they are new. Those before the loss
- * are *forward's where that is not NULL. Where all that there are have been
- * found wrong the first has no m, and build_fault says in which way; the second
- * fails then (ERR_INTERNAL). */
-const Build *build_for_if(Ctx *c, Builds *all, const Call *call,
-                          const Build **forward);
-const Build *build_for(Ctx *c, Builds *all, const Call *call,
-                       const Build **forward);
+/* The kernels for the call, compiled if they are new. Where all that there are
+ * have been found wrong the first has no m, and build_fault says in which way;
+ * the second fails then (ERR_INTERNAL). */
+const Build *build_for_if(Ctx *c, Builds *all, const Call *call);
+const Build *build_for(Ctx *c, Builds *all, const Call *call);
 const char *build_fault(Ctx *c, const Builds *all, const Build *b);
 
 /* Kernels of walks alone, for what their states end as, beside the build's
- * own: all of these that walk matrices, or, where the way forward is another
- * build's, those of the way back. NULL: there are none from schedules. */
+ * own. NULL: there are none from schedules. */
 const Build *build_ends(Ctx *c, Builds *all, const Build *b);
 /* Whether a call of these types may have such. */
 bool build_may_have_ends(Ctx *c, const Builds *all, const Call *call);
 
-/* The modules whose kernels a call both ways would launch, as they are priced
- * before they are compiled: `ends`, of walks alone, may be NULL. False: there
- * is no price. */
-typedef struct Modelled { const CudaModule *forward, *back, *ends; } Modelled;
+/* The modules whose kernels a call would launch, as they are priced before they
+ * are compiled: `ends`, of walks alone, may be NULL. False: there is no price.
+ */
+typedef struct Modelled { const CudaModule *own, *ends; } Modelled;
 bool build_modelled(Ctx *c, Builds *all, const Call *call, Modelled *to);
 
 /* Compiles all that calls of these types may need, whatever their shapes. */
@@ -102,10 +84,8 @@ typedef struct Compile {
     const Plan *plan;
     CheckFn *check;
     void *ud;
-    const CudaOptions *next;            /* of the way forward that goes with b:
-                                           compiled beside it; or NULL */
-    const Build *rest;                  /* what b is the way forward of, which
-                                           may have compiled b ahead; or NULL */
+    const Build *own;                   /* of walks for ends: what goes before
+                                           them; or NULL */
 } Compile;
 bool build_compile(Ctx *c, Gpu *g, const Compile *wish, Error *why);
 
@@ -116,12 +96,11 @@ Module *build_module(Ctx *c, Gpu *g, const char *source);
 /* NULL, and *why, where it does not compile as it should. */
 Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why);
 
-/* verify.c: runs the kernels on a small call, those before the loss from
- * `forward` if that is not NULL, then those of `ends`, if that is not, for
- * what they make anew, and holds the results against the interpreter. Sets
- * what is wrong, or NULL; false, and *why: they do not run. */
-typedef struct Verify { const Build *b, *forward, *ends; } Verify;
-bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
-                  const char **wrong, Error *why);
+/* verify.c: runs the kernels on a small call, then those of `ends`, if that is
+ * not NULL, for what they make anew, and holds the results against the
+ * interpreter. Sets what is wrong, or NULL; false, and *why: they do not run.
+ */
+bool build_verify(Ctx *c, Gpu *g, const Build *b, const Build *ends,
+                  const Plan *p, const char **wrong, Error *why);
 
 #endif

@@ -1,6 +1,6 @@
 /* compile.c -- what becomes of a plan's programs: each found in the cache, or
  * compiled, side by side, by the attempt that spills least; loaded, checked
- * and kept. A joint plan's way forward, which is to follow, compiles beside it.
+ * and kept.
  */
 #include "build.h"
 #include "attempts.h"
@@ -98,7 +98,7 @@ Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why)
     Module *m = find_module(c, g, &key, &passed);
     if (m)
         return m;
-    const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, 1, &source },
+    const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, &source },
                                       gpu_arch(g), why);
     if (b)
         m = module_load_if(c, gpu_enter(c, g), b->bytes, why);
@@ -122,7 +122,6 @@ typedef struct Compiling {
     Gpu *gpu;
     const Compile *wish;
     CudaOptions o;
-    bool hopper;
     Attempts attempts;
     const char *common;                 /* to all keys */
     CacheKey verdict;
@@ -139,8 +138,7 @@ static CudaModule *print(Ctx *own, void *ud, int attempt, Error *why)
     const Compiling *k = ud;
     CudaOptions o = k->o;
     o.attempt = attempt;
-    return k->hopper ? cuda_emit_if(own, k->wish->plan, &o, why)
-                     : cuda_tiles_if(own, k->wish->plan, &o, why);
+    return cuda_tiles_if(own, k->wish->plan, &o, why);
 }
 
 /* An attempt's text that was not passed over is the program's, or nobody knows.
@@ -165,7 +163,7 @@ static bool find_program(Ctx *c, Compiling *k, int program)
 static bool find_verdict(Ctx *c, Compiling *k)
 {
     Build *b = k->wish->b;
-    const Build *rest = k->wish->rest;
+    const Build *before = k->wish->own;
     size_t size = 0;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
@@ -178,7 +176,7 @@ static bool find_verdict(Ctx *c, Compiling *k)
                               k->attempts.programs[0].n);
     b->text = hex_of(b->ctx, &text);
     const char *const all[] = { k->common, judged, b->text,
-                                rest ? rest->text : "" };
+                                before ? before->text : "" };
     k->verdict = cache_key(all, sizeof all / sizeof *all);
     unsigned char *found = cache_get(gpu_cache(k->gpu), &k->verdict, &size);
     k->known = found;
@@ -201,86 +199,17 @@ static void find_programs(Ctx *c, Compiling *k)
             k->missing[k->n++] = i;
 }
 
-/* ---- the way forward, beside ---- */
-
-static bool is_known(const Compiling *k, const char *text)
-{
-    CacheKey key = key_of(k->common, text);
-    size_t size;
-    unsigned char *bytes = cache_get(gpu_cache(k->gpu), &key, &size);
-    bool known = bytes;
-    free(bytes);
-    return known;
-}
-
-/* Its programs that are new; none where it is refused. */
-static void find_next(Ctx *c, Compiling *next, const Compiling *k)
-{
-    *next = (Compiling){ .gpu = k->gpu, .wish = k->wish,
-                         .o = *k->wish->next, .hopper = true,
-                         .common = k->common };
-    next->o.kept = k->attempts.m[0]->kept;
-    next->attempts = (Attempts){ .ctx = k->wish->b->ctx, .print = print,
-                           .ud = next };
-    if (!attempt_text(c, &next->attempts, 0, 0))
-        return;
-    const CudaPrograms *p = &next->attempts.programs[0];
-    next->missing = ctx_alloc(c, (size_t)p->n * sizeof *next->missing);
-    for (int i = 0; i < p->n; i++)
-        if (!is_known(next, p->source[i]))
-            next->missing[next->n++] = i;
-}
-
-/* In the build's own memory: that one is to find them there. */
-static void keep_next(const Compiling *next)
-{
-    Build *b = next->wish->b;
-    size_t n = (size_t)next->attempts.programs[0].n;
-    b->ahead = (Ahead){ next->o, (int)n,
-                        ctx_alloc(b->ctx, n * sizeof(Cubin)) };
-    for (int i = 0; i < next->n; i++) {
-        Cubin *to = &b->ahead.cubin[next->missing[i]];
-        *to = next->cubin[i];
-        to->log = NULL;
-        if (!to->bytes)
-            continue;
-        to->bytes = ctx_alloc(b->ctx, to->size);
-        memcpy(to->bytes, next->cubin[i].bytes, to->size);
-    }
-}
-
-/* What was compiled beside another build; false: not all that is missing. */
-static bool take_ahead(Ctx *c, Compiling *k)
-{
-    const Ahead *a = k->wish->rest ? &k->wish->rest->ahead : NULL;
-    bool all = a && a->n == k->attempts.programs[0].n
-            && !memcmp(&a->o, &k->o, sizeof k->o);
-    Cubin *own = ctx_alloc(c, (size_t)k->n * sizeof *own);
-    for (int i = 0; i < k->n && all; i++) {
-        own[i] = a->cubin[k->missing[i]];
-        all = own[i].bytes && attempt_text(c, &k->attempts, own[i].taken,
-                                         k->missing[i]);
-    }
-    k->cubin = own;
-    return all;
-}
+/* ---- all of it ---- */
 
 static bool compile_missing(Ctx *c, Compiling *k)
 {
-    Compiling next = { .n = 0 };
-    if (!k->n || take_ahead(c, k))
+    Wanted w = { &k->attempts, k->missing, k->n, NULL };
+    if (!k->n)
         return true;
-    if (k->wish->next && k->attempts.m[0]->chunk == k->wish->plan->g->chunk)
-        find_next(c, &next, k);
-    Wanted w[] = { { &k->attempts, k->missing, k->n, NULL },
-                   { &next.attempts, next.missing, next.n, NULL } };
-    if (!attempts_compile(c, w, next.n ? 2 : 1, gpu_compiler(c, k->gpu),
-                       gpu_arch(k->gpu), k->why))
+    if (!attempts_compile(c, &w, gpu_compiler(c, k->gpu), gpu_arch(k->gpu),
+                          k->why))
         return false;
-    k->cubin = w[0].cubin;
-    next.cubin = w[1].cubin;
-    if (next.n)
-        keep_next(&next);
+    k->cubin = w.cubin;
     return true;
 }
 
@@ -296,8 +225,6 @@ static bool load_missing(Ctx *c, Compiling *k)
     }
     return true;
 }
-
-/* ---- all of it ---- */
 
 static bool find_functions(Ctx *c, Build *b, const int *of, Error *why)
 {
@@ -363,8 +290,7 @@ static void make(Ctx *c, void *ud)
 bool build_compile(Ctx *c, Gpu *g, const Compile *wish, Error *why)
 {
     Build *b = wish->b;
-    Compiling k = { .gpu = g, .wish = wish, .o = b->o, .hopper = b->hopper,
-                    .why = why };
+    Compiling k = { .gpu = g, .wish = wish, .o = b->o, .why = why };
     k.attempts = (Attempts){ .ctx = b->ctx, .print = print, .ud = &k };
     b->modules.gpu = g;
     bool ok = ctx_protect(c, make, &k);

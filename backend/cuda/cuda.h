@@ -1,7 +1,6 @@
 /* cuda.h -- a plan as CUDA C++, and what a launch must pass it.
  *
- * cuda_tiles prints any plan on any GPU from Ampere on, from schedules;
- * cuda_emit ways forward for Hopper's own instructions, fast and choosy. */
+ * cuda_tiles prints any plan on any GPU from Ampere on, from schedules. */
 #ifndef FLIN_CUDA_H
 #define FLIN_CUDA_H
 
@@ -10,41 +9,16 @@
 
 enum { CUDA_MAPS = KERNEL_MAPS, CUDA_TENSORS = 200, CUDA_SEGMENTS = 4 };
 
-/* Where what a call saves for the way back lies: bytes for a chunk of a head,
- * and in them, for each state that is there, its place; of 16 bits, if
- * narrow, else float32. One of two axes lies row by row. */
-typedef struct CudaKept {
-    int64_t bytes, at[MAX_STATES];
-    bool has[MAX_STATES], narrow[MAX_STATES];
-} CudaKept;
+enum { CUDA_ATTEMPTS = 3 };
 
-enum { CUDA_ATTEMPTS = 3,
-       CUDA_HOPPER_CHUNK = 64 };        /* that cuda_emit prints for */
-
-/* How a plan is to be printed. groups: state warpgroups a block, each with 64
- * values of the state's row axis (1: more blocks, for few heads; 2: a head's
- * q and k are read once for 128 values).
- *
- * cuda_tiles reads the types of all tensors, and which results are summed: a
- * result that has fewer heads than the call is the sum over those that share
- * one; a final state that lies in one place for several sequences (sb == 0)
- * is the sum over them, too. cuda_call_options fills all that in.
- *
- * A joint plan's way forward can be cuda_emit's and its way back cuda_tiles':
- * rows is the axis of the states' rows in the former; 0: they are stored as
- * cuda_tiles likes it, with whatever else. saves: cuda_emit prints the way
- * forward, which leaves the states before each chunk where `kept` says. */
+/* How a plan is to be printed: the types of all tensors, and which results are
+ * summed: a result that has fewer heads than the call is the sum over those
+ * that share one; a final state that lies in one place for several sequences
+ * (sb == 0) is the sum over them, too. cuda_call_options fills all that in. */
 typedef struct CudaOptions {
-    DType tile;                         /* what products multiply: BF16, F16;
-                                           cuda_tiles: or F32 */
-    DType vector[MAX_INPUTS];           /* of inputs that are no matrices: a
-                                           token's, also one a rank; a head's:
-                                           that or F32 */
-    bool wide[MAX_INPUTS];              /* matrices that are float32 beside
-                                           those */
-    int groups;                         /* 1 or 2 */
-    bool split;
-    int arch;                           /* cuda_tiles: 80, 90 ...; 0: 80 */
+    DType tile;                         /* what products multiply: BF16, F16 or
+                                           F32 */
+    int arch;                           /* 80, 90 ...; 0: 80 */
     int units;                          /* multiprocessors; 0: the machine's */
     const Machine *machine;             /* by whose rates kernels are chosen;
                                            NULL: the architecture's first */
@@ -54,10 +28,8 @@ typedef struct CudaOptions {
                                            where the former spills */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
-    int rows;
-    bool saves;
-    bool scheduled;                     /* cuda_tiles: by roles, where there is
-                                           such a schedule */
+    bool scheduled;                     /* by roles, where there is such a
+                                           schedule */
     int without;                        /* but for this one, counted from 1 */
     int spare;                          /* of those: registers that a thread has
                                            beside what it is known to need */
@@ -74,11 +46,10 @@ typedef struct CudaOptions {
                                            anyhow */
     bool cut;                           /* of those: they are of a call in
                                            segments, which goes forward alone */
-    bool ends;                          /* cuda_tiles: of a plan from schedules
-                                           its walks alone, for what their
-                                           states end as, which find what the
-                                           plan's own kernels keep */
-    CudaKept kept;
+    bool ends;                          /* of a plan from schedules its walks
+                                           alone, for what their states end as,
+                                           which find what the plan's own
+                                           kernels keep */
 } CudaOptions;
 
 /* What prices are of. */
@@ -117,7 +88,6 @@ static inline const View *view_of(const Call *call, CudaArg a)
 }
 
 typedef enum CudaWalk {
-    CUDA_HOPPER,                        /* cuda_emit's */
     CUDA_SCHEDULED,                     /* print.c's: chunks dealt out to
                                            blocks that stay */
     CUDA_WALKED,                        /* its, too: sequences */
@@ -130,20 +100,16 @@ typedef enum CudaWalk {
  * numbers one after another. */
 enum { SUM_PARTS = 8 };
 
-/* A kernel of the source, and its one argument by value: `nmaps` tensor maps
- * of 128 bytes, `ntensors` of device.cuh's Tensor, then the sequences'
- * address (0: one a batch entry, all of it), tokens, the address of what is
- * kept, heads, blocks, segments, their bounds in 4096ths of the chunks, and the
- * maps' head groups. The grid
- * is sequences * heads * blocks * segments. cuda_tiles' kernels have no maps;
- * tile.cuh says what they are passed. */
+/* A kernel of the source, and its one argument by value: of those by roles
+ * `nmaps` tensor maps of 128 bytes, `ntensors` of device.cuh's Tensor, then
+ * run.cuh's Run; of others what tile.cuh says. */
 typedef struct CudaKernel {
     char name[32];
     int threads, shared, blocks, row_axis;
     int resident;                       /* blocks on a multiprocessor, of
                                            those from schedules */
     bool paired;                        /* such blocks are clusters of two */
-    int ranks;                          /* rows a token, CUDA_HOPPER */
+    int ranks;                          /* rows a token */
     int nmaps, ntensors;
     bool lanes;                         /* lanes copy what has maps, which are
                                            not passed */
@@ -164,15 +130,12 @@ typedef struct CudaKernel {
                                            */
     uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis;
                                            0: row_axis, all states' */
-    int stages;
     bool split;                         /* segments may be more than one */
     double lean, lean_moves;            /* the time of an iteration for the
                                            states alone, of another's, and its
-                                           bytes; 0: of cuda_emit's */
+                                           bytes; 0: it has none */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
-    bool halved;                        /* those of a block of half the columns
-                                           have been taken as fewer */
     int tokens;                         /* of that chunk */
     bool in_rows, ahead;                /* its states are rows in registers; a
                                            role works ahead of them */
@@ -187,13 +150,13 @@ typedef struct CudaKernel {
                                            the first lies what all need */
 } CudaKernel;
 
-/* Kernels in order. kept: what they leave for one another. later: bytes for a
- * chunk of a head of what a joint plan's way back alone does, which lies in the
- * workspace, and nothing of it beside what a call saves. */
+/* Kernels in order. kept: bytes for a chunk of a head of what they leave for
+ * one another. later: of what a joint plan's way back alone does, which lies in
+ * the workspace, and nothing of it beside what a call saves. */
 typedef struct CudaModule {
     char *source;
     const Plan *plan;                   /* as it is cut: its kernels are the
-                                           first of these; cuda_tiles' */
+                                           first of these */
     char *schedules;                    /* the plan as it is cut and the
                                            kernels' schedules, if o.scheduled */
     CudaKernel *kernel;
@@ -201,21 +164,13 @@ typedef struct CudaModule {
     int threads;                        /* a block's, by no schedule */
     int units;                          /* blocks of a grid whose values lie in
                                            memory, at most */
-    CudaKept kept;
-    int64_t later;
+    int64_t kept, later;
     uint64_t layout;                    /* of what kernels keep for one another:
                                            the same where it lies alike */
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES]; /* as the options had it */
 } CudaModule;
 
-/* Prints the plan; %12 in its comments is %12 in plan_print. NULL where the
- * plan needs what this machine has no place for yet: *why names the value and
- * its line. The second fails then. */
-CudaModule *cuda_emit_if(Ctx *c, const Plan *p, const CudaOptions *o,
-                         Error *why);
-CudaModule *cuda_emit(Ctx *c, const Plan *p, const CudaOptions *o);
-
-/* Prints any plan (o->tile, o->arch and the types; see above). Dimensions and
+/* Prints any plan; %12 in its comments is %12 in plan_print. Dimensions and
  * types are the source's, B, T, heads and sequences a launch's. NULL, of
  * o->ends alone, where walks for ends have no schedules: *why says which. */
 CudaModule *cuda_tiles_if(Ctx *c, const Plan *p, const CudaOptions *o,
@@ -225,16 +180,10 @@ CudaModule *cuda_tiles(Ctx *c, const Plan *p, const CudaOptions *o);
 /* dump.c: that text for matrices of bfloat16. Fails as cuda_tiles. */
 const char *cuda_schedules(Ctx *c, const Plan *p, const Machine *m);
 
-/* What a call with such tensors launches, whatever its shape: the way forward
- * by cuda_emit, if that module is not NULL, and of cuda_tiles' kernels those
- * from the first on. o->arch and the types are given. Fails as cuda_tiles. */
-typedef struct CudaRun { CudaOptions o; const CudaModule *m; } CudaRun;
-typedef struct CudaRuns {
-    CudaRun forward, tiles;
-    int first;
-} CudaRuns;
-void cuda_runs(Ctx *c, const Plan *p, CudaOptions *o, CudaRuns *r);
-const char *cuda_runs_text(Ctx *c, const CudaRuns *r);
+/* What a call of usual sizes launches, and by which options. o->arch and the
+ * types are given. Fails as cuda_tiles. */
+CudaModule *cuda_usual(Ctx *c, const Plan *p, CudaOptions *o);
+const char *cuda_usual_text(Ctx *c, const CudaModule *m);
 
 /* A kernel that a call launches. */
 typedef struct Launched {
@@ -260,13 +209,12 @@ typedef struct Launched {
 
 /* All of them, in order, for matrices of bfloat16 and gates of float32: the
  * plan as it is cut has a kernel for each. chunk: in tokens. cutting: what a
- * call of few long sequences does. forward: whose kernels its way forward are,
- * and why; NULL: there is no choice. */
+ * call of few long sequences does. */
 typedef struct Launches {
     Plan *p;
     int chunk;
     const Launched *kernel;
-    const char *cutting, *forward;
+    const char *cutting;
 } Launches;
 
 /* What a call on that GPU launches. Fails as cuda_tiles. */
@@ -293,12 +241,7 @@ int cuda_rank(const Graph *g);
  * to compare. Requires arch. */
 void cuda_schedule_options(CudaOptions *o);
 
-/* ---- roads.c: who prints the way forward ---- */
-
-/* FLIN_SCHEDULE=forward: schedules, wherever there are such; back: those of the
- * way back alone; else whoever is predicted to take less time. */
-typedef enum CudaRoad { ROAD_CHEAPER, ROAD_SCHEDULES, ROAD_EMITTED } CudaRoad;
-CudaRoad cuda_road_asked(void);
+/* ---- seconds.c ---- */
 
 /* Seconds of a kernel of the call, of all before the loss, or behind it:
  * predicted by the machine's row of rates, with so many multiprocessors, from
@@ -308,33 +251,17 @@ double cuda_kernel_seconds(const Graph *g, const CudaKernel *k,
                            const Machine *m, int units, const Call *call);
 double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
                         const Machine *machine, int units, const Call *call);
-/* The same by which emitters are told apart: of half the columns not every
- * walk of theirs is that much faster. */
-double cuda_way_whole(const Plan *p, const CudaModule *m, bool back,
-                      const Machine *machine, int units, const Call *call);
-
-/* Whether all of cuda_tiles' kernels before the loss come from schedules. */
-bool cuda_forward_scheduled(const Plan *p, const CudaModule *m);
-
 /* Whether a way forward alone, of sequences and heads that leave some of the
  * machine idle, takes less time cut as for few, the walk's blocks with half the
- * columns each, than as for many or by cuda_emit (NULL: there is none). By
- * price, where there is one walk: of 96 heads of 8,192 tokens kda takes .92 and
- * 1.19 ms, by price 1.03 and 1.11; hgrn2 .67 and .79 (.61, .91); rwkv7 1.72 and
- * 2.2; gdn2 1.31 and 1.23 (1.39, 1.27); precond_kda, which has two walks, 1.68
- * and 1.59 (an H200). */
+ * columns each, than as for many. By price, where there is one walk: of 96
+ * heads of 8,192 tokens kda takes .92 and 1.19 ms, by price 1.03 and 1.11;
+ * hgrn2 .67 and .79 (.61, .91); rwkv7 1.72 and 2.2; gdn2 1.31 and 1.23 (1.39,
+ * 1.27); precond_kda, which has two walks, 1.68 and 1.59 (an H200). The first:
+ * whether the second is worth asking of such a plan. */
+bool cuda_may_pay_as_few(const Plan *p, const CudaOptions *o);
 bool cuda_pays_as_few(const Plan *p, const CudaModule *few,
-                      const CudaModule *many, const CudaModule *hopper,
-                      const Machine *m, int units, const Call *call);
-
-/* Whether the call's way forward is cuda_tiles', where all that comes from
- * schedules, or cuda_emit's (NULL: it has refused the plan), with `rest` behind
- * the loss. ends: of a call in segments, cuda_tiles' walks for what those end
- * as, or NULL. Of a call whose parts run apart, each has the same answer. */
-bool cuda_takes_schedules(const Plan *p, const CudaModule *tiles,
-                          const CudaModule *ends, const CudaModule *hopper,
-                          const CudaModule *rest, const Machine *m, int units,
-                          const Call *call);
+                      const CudaModule *many, const Machine *m, int units,
+                      const Call *call);
 
 /* Blocks that share a sequence. */
 int cuda_parts(const CudaKernel *k, int units, const Call *call);
@@ -356,7 +283,7 @@ static inline int32_t cuda_kept_pitch(int32_t cols)
     return (cols + 7) / 8 * 8;
 }
 
-/* Bytes of all that cuda_tiles' kernels store for one another. */
+/* Bytes of all that kernels store for one another. */
 int64_t cuda_stored(const CudaModule *m, const Call *call);
 
 /* Device memory that a run of all kernels needs beside its tensors and, where
@@ -396,13 +323,13 @@ int64_t cuda_slots(const CudaModule *m, const Call *call);
 /* How many sequences each batch entry is cut in, all of as many whole chunks,
  * the last of which may have fewer tokens; 0: they are other sequences. */
 int64_t cuda_pieces(const CudaModule *m, const Call *call);
-/* What a kernel of cuda_tiles' module has to do, and its grid (0: nothing).
+/* What a kernel of the module has to do, and its grid (0: nothing).
  * seq: the sequences' table; 0: they are such pieces. */
 HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
                     const Call *call, uint64_t seq, uint64_t workspace,
                     int64_t *grid);
 
-/* The argument of one of cuda_tiles' kernels, and its grid (0: nothing to be
+/* The argument of a kernel without roles, and its grid (0: nothing to be
  * done). seq and workspace as in launch_new. Returns the argument's bytes. */
 size_t cuda_tile_args(Ctx *c, const CudaModule *m, const CudaKernel *k,
                       const Plan *p, const Call *call, uint64_t seq,

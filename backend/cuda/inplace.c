@@ -22,18 +22,16 @@ static bool has_arg(const CudaKernel *k, CudaArgKind kind, int state)
 }
 
 /* A block has its rows of a matrix. Vectors and scalars are read by all of a
- * head's blocks; Hopper's kernels store them by one. */
+ * head's blocks. */
 static bool is_shared(const Graph *g, const CudaKernel *k, int state)
 {
-    AxisSet axes = g->st[state].axes;
-    return k->blocks > 1 && (!(axes & AXIS(k->row_axis))
-           || (k->walk == CUDA_HOPPER && !(axes & (axes - 1))));
+    return k->blocks > 1 && !(g->st[state].axes & AXIS(k->row_axis));
 }
 
 /* Of the module's kernels those that belong to the plan's from .. to - 1. */
 static void count_users(Users *u, const Build *b, int from, int to)
 {
-    for (int i = 0; b && i < b->m->nkernels; i++) {
+    for (int i = 0; i < b->m->nkernels; i++) {
         const CudaKernel *k = &b->m->kernel[i];
         bool reads = has_arg(k, ARG_STATE, u->state);
         if (k->of < from || k->of >= to)
@@ -50,8 +48,7 @@ static bool is_own(const Running *r, const Call *call, int state)
 {
     Users u = { .g = r->p->g, .call = call, .state = state };
     int to = call->to ? call->to : r->p->nkernels;
-    count_users(&u, r->forward, call->from, to);
-    count_users(&u, r->b, r->forward ? r->p->split : call->from, to);
+    count_users(&u, r->b, call->from, to);
     return !u.read || (u.all == 1 && !u.shared);
 }
 

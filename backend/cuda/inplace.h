@@ -4,11 +4,10 @@
 
 #include "build.h"
 
-/* What runs: a plan's kernels, the way forward by others where they are given.
- */
+/* What runs: a plan's kernels. */
 typedef struct Running {
     const Plan *p;
-    const Build *b, *forward;
+    const Build *b;
 } Running;
 
 /* Bytes for copies of the states that need one. */

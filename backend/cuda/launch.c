@@ -219,43 +219,6 @@ static unsigned char *put(unsigned char *at, const void *x, size_t n)
     return at + n;
 }
 
-static void hopper_launch(Ctx *c, const Driver *d, Launch *l, const Plan *p,
-                          const Call *call, DevicePtr seq,
-                          DevicePtr workspace)
-{
-    const CudaKernel *k = l->k;
-    uint64_t kept = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
-    CudaExtent e = cuda_extent(call);
-    size_t size = (size_t)k->nmaps * MAP_BYTES
-                + (size_t)k->ntensors * sizeof(HostTensor) + 64
-                + CUDA_MAPS * sizeof(int32_t) + 2 * MAP_BYTES;
-    unsigned char *raw = ctx_alloc(c, size);
-    l->args = raw + (64 - (uintptr_t)raw % 64) % 64;
-    unsigned char *at = l->args;
-    int32_t group[CUDA_MAPS] = { 0 };
-    for (int i = 0; i < k->nmaps; i++, at += MAP_BYTES) {
-        if (k->map[i].kind == ARG_OUTPUT && !view_of(call, k->map[i])->data)
-            continue;                   /* nobody wants it */
-        check_type(c, p->g, k->map[i], view_of(call, k->map[i]));
-        encode(c, d, p, call, k->map[i], k->ranks, false, e, at);
-        group[i] = group_of(call, view_of(call, k->map[i]));
-    }
-    for (int i = 0; i < k->ntensors; i++) {
-        check_type(c, p->g, k->tensor[i], view_of(call, k->tensor[i]));
-        HostTensor t = tensor_of(p, k, call, i,
-                                 view_of(call, k->tensor[i]));
-        at = put(at, &t, sizeof t);
-    }
-    int32_t shape[8] = { call->heads, k->blocks };
-    shape[2] = cuda_bounds(k, d->processors, call, shape + 3);
-    at = put(at, &seq, sizeof seq);
-    at = put(at, &e.tokens, sizeof e.tokens);
-    at = put(at, &kept, sizeof kept);
-    at = put(at, shape, sizeof shape);
-    put(at, group, sizeof group);
-    l->grid = (unsigned)(call->nseq * call->heads * k->blocks * shape[2]);
-}
-
 /* The states before each chunk of a head, one after another: columns, rows, 1,
  * chunks and heads. */
 static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
@@ -270,8 +233,7 @@ static void encode_stored(Ctx *c, const Driver *d, const CudaModule *m,
     const uint64_t dim[4] = { cols, rows, 1,
                               (uint64_t)(slots + !slots) };
     const uint64_t stride[3] = { 2 * pitch, 2 * pitch * rows,
-                                 (uint64_t)(later ? m->later
-                                                  : m->kept.bytes) };
+                                 (uint64_t)(later ? m->later : m->kept) };
     const uint32_t side[4] = { 64, 64, 1, 1 }, steps[4] = { 1, 1, 1, 1 };
     void *from = (void *)(uintptr_t)((later ? run->later : run->stored)
                                      + (uint64_t)k->stored_at[at]);
@@ -330,10 +292,6 @@ Launch *launch_new(Ctx *c, const Driver *d, Function *f, const CudaModule *m,
     l->k = k;
     l->seconds = cuda_kernel_seconds(p->g, k, d->machine, d->processors,
                                      call);
-    if (k->walk == CUDA_HOPPER) {
-        hopper_launch(c, d, l, p, call, seq, workspace);
-        return l;
-    }
     if (k->head) {
         scheduled_launch(c, d, l, m, p, call, seq, workspace);
         return l;

@@ -93,14 +93,6 @@ void put_comment(const Lowered *t, Buf *b)
 
 /* ---- what it keeps for others ---- */
 
-bool lies_transposed(const Lowered *t, Ref r)
-{
-    const Node *n = &t->g->n[r];
-
-    return t->o->rows && n->op != OP_input && n->axes & (n->axes - 1)
-        && !(n->axes & ~DIM_AXES) && highest(n->axes) == t->o->rows;
-}
-
 static int32_t full_extent(const Lowered *t, Ref r, int ax)
 {
     return ax == AX_I || ax == AX_J ? t->chunk : t->ext[r][ax];

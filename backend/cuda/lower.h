@@ -43,9 +43,6 @@ Lowered *lowered_new(Ctx *c, const Plan *p, const CudaOptions *o, CudaModule *m,
 void lowered_analyse(Lowered *t);
 /* A comment on what is in it. */
 void put_comment(const Lowered *t, Buf *b);
-/* Whether r is a state, or what becomes of one, whose last axis is its rows' in
- * memory (o->rows). */
-bool lies_transposed(const Lowered *t, Ref r);
 /* Of a value that kernels keep for one another. */
 int64_t stored_bytes(const Lowered *t, Ref r);
 

@@ -78,13 +78,12 @@ static double parts_price(const Lowered *t, const CudaOptions *o)
     return bytes / options_machine(t->o)->bandwidth;
 }
 
-/* Of the kernels that a call launches: where the way forward is to be
- * cuda_emit's, those of the way back. */
+/* Of all kernels. */
 static double price_of(const Prepared *y, const CudaOptions *o, int wait)
 {
     double seconds = 0;
 
-    for (int i = o->rows ? y->p->split : 0; i < y->p->nkernels; i++)
+    for (int i = 0; i < y->p->nkernels; i++)
         seconds += kernel_price(y->t[i], wait) + parts_price(y->t[i], o);
     return seconds;
 }
@@ -141,14 +140,12 @@ static Lowered *ends_lowered(const Prepared *y, const Prepared *like,
     return t;
 }
 
-/* Where the way forward is cuda_emit's, of the way back alone. */
-static Prepared prepare_ends(Ctx *c, const Prepared *like,
-                             const CudaOptions *o)
+static Prepared prepare_ends(Ctx *c, const Prepared *like)
 {
     Prepared y = { .ahead = like->ahead, .m = ctx_alloc(c, sizeof *y.m) };
     int own = like->p->nkernels;
 
-    y.p = plan_walks_ends(like->p, o->rows ? like->p->split : 0, &y.of);
+    y.p = plan_walks_ends(like->p, &y.of);
     int n = y.p->nkernels - own;
     *y.m = *like->m;
     y.m->kernel = ctx_alloc(c, (size_t)y.p->nkernels * sizeof *y.m->kernel);
@@ -163,12 +160,11 @@ static Prepared prepare_ends(Ctx *c, const Prepared *like,
 }
 
 /* What the plan's own kernels or those lack; NULL: nothing. */
-static const char *ends_lack(Ctx *c, const Prepared *own, const Prepared *ends,
-                             const CudaOptions *o)
+static const char *ends_lack(Ctx *c, const Prepared *own, const Prepared *ends)
 {
     int n = ends->p->nkernels - own->p->nkernels;
 
-    for (int i = o->rows ? own->p->split : 0; i < own->p->nkernels; i++)
+    for (int i = 0; i < own->p->nkernels; i++)
         if (lacks_schedule(own, i))
             return ctx_format(c, "%s has no schedule", own->m->kernel[i].name);
     if (!n || ends->p->g->chunk <= 1)
@@ -282,11 +278,11 @@ static double strain(const Prepared *y, int kernel)
 }
 
 /* The kernel that lacks the most room; -1: none lacks that alone. */
-static int find_strained(const Prepared *y, int first)
+static int find_strained(const Prepared *y)
 {
     int most = -1;
 
-    for (int i = first; i < y->p->nkernels; i++) {
+    for (int i = 0; i < y->p->nkernels; i++) {
         double by = strain(y, i);
         if (by > 0 && !isinf(by) && (most < 0 || by > strain(y, most)))
             most = i;
@@ -363,11 +359,10 @@ static Prepared prepare_room(Search *search, const Plan *whole, Split how)
 {
     enum { MOST = 32 };
     Prepared y = prepare(search, whole, how);
-    int first = search->o->rows ? y.p->split : 0;
     bool cut = false;
 
     search->roughly = true;
-    for (int n = 0, at; n < MOST && (at = find_strained(&y, first)) >= 0; n++) {
+    for (int n = 0, at; n < MOST && (at = find_strained(&y)) >= 0; n++) {
         if (!cut_strained(search, at, &y))
             break;
         cut = true;
@@ -382,7 +377,7 @@ static double price_in_segments(Ctx *c, const Prepared *y, const CudaOptions *o)
 {
     Transition t;
     int walks = transition_of_rows(c, y->p->g, &t) || t.mixes ? 2 : 1;
-    Prepared ends = prepare_ends(c, y, o);
+    Prepared ends = prepare_ends(c, y);
     double seconds = price_of(y, o, 0);
 
     for (int i = 0; i < ends.p->nkernels - y->p->nkernels; i++)
@@ -467,18 +462,18 @@ static int count_lacking(const Prepared *y, bool all)
  * the walk back, or without; then sums under decays apart from the scores they
  * take, or not; or all of it in the walk, where there are enough of them; a way
  * back of several kernels also anew, in a walk and kernels over all chunks.
- * Where the way forward is not cuda_emit's, scores are made ahead of its walks,
- * or not, and what these solve is kept, or computed again; other than those,
- * states alone are kept, or what the plan says. Each with factors of the walks'
- * products made ahead, too, or not. What is computed again then
- * makes late loads dear: with one of them precond_gdn's last kernel over all
- * chunks takes 1.40 ms, as the plan says 1.09, by equal prices. */
+ * Forward, scores are made ahead of the walks, or not, and what these solve is
+ * kept, or computed again; other than those, states alone are kept, or what the
+ * plan says. Each with factors of the walks' products made ahead, too, or not.
+ * What is computed again then makes late loads dear: with one of them
+ * precond_gdn's last kernel over all chunks takes 1.40 ms, as the plan says
+ * 1.09, by equal prices. */
 static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
                             bool bare, bool drops)
 {
     enum { LATE = 1000 };               /* cycles: the latency of memory */
     const double worth = 0.9;           /* that factors take memory */
-    int ways = o->rows ? 1 : 3;         /* forward */
+    enum { WAYS = 3 };                  /* forward */
     Search search = { c, o, graph_extents(c, whole->g), NULL, bare, drops,
                       false, NULL };
     Prepared best = prepare(&search, whole,
@@ -500,18 +495,18 @@ static Prepared prepare_cut(Ctx *c, const Plan *whole, const CudaOptions *o,
     }
     bool recomputes = whole->nkernels > whole->split + 1;
     bool sums = may_stand_apart(whole->g), walks = !o->few;
-    for (int i = 0; i < (o->rows ? 1 : 2) * (recomputes ? 2 : 1); i++) {
+    for (int i = 0; i < 2 * (recomputes ? 2 : 1); i++) {
         bool alone = i >= (recomputes ? 2 : 1);
         const Plan *p = alone ? plan_keep_states(whole) : whole;
         if (recomputes && i % 2)
             p = plan_join_back(p);
-        for (int n = 0; n < ways * (1 + sums + walks); n++) {
-            bool walk = n / ways > sums;
+        for (int n = 0; n < WAYS * (1 + sums + walks); n++) {
+            bool walk = n / WAYS > sums;
             if (walk && !walks)
                 continue;
             Split how = { .deferred = true, .ahead = true, .whole = walk,
-                          .apart = !walk && n / ways, .forward = n % ways,
-                          .solved = n % ways > 1 };
+                          .apart = !walk && n / WAYS, .forward = n % WAYS,
+                          .solved = n % WAYS > 1 };
             Prepared y = prepare(&search, p, how);
             bool may = may_be_ahead(&y, how);
             if (may)
@@ -572,17 +567,18 @@ static bool knows_inverses(const Prepared *y)
 static void make_room(Ctx *c, const Plan *whole, const CudaOptions *o,
                       int *trials, Prepared *best)
 {
-    bool joint = plan_is_joint(whole), all = !o->rows;
+    bool joint = plan_is_joint(whole);
 
     for (int bare = 0; bare <= (joint && may_be_bare(whole->g)); bare++) {
         Search search = { c, o, graph_extents(c, whole->g), NULL, bare,
                           .trials = trials };
-        for (int i = 0; i < 4 && *trials > 0 && count_lacking(best, all); i++) {
+        for (int i = 0; i < 4 && *trials > 0 && count_lacking(best, true);
+             i++) {
             Split how = { .deferred = true, .ahead = true,
-                          .walks = joint && i & 1, .forward = all && i & 2,
+                          .walks = joint && i & 1, .forward = i & 2,
                           .rest = !joint && i & 1 };
             Prepared y = prepare_room(&search, whole, how);
-            if (count_lacking(&y, all) < count_lacking(best, all)
+            if (count_lacking(&y, true) < count_lacking(best, true)
                 && knows_inverses(&y))
                 *best = y;
         }
@@ -633,7 +629,6 @@ static void pass_parts(const Graph *g, CudaOptions *o)
     for (int i = 0; i < g->nin; i++) {
         int of = g->in[i].part_of ? g->in[i].part_of - 1 : i;
         o->in[i] = o->in[of];
-        o->vector[i] = o->vector[of];
     }
     for (int i = 0; i < g->nst; i++) {
         int of = g->st[i].part_of ? g->st[i].part_of - 1 : i;
@@ -651,7 +646,6 @@ static bool prepare_rows(Ctx *c, const Plan *whole, const CudaOptions *o,
 {
     CudaOptions *own = ctx_alloc(c, sizeof *own);
     *own = *o;
-    own->rows = 0;
     for (int chunk = TILE_ROWS; chunk >= LEAST_ROWS; chunk /= 2) {
         const Plan *rows = plan_ranks_as_rows(c, whole, chunk);
         pass_parts(rows->g, own);
@@ -703,12 +697,12 @@ static void find_plains(const Prepared *y)
 
 /* What is kept, of how many bits and where, and how states lie; schedules keep
  * some of it as others do not. */
-static uint64_t layout_of(Ctx *c, const Prepared *y, const CudaOptions *o)
+static uint64_t layout_of(Ctx *c, const Prepared *y)
 {
     Buf text = { .ctx = c };
 
     plan_print(y->p, &text);
-    uint64_t h = hash_bytes((uint64_t)o->rows, text.s, text.len);
+    uint64_t h = hash_bytes(0, text.s, text.len);
     h = hash_bytes(h, &y->m->kept, sizeof y->m->kept);
     h = hash_bytes(h, y->t[0]->stored_narrow, y->p->g->len);
     h = hash_bytes(h, y->t[0]->stored_later, y->p->g->len);
@@ -730,7 +724,7 @@ static void print_kernel(Lowered *t, Buf *to, Buf *schedules)
     }
     schedule_print(s, schedules);
     put_comment(t, to);
-    const StoredPlaces stored = { { t->m->kept.bytes, t->m->later },
+    const StoredPlaces stored = { { t->m->kept, t->m->later },
                                   t->stored_at, t->stored_later };
     if (s->tokens.threads)
         tokens_text(s, t->o, &stored, t->out, to);
@@ -749,24 +743,22 @@ static bool is_padded_plan(const Prepared *y)
 }
 
 /* What lacks schedules for want of room has them if it is cut further. */
-static Prepared prepare_all(Ctx *c, const Plan *given, const CudaOptions *o)
+static Prepared prepare_all(Ctx *c, const Plan *whole, const CudaOptions *o)
 {
-    const Plan *whole = o->rows ? plan_keep_states(given) : given;
     Prepared y = prepare_apart(c, whole, o, false), by_rows;
-    bool all = !o->rows;
 
     if (o->scheduled && count_lacking(&y, false)
-        && prepare_rows(c, given, o, NULL, &by_rows))
+        && prepare_rows(c, whole, o, NULL, &by_rows))
         return by_rows;
     if (o->scheduled && !o->wholly && whole->g->chunk > 1
-        && count_lacking(&y, all)) {
+        && count_lacking(&y, true)) {
         const Plan *apart = plan_apart(c, whole);
         int trials = TRIALS;
         make_room(c, whole, o, &trials, &y);
         if (apart != whole)
             make_room(c, apart, o, &trials, &y);
-        if (count_lacking(&y, all)
-            && prepare_rows(c, given, o, &trials, &by_rows))
+        if (count_lacking(&y, true)
+            && prepare_rows(c, whole, o, &trials, &by_rows))
             return by_rows;
     }
     return count_lacking(&y, true) && is_padded_plan(&y)
@@ -836,8 +828,8 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
 
     find_plains(&own);
     if (o->ends) {
-        y = prepare_ends(c, &own, o);
-        const char *lack = ends_lack(c, &own, &y, o);
+        y = prepare_ends(c, &own);
+        const char *lack = ends_lack(c, &own, &y);
         if (lack) {
             error_set(c, why, 0, NULL, "%s", lack);
             return NULL;
@@ -850,7 +842,7 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
     if (o->scheduled)
         plan_print(y.p, &schedules);
     put_kernels(&y, kernels, &b, &schedules);
-    m->layout = layout_of(c, &own, o);
+    m->layout = layout_of(c, &own);
     int n = m->nkernels;
     if (!o->ends)
         emit_shares(c, whole, o, m, &b);    /* of tensors as they are */

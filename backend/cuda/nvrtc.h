@@ -48,10 +48,9 @@ Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
 
 /* Programs, and each in as many texts as there are tries: of which the first
  * that spills nothing is wanted, or else what spills least. NULL: no such
- * try; all have the first, text[program]. Those behind the first `needed` may
- * fail: they have no bytes then. */
+ * try; all have the first, text[program]. */
 typedef struct Sources {
-    int count, tries, needed;
+    int count, tries;
     const char *const *text;            /* try * count + program */
 } Sources;
 
@@ -61,7 +60,7 @@ typedef struct Sources {
  * is not needed. Which is taken does not depend on that. */
 Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
                          const char *arch);
-/* NULL, and *why, where one that is needed does not compile as it should. */
+/* NULL, and *why, where one does not compile as it should. */
 Cubin *nvrtc_compile_if(Ctx *c, const Nvrtc *n, const Sources *s,
                         const char *arch, Error *why);
 

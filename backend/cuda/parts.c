@@ -46,12 +46,10 @@ int cuda_parts(const CudaKernel *k, int units, const Call *call)
     return n;
 }
 
-/* Of a part's length the next one has: all end together. Scanning a chunk takes
- * cuda_emit's kernels about half the time of working it out (.48 to .60,
- * measured where decays are scalar). */
+/* Of a part's length the next one has: all end together. */
 static double next_part(const CudaKernel *k)
 {
-    return k->lean > 0 ? 1 - k->lean : 0.5;
+    return 1 - k->lean;
 }
 
 double cuda_parts_sum(const CudaKernel *k, int units, const Call *call)
@@ -83,11 +81,10 @@ int cuda_bounds(const CudaKernel *k, int units, const Call *call,
 
 double cuda_lean_bytes(const CudaKernel *k, int units, const Call *call)
 {
-    const double emitted = 0.5;         /* k and v of q, k, v and y */
     int32_t bound[CUDA_SEGMENTS + 1];
     double iterations = 0;
 
     for (int i = 0, n = cuda_bounds(k, units, call, bound); i < n; i++)
         iterations += bound[i] / 4096.0;
-    return iterations * (k->lean > 0 ? k->lean_moves : emitted);
+    return iterations * k->lean_moves;
 }

@@ -132,23 +132,15 @@ static bool has_whole_rows(const Lowered *t)
 
 static KernelWish wish_of(const Lowered *t, bool ahead, bool roughly)
 {
-    uint8_t *transposed = ctx_alloc(t->c, t->g->len);
-    KernelWish w = { .p = t->p, .kernel = t->at, .tile = t->narrow,
-                     .memory = t->o->tile,
-                     .in = t->o->in, .out = t->o->out,
-                     .wants_out = t->out_here, .sum_out = t->o->sum_out,
-                     .stored16 = t->stored_narrow,
-                     .lies_transposed = transposed,
-                     .stores = t->stored_here, .few = t->o->few,
-                     .spare = t->o->spare,
-                     .inverses = ahead, .roughly = roughly,
-                     .s0 = t->o->s0, .s1 = t->o->s1,
-                     .waits = t->waits, .single = t->o->single,
-                     .spilled = t->o->attempt };
-
-    for (Ref r = 1; r < t->g->len; r++)
-        transposed[r] = lies_transposed(t, r);
-    return w;
+    return (KernelWish){
+        .p = t->p, .kernel = t->at, .tile = t->narrow, .memory = t->o->tile,
+        .in = t->o->in, .out = t->o->out, .wants_out = t->out_here,
+        .sum_out = t->o->sum_out, .stored16 = t->stored_narrow,
+        .stores = t->stored_here, .few = t->o->few, .spare = t->o->spare,
+        .inverses = ahead, .roughly = roughly, .s0 = t->o->s0,
+        .s1 = t->o->s1, .waits = t->waits, .single = t->o->single,
+        .spilled = t->o->attempt,
+    };
 }
 
 static const Target *target_for(const Lowered *t)
@@ -263,15 +255,9 @@ static void place_stored(Search *search, const Prepared *y, bool ahead,
         if (!p->stored[r])
             continue;
         later[r] = p->split > 0 && p->keeper[r] >= p->split;
-        int64_t *bytes = later[r] ? &m->later : &m->kept.bytes;
+        int64_t *bytes = later[r] ? &m->later : &m->kept;
         at[r] = *bytes;
         *bytes += stored_bytes(t[0], r);
-    }
-    for (int s = 0; s < p->g->nst; s++) {
-        Ref r = p->g->st[s].node;
-        m->kept.has[s] = p->stored[r] && !later[r];
-        m->kept.at[s] = at[r];
-        m->kept.narrow[s] = narrow[r];
     }
 }
 

@@ -823,7 +823,6 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->split = s->splits;
     k->lean = s->splits ? lean_share(s, options_machine(o)) : 0;
     k->lean_moves = s->splits ? lean_moves(s) : 0;
-    k->halved = is_halved(s);
     k->in_rows = s->row_axis;
     k->ahead = s->ahead;
     k->resident = s->resident;

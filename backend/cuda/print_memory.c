@@ -205,21 +205,6 @@ static const char *kept_index(const Walk *w, Ref r)
     return token_index(w, &s, NOTHING, NULL);
 }
 
-void open_kept_loop(Walk *w, Ref r)
-{
-    AxisSet axes = w->g->n[r].axes;
-
-    if (!w->s->lies_transposed[r]) {
-        open_loop(w, r, axes);
-        return;
-    }
-    int size = (int)flat_extent(w->s, r, lowest(axes));
-    buf_printf(w->b, "for (int e = TID; e < %s; e += THREADS) {\n"
-               "const int %s = e %% %d;\nconst int %s = e / %d;\n",
-               count_text(w, r, axes), token_coord(w, lowest(axes)), size,
-               token_coord(w, highest(axes)), size);
-}
-
 /* Zeros where the chunk has no tokens: rows, and columns of scores, which
  * products of kernels behind take as they are. */
 void put_no_tokens(Walk *w, Ref r)
@@ -511,10 +496,7 @@ void put_chunk_load(Walk *w)
     else
         buf_printf(w->b, "%s;\n", kept_at(w, r));
     if (!in || !put_plain_load(w, value, in, t)) {
-        if (in)
-            open_loop(w, r, axes);
-        else
-            open_kept_loop(w, r);
+        open_loop(w, r, in ? axes : w->g->n[r].axes);
         buf_printf(w->b, "copy1(t%d + %s, p%s%s);\n}\n", value,
                    token_index(w, &s, NOTHING, NULL),
                    in ? rows_text(w, t, axes) : " + ",

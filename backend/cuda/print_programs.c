@@ -18,7 +18,7 @@ void put_kept_value(Walk *w)
     if (is_regtile(w->s, r))
         open_regtile(w);
     else
-        open_kept_loop(w, r);
+        open_loop(w, r, w->g->n[r].axes);
     put_kept(w, r, token_element(w, r));
     buf_printf(w->b, "}\n");
     put_no_tokens(w, r);

@@ -89,8 +89,6 @@ const char *output_place(Walk *w, int output);
 bool leaves_result(const Walk *w, int output);
 void put_outputs(Walk *w);
 void put_result(Walk *w);
-/* Over what kernels keep of r, or have kept, along memory's rows. */
-void open_kept_loop(Walk *w, Ref r);
 /* Keeps a value of r; zeros where the chunk has no tokens: rows, and columns of
  * scores, which products of kernels behind take as they are. */
 void put_kept(Walk *w, Ref r, const char *value);

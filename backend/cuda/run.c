@@ -25,7 +25,7 @@ typedef struct Ready {
     uint64_t hash;
     size_t bytes;
     unsigned char *key;
-    const Build *build, *forward;
+    const Build *build;
     const Build *ends;                  /* walks for ends alone; NULL: none */
     Launch **launch;
     int nlaunches;
@@ -111,7 +111,7 @@ const char *cuda_wrong(CudaProgram *p)
     const char *wrong = NULL;
     pthread_mutex_lock(&p->lock);
     for (const Build *b = p->builds.first; b; b = b->next)
-        wrong = !b->hopper && b->wrong ? b->wrong : wrong;
+        wrong = b->wrong ? b->wrong : wrong;
     pthread_mutex_unlock(&p->lock);
     return wrong;
 }
@@ -313,7 +313,7 @@ static void place_all(Ctx *c, Making *k, Call *call)
     int64_t table = (int64_t)table_bytes(k->s);
     const Plan *p = k->p->builds.plan;
     int64_t rest = workspace_bytes(p, r->build, call);
-    const Running running = { p, r->build, r->forward };
+    const Running running = { p, r->build };
     int64_t copies = inplace_bytes(&running, call);
     int64_t more = segments_bytes(k->s);
     int64_t apart = r->own ? pools_bytes(p->g, r->own) : 0;
@@ -426,17 +426,13 @@ static void make_launches(Ctx *c, void *ud)
     Making *k = ud;
     Steps *t = &k->steps;
     Call *call = &k->s->call;
-    const Build *b = k->r->build, *forward = k->r->forward;
-    int n = b->m->nkernels + (forward ? forward->m->nkernels : 0)
-          + segments_launches(k->s, b->m->nkernels);
-    int split = k->p->builds.plan->split, from = call->from;
+    const Build *b = k->r->build;
+    int n = b->m->nkernels + segments_launches(k->s, b->m->nkernels);
     *call = with_sequences(c, call);
     place_all(c, k, call);
     t->launch = k->r->launch = ctx_alloc(c, (size_t)n * sizeof(Launch *));
     segments_place(k->s, t);
-    if (forward)
-        add_launches(c, k, forward, from, call->to);
-    add_launches(c, k, b, forward ? split : from, call->to);
+    add_launches(c, k, b, call->from, call->to);
     if (call->part == CALL_BEGUN)
         segments_begin(c, k->s, t);
     segments_after(k->s, t);
@@ -472,13 +468,13 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
     bool apart = call->pages.at && g->chunk;
     Call own = apart ? pools_apart(g, call) : *call;
     Segments s = segments_of(c, &p->builds, &p->cutting, &own);
-    const Build *forward, *b = build_for(c, &p->builds, &s.call, &forward);
+    const Build *b = build_for(c, &p->builds, &s.call);
     if (call->part != CALL_WHOLE && !call->from
-        && (forward || !segments_may_begin(c, &p->builds, &s, b)))
+        && !segments_may_begin(c, &p->builds, &s, b))
         fail_code(c, ERR_INTERNAL, "a call of %s does not run in two parts",
                   g->name);
     Ready *r = calloc(1, sizeof *r);
-    const Running running = { p->builds.plan, b, forward };
+    const Running running = { p->builds.plan, b };
     if (call->pages.at && !apart && inplace_bytes(&running, call)) {
         apart = true;
         s.call = own = pools_apart(g, call);
@@ -497,7 +493,6 @@ static Ready *ready_new(Ctx *c, CudaProgram *p, const Call *call, bool keep)
         s.whole = r->own;
     }
     r->build = b;
-    r->forward = forward;
     r->ends = find_ends(c, &p->builds, &s, b);
     r->bytes = write_key(g, call, NULL, 0);
     r->key = malloc(r->bytes);
@@ -621,7 +616,6 @@ static void prepare_locked(Ctx *c, void *ud)
 {
     Run *k = ud;
     CudaProgram *p = k->p;
-    const Build *forward;
     bool any = !has_inputs(p->builds.plan->g, k->call);
     if (k->call->device_cu || any)
         ends_compile(c, p->builds.gpu, &p->ends);
@@ -633,7 +627,7 @@ static void prepare_locked(Ctx *c, void *ud)
     }
     Segments s = segments_of(c, &p->builds, &p->cutting, k->call);
     if (!any || s.n > 1)
-        build_for(c, &p->builds, &s.call, &forward);
+        build_for(c, &p->builds, &s.call);
 }
 
 static void narrow(View *v, int n)
@@ -684,9 +678,8 @@ static void count_kept(Ctx *c, void *ud)
     Question *q = ud;
     Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
     Call call = with_sequences(c, &s.call);
-    const Build *forward;
     call.to = call.to ? call.to : q->p->builds.plan->nkernels;
-    const CudaModule *m = build_for(c, &q->p->builds, &call, &forward)->m;
+    const CudaModule *m = build_for(c, &q->p->builds, &call)->m;
     q->bytes = cuda_stored(m, &call) + segments_kept(&s);
     q->layout = 31 * m->layout + (uint64_t)s.n;
 }
@@ -705,11 +698,11 @@ static void find_beginning(Ctx *c, void *ud)
 {
     Question *q = ud;
     Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
-    const Build *forward = NULL, *b;
+    const Build *b;
     if (s.n > 1)
         return;
-    b = build_for(c, &q->p->builds, &s.call, &forward);
-    q->may_begin = !forward && segments_may_begin(c, &q->p->builds, &s, b);
+    b = build_for(c, &q->p->builds, &s.call);
+    q->may_begin = segments_may_begin(c, &q->p->builds, &s, b);
 }
 
 bool cuda_may_begin(Ctx *c, CudaProgram *p, const Call *call)
@@ -734,8 +727,7 @@ static void find_over(Ctx *c, void *ud)
 {
     Question *q = ud;
     Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
-    const Build *forward = NULL;
-    const CudaModule *m = build_for(c, &q->p->builds, &s.call, &forward)->m;
+    const CudaModule *m = build_for(c, &q->p->builds, &s.call)->m;
     const CudaKernel *last = NULL, *leaves = NULL;
     int n = 0;
     for (const CudaKernel *k = m->kernel; k < m->kernel + m->nkernels; k++) {
@@ -774,10 +766,9 @@ double cuda_seconds(Ctx *c, CudaProgram *p, const Call *call)
 }
 
 /* Of one build's kernels. */
-static int64_t build_bytes(const Plan *p, const Build *b, const Build *forward,
-                           const Call *call)
+static int64_t build_bytes(const Plan *p, const Build *b, const Call *call)
 {
-    const Running running = { p, b, forward };
+    const Running running = { p, b };
 
     return workspace_bytes(p, b, call) + inplace_bytes(&running, call);
 }
@@ -787,16 +778,16 @@ static int64_t build_bytes(const Plan *p, const Build *b, const Build *forward,
 static int64_t most_bytes(Ctx *c, Builds *all, const Segments *s,
                           const Call *call)
 {
-    const Build *forward = NULL, *own = NULL;
+    const Build *own = NULL;
     int64_t most = 0;
     if (call->kept) {
-        own = build_for(c, all, &s->call, &forward);
-        most = build_bytes(all->plan, own, forward, call);
+        own = build_for(c, all, &s->call);
+        most = build_bytes(all->plan, own, call);
     }
     for (Build *b = all->first; b; b = b->next) {
-        if (!b->m || (own && b != forward && b->m->layout != own->m->layout))
+        if (!b->m || (own && b->m->layout != own->m->layout))
             continue;
-        int64_t n = build_bytes(all->plan, b, NULL, call);
+        int64_t n = build_bytes(all->plan, b, call);
         most = n > most ? n : most;
     }
     return most;
@@ -810,10 +801,9 @@ static void count_workspace(Ctx *c, void *ud)
     const Plan *p = q->p->builds.plan;
     Segments s = segments_of(c, &q->p->builds, &q->p->cutting, q->call);
     Call call = with_sequences(c, &s.call);
-    const Build *forward;
     if (has_inputs(p->g, q->call)) {
-        const Build *b = build_for(c, &q->p->builds, &s.call, &forward);
-        q->bytes = build_bytes(p, b, forward, &call);
+        const Build *b = build_for(c, &q->p->builds, &s.call);
+        q->bytes = build_bytes(p, b, &call);
     } else {
         q->bytes = most_bytes(c, &q->p->builds, &s, &call);
     }

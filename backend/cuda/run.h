@@ -1,10 +1,10 @@
 /* run.h -- plans on a GPU: compiled for the types of a call, checked, kept,
  * and launched.
  *
- * A program is a plan's kernels for all types it has met. Which emitter's
- * they are follows from the plan, the GPU and the call's shape, never from
- * timing. What a call needs beside its tensors is made once and found again:
- * a call like one before computes nothing and waits for nothing.
+ * A program is a plan's kernels for all types it has met. Which of them a call
+ * has follows from the plan, the GPU and the call's shape, never from timing.
+ * What a call needs beside its tensors is made once and found again: a call
+ * like one before computes nothing and waits for nothing.
  */
 #ifndef FLIN_CUDA_RUN_H
 #define FLIN_CUDA_RUN_H

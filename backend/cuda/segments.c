@@ -260,17 +260,17 @@ static void compile_own(Ctx *c, Cutting *cut, const Plan *p, Gpu *g)
 static const char *compile(Ctx *c, Segments *s, Builds *all)
 {
     Cutting *cut = s->cut;
-    const Build *forward, *own;
+    const Build *own;
     Call call = ends_call(s);
     compile_own(c, cut, s->p, all->gpu);
     cut->ends.gpu = all->gpu;
-    own = build_for_if(c, all, &s->call, &forward);
+    own = build_for_if(c, all, &s->call);
     if (!own->m)
         return build_fault(c, all, own);
     s->walks = build_ends(c, all, own);
     if (ends_walk(s, cut->t.state))
         return NULL;
-    s->ends = build_for_if(c, &cut->ends, &call, &forward);
+    s->ends = build_for_if(c, &cut->ends, &call);
     return build_fault(c, &cut->ends, s->ends);
 }
 
@@ -413,20 +413,19 @@ static double call_seconds(Ctx *c, Builds *all, const Segments *s)
     if (!build_modelled(c, all, &s->call, &m))
         return INFINITY;
     int units = d->processors, state = s->cut->t.state;
-    double sum = cuda_way_seconds(s->p, m.forward, false, d->machine, units,
+    double sum = cuda_way_seconds(s->p, m.own, false, d->machine, units,
                                   &s->call)
-               + cuda_way_seconds(s->p, m.back, true, d->machine, units,
+               + cuda_way_seconds(s->p, m.own, true, d->machine, units,
                                   &s->call);
     if (!s->call.ends)
         return sum;
-    const CudaModule *own = m.ends && m.forward == m.back ? m.ends : m.forward;
-    const CudaModule *back = m.ends ? m.ends : m.back;
+    const CudaModule *ends = m.ends ? m.ends : m.own;
     bool all_of = s->n == 1;
-    sum += walks_seconds(c, s, own, state, d, all_of ? OF_ALL : OF_OWN);
-    sum += walks_seconds(c, s, back, s->cut->adjoint, d,
+    sum += walks_seconds(c, s, ends, state, d, all_of ? OF_ALL : OF_OWN);
+    sum += walks_seconds(c, s, ends, s->cut->adjoint, d,
                          all_of ? OF_ALL : OF_BACK);
     if (s->call.ends > 1)
-        sum += others + walks_seconds(c, s, own, state, d,
+        sum += others + walks_seconds(c, s, ends, state, d,
                                       all_of ? OF_ALL : OF_TRANSITIONS);
     int ways = goes_forward(s) + goes_back(s);
     return sum + (all_of ? 0 : ways * carry_seconds(s));
@@ -439,8 +438,8 @@ static double whole_walks(Ctx *c, Builds *all, const Segments *s)
     Modelled m;
     if (!build_modelled(c, all, &s->call, &m))
         return 0;
-    return walks_seconds(c, s, m.forward, s->cut->t.state, d, OF_ALL)
-         + walks_seconds(c, s, m.back, s->cut->adjoint, d, OF_ALL);
+    return walks_seconds(c, s, m.own, s->cut->t.state, d, OF_ALL)
+         + walks_seconds(c, s, m.own, s->cut->adjoint, d, OF_ALL);
 }
 
 /* In n segments; or as it is, where sums keep it from that. */
@@ -554,7 +553,7 @@ static double forward_seconds(Ctx *c, Builds *all, const Segments *s)
 
     if (!build_modelled(c, all, &s->call, &m))
         return INFINITY;
-    return cuda_way_seconds(s->p, m.forward, false, d->machine, d->processors,
+    return cuda_way_seconds(s->p, m.own, false, d->machine, d->processors,
                             &s->call);
 }
 

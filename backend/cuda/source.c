@@ -1,4 +1,4 @@
-/* source.c -- text that both emitters print: indented, with the numbers of a
+/* source.c -- what kernels' texts are made of: indented, with the numbers of a
  * printed plan.
  */
 #include "source.h"

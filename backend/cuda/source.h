@@ -1,4 +1,4 @@
-/* source.h -- text that both emitters print. */
+/* source.h -- what kernels' texts are made of. */
 #ifndef FLIN_CUDA_SOURCE_H
 #define FLIN_CUDA_SOURCE_H
 
@@ -21,9 +21,5 @@ void source_indent(Buf *to, const char *s);
 /* The same plan with the node numbers of its text, so that the source and
  * the dump of a plan speak of the same nodes. */
 const Plan *plan_as_printed(Ctx *c, const Plan *p);
-
-/* The same plan where each rank of a value is a value without ranks; p itself
- * where there are none, or some would stay. */
-const Plan *plan_without_ranks(Ctx *c, const Plan *p);
 
 #endif

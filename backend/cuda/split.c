@@ -27,8 +27,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a multiprocessor computes while it moves a byte, with what an emitter
- * of this kind reaches of its rates. */
+/* What a multiprocessor computes while it moves a byte, with what such kernels
+ * reach of its rates. */
 enum { FLOPS_A_BYTE = 20 };
 
 typedef struct Cut {

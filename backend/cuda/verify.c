@@ -62,7 +62,7 @@ enum { BLOCKS = MAX_INPUTS + MAX_OUTPUTS + 2 * MAX_STATES + 2 };
 typedef struct Trial {
     Gpu *gpu;
     const Driver *d;
-    const Build *b, *forward, *ends;
+    const Build *b, *ends;
     const Plan *p;
     const Graph *g;
     int64_t tokens, rows;               /* of a batch entry, of all */
@@ -280,7 +280,7 @@ static bool has_shared(const CudaModule *m)
  * last chunk, behind lean iterations for those of the first. */
 static bool is_shared(const Trial *t)
 {
-    return has_shared(t->b->m) || (t->forward && has_shared(t->forward->m));
+    return has_shared(t->b->m);
 }
 
 /* Three chunks where they are shared: one iteration goes on from another. */
@@ -327,15 +327,13 @@ static const CudaModule *as_crowded(Ctx *c, const CudaModule *m)
     return few;
 }
 
-/* Those that belong to kernel `from` of the plan, and to later ones. */
-static void launch_from(Ctx *c, Trial *t, const Build *b, int from,
-                        DevicePtr seq, DevicePtr workspace)
+static void launch_kernels(Ctx *c, Trial *t, const Build *b, DevicePtr seq,
+                           DevicePtr workspace)
 {
     const CudaModule *m = as_crowded(c, b->m);
     for (int i = 0; i < m->nkernels; i++)
-        if (m->kernel[i].of >= from)
-            launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
-                   t->p, &t->call, seq, workspace), NULL);
+        launch(c, t->d, launch_new(c, t->d, b->f[i], m, &m->kernel[i],
+               t->p, &t->call, seq, workspace), NULL);
 }
 
 static void forget(Ctx *c, Trial *t, const View *v, int64_t rows)
@@ -370,14 +368,11 @@ static void run_kernels(Ctx *c, Trial *t)
     device_put(c, t->d, b->p, seq, sizeof seq);
     gpu_running(t->gpu, ctx_format(c, "the first run of %s's kernels",
                                    t->g->name));
-    if (t->forward)
-        launch_from(c, t, t->forward, 0, b->p, b->p + TABLE);
-    launch_from(c, t, t->b, t->forward ? t->p->split : 0, b->p,
-                b->p + TABLE);
+    launch_kernels(c, t, t->b, b->p, b->p + TABLE);
     for (int i = 0; t->ends && i < t->ends->m->nkernels; i++)
         forget_ends(c, t, &t->ends->m->kernel[i]);
     if (t->ends)
-        launch_from(c, t, t->ends, 0, b->p, b->p + TABLE);
+        launch_kernels(c, t, t->ends, b->p, b->p + TABLE);
     device_sync(c, t->d);
 }
 
@@ -713,14 +708,13 @@ static bool is_outcome(const Error *e)
         || e->code == ERR_DEVICE;
 }
 
-bool build_verify(Ctx *c, Gpu *g, const Verify *of, const Plan *p,
-                  const char **wrong, Error *why)
+bool build_verify(Ctx *c, Gpu *g, const Build *b, const Build *ends,
+                  const Plan *p, const char **wrong, Error *why)
 {
     Trial *t = ctx_alloc(c, sizeof *t);
-    if (of->ends && moved_state(of->ends->m->plan->g) >= 0)
+    if (ends && moved_state(ends->m->plan->g) >= 0)
         p = plan_moved(c, p);
-    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = of->b,
-                  .forward = of->forward, .ends = of->ends,
+    *t = (Trial){ .gpu = g, .d = gpu_enter(c, g), .b = b, .ends = ends,
                   .p = p, .g = p->g, .seed = 20 };
     bool ok = ctx_protect(c, trial, t);
     free_blocks(t);

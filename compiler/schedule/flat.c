@@ -120,7 +120,7 @@ int32_t kept_strides(const Schedule *s, Ref r, int32_t st[NAXES])
 
     memset(st, 0, NAXES * sizeof *st);
     for (AxisSet left = s->g->n[r].axes; left;) {
-        int ax = s->lies_transposed[r] ? lowest(left) : highest(left);
+        int ax = highest(left);
         st[ax] = step;
         step *= ax == AX_I || ax == AX_J ? s->tokens.rows : s->ext[r][ax];
         left &= ~AXIS(ax);
@@ -320,8 +320,7 @@ const char *flat_fault(const Schedule *s, const KernelWish *w)
         const Node *n = &s->g->n[r];
         bool row = op_is(n->op, OF_RANKS)
                 || (op_is(n->op, WHOLE_ROW) && !op_is(n->op, OF_MOST));
-        bool other = !is_of_token(n) || w->lies_transposed[r];
-        if (row || (other && !w->plainly)) {
+        if (row || (!is_of_token(n) && !w->plainly)) {
             const char *ranks = ranks_fault(s->c, s->g);
             return ranks ? ranks
                  : ctx_format(s->c, row ? "%%%u = %s: of rows"

@@ -26,10 +26,6 @@ static void find_space(Select *x, Ref r)
     }
     x->row[r] = (uint8_t)lowest(s);
     x->col[r] = (uint8_t)highest(s);
-    if (axes_transposed(x, s)) {
-        x->row[r] = (uint8_t)highest(s);
-        x->col[r] = (uint8_t)lowest(s);
-    }
     int rows = x->s->row_axis;
     if (rows && s & AXIS(rows)) {
         x->row[r] = (uint8_t)rows;

@@ -1,8 +1,7 @@
 /* price.c -- cycles of a multiprocessor that a block of a kernel takes for a
  * chunk, by what it is made of. Fitted to times on an H200 of keys and values
  * of 128. Calls both ways, of 96 heads of 8192 tokens: 17 of 18 of the standard
- * library are within a quarter (mamba3: 0.77); forward by cuda_emit 16 of 18,
- * less kda (1.28) and retnet (1.46).
+ * library are within a quarter (mamba3: 0.77).
  */
 #include "schedule.h"
 
@@ -100,7 +99,8 @@ static int count_of(const Schedule *s, KOp op)
     return n;
 }
 
-bool is_halved(const Schedule *s)
+/* Whether its cycles are of half the columns, and so fewer. */
+static bool is_halved(const Schedule *s)
 {
     return s->row_axis && s->slices > 1 && s->kind == K_FORWARD
         && !plan_is_joint(s->p);

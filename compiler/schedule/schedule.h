@@ -351,7 +351,7 @@ typedef struct Schedule {
                                            block's bytes of the workspace */
     int32_t rests;                      /* bytes of rests of tiles */
     const bool *wants_out, *sum_out;    /* as wished */
-    const uint8_t *stores, *stored16, *lies_transposed;
+    const uint8_t *stores, *stored16;
     const uint8_t *factor;              /* where all warps do the same: products
                                            alone read it, as they take it */
     const DType *in;
@@ -368,10 +368,9 @@ typedef struct Schedule {
 
 /* What the kernel is to be made for. tile: of tiles, and of matrices between
  * kernels; memory: of tensors. stored16: per node, a stored value of 16 bits an
- * element, or as tiles are; lies_transposed: per node, a stored value whose
- * first axis is the one along memory's rows. sum_out: heads share the output,
- * each leaves its share in float32. few: blocks of one walk each leave half the
- * machine idle. inverses: scores that solves take lie as their inverses between
+ * element, or as tiles are. sum_out: heads share the output, each leaves its
+ * share in float32. few: blocks of one walk each leave half the machine idle.
+ * inverses: scores that solves take lie as their inverses between
  * kernels, all of which come from schedules. Types: NDTYPES where there is no
  * tensor. */
 typedef struct KernelWish {
@@ -380,7 +379,7 @@ typedef struct KernelWish {
     DType tile, memory;
     const DType *in, *out, *s0, *s1;
     const bool *wants_out, *sum_out;
-    const uint8_t *stored16, *lies_transposed;
+    const uint8_t *stored16;
     const uint8_t *stores;              /* per node: kept for later kernels */
     bool few, inverses;
     bool waits;                         /* none that is ordered, but for a row
@@ -458,9 +457,10 @@ bool is_angle_state(const Graph *g, Ref r);
 bool counts_tokens(const Graph *g, Ref r);
 
 /* The plan in which ranks are rows of a chunk of so many, which has so much
- * fewer tokens (Graph.rows); p itself where it has no ranks, or some cannot be
- * rows. */
+ * fewer tokens (Graph.rows), or each is a value of its own; p itself where it
+ * has no ranks, or some cannot be. */
 const Plan *plan_ranks_as_rows(Ctx *c, const Plan *p, int chunk);
+const Plan *plan_without_ranks(Ctx *c, const Plan *p);
 
 /* ---- passes ---- */
 
@@ -645,19 +645,17 @@ enum { ROWS_REGS = 16,                  /* of a row axis, beside either */
 
 /* ---- price.c ---- */
 
-/* Cycles of a multiprocessor that a block takes for a chunk: of a schedule; of
- * nodes that another emitter prints for wgmma; of those without it. */
+/* Cycles of a multiprocessor that a block takes for a chunk: of a schedule;
+ * of nodes, whoever does them; of warps that all do the same. */
 double schedule_cycles(const Schedule *s);
+double nodes_cycles(const Graph *g, const Kernel *k);
+double plain_cycles(const Graph *g, const Kernel *k);
 /* What a call is priced by: however little it does, an iteration of a walk
  * whose states are factors takes what linear's does, 1850 of half the columns
  * (16 heads of 2 x 16384 tokens, an H200). */
 double kernel_cycles(const Schedule *s);
-/* Whether these are of half the columns, and so fewer. */
-bool is_halved(const Schedule *s);
 /* Decays of the program that are exponentials of differences. */
 int count_decays(const Schedule *s, const KInst *k);
-double nodes_cycles(const Graph *g, const Kernel *k);
-double plain_cycles(const Graph *g, const Kernel *k);
 
 /* ---- over.c ---- */
 

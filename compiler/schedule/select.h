@@ -65,16 +65,6 @@ static inline bool is_matrix(const Select *x, Ref r)
     return count_axes(x->g->n[r].axes) == 2;
 }
 
-/* Whether matrices of these axes, states or not, lie in memory with the first
- * along the rows. */
-static inline bool axes_transposed(const Select *x, AxisSet s)
-{
-    for (Ref r = 1; r < x->g->len && !(s & ~DIM_AXES); r++)
-        if (x->g->n[r].axes == s && x->kind[r] && x->w->lies_transposed[r])
-            return true;
-    return false;
-}
-
 /* A matrix whose rows are the schedule's row axis: its factors are packed. */
 static inline bool has_row_axis(const Select *x, Ref r)
 {
@@ -85,11 +75,9 @@ static inline bool has_row_axis(const Select *x, Ref r)
  * lies in memory: of tokens by these. */
 static inline bool is_transposed(const Select *x, Ref r)
 {
-    AxisSet s = AXIS(x->row[r]) | AXIS(x->col[r]);
     return has_row_axis(x, r)
         && (x->col[r] == AX_I
-            || (x->col[r] >= AX_DIM
-                && (x->row[r] > x->col[r]) != axes_transposed(x, s)));
+            || (x->col[r] >= AX_DIM && x->row[r] > x->col[r]));
 }
 
 static inline bool in_matrix_role(const Select *x, Ref r)

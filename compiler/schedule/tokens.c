@@ -932,7 +932,6 @@ bool schedule_tokens(Schedule *s, const KernelWish *w)
     s->ext = graph_extents(s->c, s->g);
     s->in = w->in;
     s->stored16 = w->stored16;
-    s->lies_transposed = w->lies_transposed;
     s->tokens.rows = s->g->chunk <= 1 ? 1
         : (s->g->chunk + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
     s->tokens.threads = has_rows(s) ? MANY : THREADS;

@@ -660,11 +660,9 @@ own products are: on machines with neither AVX2 nor AVX-512.]])
 variable("FLIN_ARCH", "=80", "kernels that an earlier GPU has, too", [[
 To compare: 80 are those of an A100, planned for its shared memory, whatever
 later GPU runs them.]])
-variable("FLIN_SCHEDULE", "=0", "the way back by kernels for any GPU", [[
-To compare: else, on Hopper, those of them that have a schedule (flin -d K shows
-them) run on its tensor cores. -3: all but the third do. Of the way forward they
-run where they are predicted to be faster; forward: wherever there are such;
-back: never.]])
+variable("FLIN_SCHEDULE", "=0", "kernels whose warps all do the same", [[
+To compare: else those that have a schedule by roles (flin -d K shows them) run
+by it. -3: all but the third do.]])
 variable("FLIN_SEGMENTS", "=N", "long sequences on a GPU in so many parts", [[
 To compare: 1 never cuts one. Else few long sequences are cut where that is
 predicted to be faster, and the state has a transition (v:summary).]])

@@ -3,16 +3,9 @@
 -- A file counts that names it (OP_dot), and ops.def, whose row it is: what
 -- everybody needs to know of it are columns there, and passes ask for what it
 -- does (op_is). That leaves who makes it and an instruction for each backend;
--- six at most for a new one. Those that are named by more may not grow. The
--- emitter that is to go (backend/cuda/emit_*) counts by itself.
+-- six at most for a new one. Those that are named by more may not grow.
 local most <const> = 6
 local allowed = { scan = 8 }
-local in_emitter = {
-  dot = 9, rot90 = 5, cumsum = 5, last = 5, gdot = 5, cat = 5, scan = 4,
-  delay = 4, dup = 3, select = 3, sum = 2, relabel = 2, col = 2, row = 2,
-  dmask = 2, solve = 2, unit = 1, part = 1, maxscan = 1,
-}
-
 local folders <const> = "compiler compiler/schedule lang backend/cpu " ..
                         "backend/cuda repl"
 -- Leaves: each kind is a case of its own to whoever walks a graph.
@@ -26,23 +19,22 @@ local function read(path)
   return text
 end
 
-local count, old, names = {}, {}, {}
+local count, names = {}, {}
 for name in read "compiler/ops.def":gmatch "\nOP%((%w+)," do
   if not leaf[name] then
     names[#names + 1] = name
-    count[name], old[name] = 1, 0
+    count[name] = 1
   end
 end
 
 for folder in folders:gmatch "%S+" do
   local pipe = assert(io.popen("ls " .. folder .. "/*.[ch]"))
   for path in pipe:lines() do
-    local emitter = path:match "^backend/cuda/emit"
-    local to, seen = emitter and old or count, {}
+    local seen = {}
     for name in read(path):gmatch "%f[%w_]OP_(%w+)" do
-      if to[name] and not seen[name] then
+      if count[name] and not seen[name] then
         seen[name] = true
-        to[name] = to[name] + 1
+        count[name] = count[name] + 1
       end
     end
   end
@@ -50,43 +42,31 @@ for folder in folders:gmatch "%S+" do
 end
 
 local wrong = #names < 20
-local function hold(name, found, limit, exact, where)
+for _, name in ipairs(names) do
+  local found, limit = count[name], allowed[name] or most
   if found > limit then
     wrong = true
-    print(("%s is named by %d %s, where %d may"):format(name, found, where,
-          limit))
-  elseif exact and found < limit then
+    print(("%s is named by %d files, where %d may"):format(name, found, limit))
+  elseif allowed[name] and found < limit then
     wrong = true
-    print(("%s is named by %d %s now, not %d: lower the number"):format(name,
-          found, where, limit))
+    print(("%s is named by %d files now, not %d: lower the number"):format(
+          name, found, limit))
   end
 end
-for _, name in ipairs(names) do
-  hold(name, count[name], allowed[name] or most, allowed[name], "files")
-  hold(name, old[name], in_emitter[name] or 0, true, "of the emitter")
-end
-for _, list in ipairs { allowed, in_emitter } do
-  for name in pairs(list) do
-    if not count[name] then
-      wrong = true
-      print(name .. " is no operation")
-    end
+for name in pairs(allowed) do
+  if not count[name] then
+    wrong = true
+    print(name .. " is no operation")
   end
 end
 
 if arg[1] == "show" then
-  local function median(of)
-    local n = {}
-    for i, name in ipairs(names) do n[i] = of(name) end
-    table.sort(n)
-    return (n[(#n + 1) // 2] + n[#n // 2 + 1]) / 2
+  local n = {}
+  for i, name in ipairs(names) do
+    n[i] = count[name]
+    print(("%-8s %2d"):format(name, count[name]))
   end
-  for _, name in ipairs(names) do
-    print(("%-8s %2d, and %d of the emitter"):format(name, count[name],
-          old[name]))
-  end
-  print(("median %g; with the emitter %g"):format(
-        median(function(name) return count[name] end),
-        median(function(name) return count[name] + old[name] end)))
+  table.sort(n)
+  print(("median %g"):format((n[(#n + 1) // 2] + n[#n // 2 + 1]) / 2))
 end
 os.exit(not wrong)

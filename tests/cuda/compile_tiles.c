@@ -1,18 +1,19 @@
-/* compile_tiles.c -- the kernels of the standard library compile: cuda_tiles'
- * for every other variant at K = V = 128 on sm_90a, a sample with gradients,
- * for decoding, for sm_80, for sm_100 and, from schedules, for sm_100a; spilled
- * registers and seconds are looked at. Needs NVRTC, no GPU.
+/* compile_tiles.c -- the kernels of the standard library compile: by warps that
+ * all do the same for every other variant at K = V = 128 on sm_90a, a sample
+ * with gradients, for decoding, for sm_80 and for sm_100; from schedules by
+ * roles a sample on sm_90a and sm_100a; spilled registers and seconds are
+ * looked at. Needs NVRTC, no GPU.
  *   compile_tiles               as much as `make test` has time for
- *   compile_tiles all [NAME]    both emitters' kernels, a line each
+ *   compile_tiles all [NAME]    all kernels, a line each
  *   compile_tiles cold [NAME]   first uses, forward and joint, one by one
  *   compile_tiles NAME          that variant, and its sources
  *   compile_tiles compositions [EVERY [K V]]
  *                               each EVERYth of what flin.attention composes
  *                               (7), both ways and forward alone, for many
  *                               heads and for few: what ptxas has to say
- *   compile_tiles texts [NAME]  the hashes of all that both emitters print, a
- *                               line each; what is meant to change no kernel
- *                               leaves tests/golden/kernels.txt as it is
+ *   compile_tiles texts [NAME]  the hashes of all that is printed, a line each;
+ *                               what is meant to change no kernel leaves
+ *                               tests/golden/kernels.txt as it is
  *   compile_tiles whole DIR     a dozen of those texts, a file each: they are
  *                               tests/golden/kernels, to be read as a change
  *   compile_tiles code [NAME]   the hash of each program's machine code: other
@@ -40,10 +41,8 @@ static const DType types[] = { BF16, F32, F16 };
 enum { NDIMS = sizeof dims / sizeof *dims, NARCHS = 3, NTYPES = 3,
        MOST_STEPS = 32, MOST_CASES = 4096, LINE = 400 };
 
-/* groups: of Hopper's own kernels; 0: cuda_tiles'; or those of that where some
- * come from schedules: behind Hopper's own, or both ways, for many heads or
- * for few. */
-enum { SCHEDULED = 3, MANY, FEW };
+/* By warps that all do the same, or by roles, for many heads or for few. */
+typedef enum How { PLAIN, PLANNED, FEW } How;
 typedef struct Case {
     char name[64];
     const char *step;
@@ -51,7 +50,7 @@ typedef struct Case {
     Kind kind;
     DType type;
     const char *arch;
-    int groups;
+    How how;
 } Case;
 
 /* A plan, and where it lives. */
@@ -97,14 +96,10 @@ static void set_types(const Graph *g, const Case *k, CudaOptions *o)
 {
     o->tile = k->type;
     o->arch = atoi(k->arch + 3);
-    o->scheduled = k->groups >= SCHEDULED;
-    o->few = k->groups == FEW;
-    o->groups = o->scheduled ? 0 : k->groups;
-    o->split = true;
+    o->scheduled = k->how != PLAIN;
+    o->few = k->how == FEW;
     for (int i = 0; i < g->nin; i++)
-        o->in[i] = k->groups && !g->in[i].rank ? F32 : k->type;
-    for (int i = 0; i < g->nin; i++)
-        o->vector[i] = o->in[i];
+        o->in[i] = o->scheduled && !g->in[i].rank ? F32 : k->type;
     for (int i = 0; i < g->nout; i++)
         o->out[i] = k->type;
 }
@@ -159,60 +154,21 @@ typedef struct Trial {
     const Case *k;
     const Plan *plan;
     CudaOptions o;
-    bool emitted;                       /* of many heads: by cuda_emit */
 } Trial;
 
-/* The way forward of a plan whose way back is cuda_tiles'; it saves. */
-static bool find_rows(Ctx *c, Trial *y, Error *why)
-{
-    CudaOptions f = y->o;
-
-    f.saves = true;
-    f.groups = 2;
-    for (int i = 0; i < y->plan->g->nst; i++)
-        f.kept.has[i] = y->plan->stored[y->plan->g->st[i].node];
-    const CudaModule *m = cuda_emit_if(c, y->plan, &f, why);
-    y->o.rows = m ? m->kernel->row_axis : 0;
-    return m;
-}
-
-static CudaModule *emit_saving(Ctx *c, const Trial *y, Error *why)
-{
-    CudaOptions f = y->o;
-
-    f.kept = cuda_tiles(c, y->plan, &f)->kept;
-    f.saves = true;
-    CudaModule *m = cuda_emit_if(c, y->plan, &f, why);
-    if (m && !strstr(m->source, "keep_state"))
-        fail_code(c, ERR_INTERNAL, "nothing is left for the way back");
-    return m;
-}
-
-/* Hopper's kernels say how states are stored, where they go forward. */
-static CudaModule *emit(Ctx *c, void *ud, int attempt, Error *why)
+static CudaModule *print(Ctx *c, void *ud, int attempt, Error *why)
 {
     Trial *y = ud;
-    const Case *k = y->k;
-    bool joint = k->kind == JOINT && y->plan->g->chunk == 64
-              && k->type != F32 && !strcmp(k->arch, "sm_90a")
-              && k->groups <= SCHEDULED;
 
-    if (joint && !y->o.rows && !find_rows(c, y, why) && k->groups)
-        return NULL;
     y->o.attempt = attempt;
-    if (y->emitted)
-        return cuda_emit_if(c, y->plan, &y->o, why);
-    return !k->groups || y->o.scheduled
-         ? cuda_tiles_if(c, y->plan, &y->o, why)
-         : joint ? emit_saving(c, y, why) : cuda_emit_if(c, y->plan, &y->o,
-                                                         why);
+    return cuda_tiles_if(c, y->plan, &y->o, why);
 }
 
 /* Its text; fails where it is not printed. */
 static const char *text_of(Ctx *c, Trial *y, int attempt)
 {
     Error why;
-    const CudaModule *m = emit(c, y, attempt, &why);
+    const CudaModule *m = print(c, y, attempt, &why);
 
     if (!m)
         ctx_raise(c, &why);
@@ -239,30 +195,15 @@ static uint64_t code_hash(Ctx *c, const Cubin *b)
     return h;
 }
 
-/* That of the way forward alone which usual calls take. */
-static void choose_emitter(Ctx *c, Trial *y)
-{
-    CudaOptions o = y->o;
-    CudaRuns runs;
-
-    o.groups = 2;
-    cuda_runs(c, y->plan, &o, &runs);
-    y->emitted = runs.forward.m;
-    if (y->emitted)
-        y->o = runs.forward.o;
-}
-
 /* As a first call does it; `others`: programs that took another room. */
 static Report compile_case(Ctx *c, Test *t, int *others)
 {
     const Case *k = t->k;
     Trial y = { .k = k, .plan = shared_plan(c, t) };
-    Attempts attempts = { .ctx = c, .print = emit, .ud = &y };
+    Attempts attempts = { .ctx = c, .print = print, .ud = &y };
     Cubin *b;
 
     set_types(y.plan->g, k, &y.o);
-    if (k->groups == MANY && k->kind == FORWARD)
-        choose_emitter(c, &y);
     CudaModule *m = attempts_compile_all(c, &attempts, &t->nvrtc, k->arch, &b);
     if (t->sources)
         printf("// ---- %s %s\n%s", k->name, kind_name[k->kind],
@@ -285,24 +226,20 @@ static void print_hash(Ctx *c, void *ud)
     uint64_t h = 0;
 
     set_types(y.plan->g, k, &y.o);
-    for (int attempt = 0; attempt < (y.o.groups ? CUDA_ATTEMPTS
-                                     : 1); attempt++) {
-        const char *text = text_of(c, &y, attempt);
-        h = hash_bytes(h, text, strlen(text));
-    }
+    const char *text = text_of(c, &y, 0);
+    h = hash_bytes(h, text, strlen(text));
     printf("%s%016llx\n", t->line + 5, (unsigned long long)h);
 }
 
 /* The text, to a file of its own. */
 static void write_whole(Ctx *c, void *ud)
 {
-    static const char *const by[] = { "tiles", "hopper1", "hopper2",
-                                      "planned", "many", "few" };
+    static const char *const by[] = { "tiles", "planned", "few" };
     Test *t = ud;
     const Case *k = t->k;
     Trial y = { .k = k, .plan = shared_plan(c, t) };
     const char *path = ctx_format(c, "%s/%s_%s_%s.cu", t->whole, k->name,
-                                  k->arch, by[k->groups]);
+                                  k->arch, by[k->how]);
     FILE *f = fopen(path, "w");
 
     set_types(y.plan->g, k, &y.o);
@@ -310,14 +247,11 @@ static void write_whole(Ctx *c, void *ud)
         fail_code(c, ERR_INTERNAL, "%s cannot be written", path);
 }
 
-/* None in the emitter's for sm_90a up to 128; elsewhere, and in kernels from
- * schedules, a few cost nothing that shows. */
+/* A few cost nothing that shows. */
 static int most_spilled(const Case *k)
 {
-    if (k->groups >= SCHEDULED)
-        return 32;
-    return strcmp(k->arch, "sm_90a") || k->d.k > 128 || k->d.v > 128 ? 128
-         : k->groups ? 0 : 32;
+    return k->how == PLAIN && (strcmp(k->arch, "sm_90a") || k->d.k > 128
+                               || k->d.v > 128) ? 128 : 32;
 }
 
 static void compile(Ctx *c, void *ud)
@@ -361,14 +295,12 @@ static void write_line(const Test *t)
 
 static void name_case(const Case *k, char line[LINE])
 {
-    static const char *const by[] = { "tiles  ", "hopper1", "hopper2",
-                                      "planned", "many   ", "few    " };
+    static const char *const by[] = { "tiles  ", "planned", "few    " };
     snprintf(line, LINE, "ok   %-15s %-7s %3dx%-3d %-8s %-6s %s ", k->name,
              kind_name[k->kind], k->d.k, k->d.v, dtype_name(k->type), k->arch,
-             by[k->groups]);
+             by[k->how]);
 }
 
-/* Hopper's emitter may refuse: the other one is for everything. */
 static void run_case(Test *t, const Case *k)
 {
     Ctx *c = ctx_new();
@@ -382,15 +314,6 @@ static void run_case(Test *t, const Case *k)
         t->shared->passed++;
         if (!t->texts && !t->whole)
             write_line(t);
-    } else if (k->groups && c->err.code == ERR_USER && t->texts) {
-        printf("%srefused\n", t->line + 5);
-    } else if (k->groups && c->err.code == ERR_USER) {
-        name_case(k, t->line);
-        size_t at = strlen(t->line);
-        snprintf(t->line + at, LINE - at, "refused: %.200s\n",
-                 c->err.message);
-        write_line(t);
-        t->shared->passed++;
     } else {
         name_case(k, t->line);
         memcpy(t->line, "FAIL", 4);
@@ -405,12 +328,12 @@ static void run_case(Test *t, const Case *k)
 /* ---- which ---- */
 
 static void add(Test *t, Case like, Kind kind, DType type, const char *arch,
-                int groups)
+                How how)
 {
     like.kind = kind;
     like.type = type;
     like.arch = arch;
-    like.groups = groups;
+    like.how = how;
     if (t->n < MOST_CASES)
         t->list[t->n++] = like;
 }
@@ -434,21 +357,17 @@ static void every(Test *t, Case like, int d)
         for (int y = 0; y < NTYPES; y++)
             for (int a = 0; a < NARCHS; a++)
                 if (is_listed(d, types[y], a))
-                    add(t, like, (Kind)k, types[y], archs[a], 0);
+                    add(t, like, (Kind)k, types[y], archs[a], PLAIN);
     for (int y = 0; y < NTYPES; y++)
         if (is_listed(d, types[y], 0))
-            add(t, like, STEP, types[y], archs[0], 0);
-    for (int y = 0; y < NTYPES; y++)
-        if (types[y] == BF16 || d == FULL_SIZE
-            || (types[y] == F32 && d == HALF))
-            add(t, like, JOINT, types[y], archs[0], SCHEDULED);
+            add(t, like, STEP, types[y], archs[0], PLAIN);
+    for (int k = JOINT; k >= FORWARD; k--)
+        for (int y = 0; y < NTYPES; y++)
+            if (types[y] == BF16 || d == FULL_SIZE
+                || (types[y] == F32 && d == HALF))
+                add(t, like, (Kind)k, types[y], archs[0], PLANNED);
     if (d == 0)
-        add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
-    for (int y = 0; y < NTYPES; y++)
-        for (int groups = 1; groups <= 2; groups++)
-            for (int k = JOINT; k >= 0; k--)
-                if (types[y] != F32 && is_listed(d, types[y], 0))
-                    add(t, like, (Kind)k, types[y], archs[0], groups);
+        add(t, like, JOINT, BF16, "sm_100a", PLANNED);
 }
 
 /* The delta rule has every routine of the device but the gates' own. */
@@ -457,26 +376,25 @@ static void sample(Test *t, Case like)
     bool delta = !strcmp(like.name, "gated_deltanet");
 
     if (t->sources || delta || t->at++ / 2 % 2 == 0)
-        add(t, like, FORWARD, BF16, "sm_90a", 0);
+        add(t, like, FORWARD, BF16, "sm_90a", PLAIN);
     if (t->sources || delta || !strcmp(like.name, "simple_gla")) {
-        add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
-        add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
+        add(t, like, FORWARD, BF16, "sm_90a", PLANNED);
+        add(t, like, JOINT, BF16, "sm_90a", PLANNED);
+        add(t, like, JOINT, BF16, "sm_100a", PLANNED);
     }
     if (!strcmp(like.name, "deltaproduct"))     /* spills 196 bytes at first */
         add(t, like, JOINT, BF16, "sm_90a", FEW);
-    if (t->sources || delta) {
-        add(t, like, JOINT, BF16, "sm_90a", 2);
-        add(t, like, JOINT, BF16, "sm_90a", 0);
-    }
+    if (t->sources || delta)
+        add(t, like, JOINT, BF16, "sm_90a", PLAIN);
     if (t->sources || !strcmp(like.name, "mamba3"))
-        add(t, like, STEP, BF16, "sm_90a", 0);
+        add(t, like, STEP, BF16, "sm_90a", PLAIN);
     if (t->sources || delta) {
-        add(t, like, FORWARD, F32, "sm_80", 0);
-        add(t, like, FORWARD, F16, "sm_100", 0);
+        add(t, like, FORWARD, F32, "sm_80", PLAIN);
+        add(t, like, FORWARD, F16, "sm_100", PLAIN);
     }
 }
 
-/* Of each family: from a schedule, by Hopper's emitter, by that of any GPU. */
+/* Of each family: from schedules by roles, and without. */
 static void add_whole(Test *t, Case like)
 {
     static const char *const family[] = { "simple_gla", "gated_deltanet",
@@ -484,11 +402,10 @@ static void add_whole(Test *t, Case like)
 
     for (int i = 0; i < 4; i++)
         if (!strcmp(like.name, family[i])) {
-            add(t, like, JOINT, BF16, "sm_90a", SCHEDULED);
-            add(t, like, JOINT, BF16, "sm_90a", 2);
-            add(t, like, JOINT, BF16, "sm_80", 0);
+            add(t, like, JOINT, BF16, "sm_90a", PLANNED);
+            add(t, like, JOINT, BF16, "sm_80", PLAIN);
             if (i == 0)
-                add(t, like, JOINT, BF16, "sm_100a", SCHEDULED);
+                add(t, like, JOINT, BF16, "sm_100a", PLANNED);
         }
 }
 
@@ -508,8 +425,8 @@ static void variant(void *ud, const char *name, const char *step)
     } else if (t->all || t->texts) {
         every(t, like, d);
     } else if (t->cold) {
-        add(t, like, FORWARD, BF16, "sm_90a", 2);
-        add(t, like, JOINT, BF16, "sm_90a", 0);
+        add(t, like, FORWARD, BF16, "sm_90a", PLANNED);
+        add(t, like, JOINT, BF16, "sm_90a", PLANNED);
     } else {
         sample(t, like);
     }
@@ -521,10 +438,10 @@ static void composition(void *ud, const char *name, const char *step)
     Case like = { .step = step, .d = t->d };
 
     snprintf(like.name, sizeof like.name, "%s", name);
-    for (int groups = FEW; groups >= MANY; groups--)
+    for (int how = FEW; how >= PLANNED; how--)
         for (int k = JOINT; k >= FORWARD; k--)
-            if (t->composed || (groups == FEW && k == JOINT))
-                add(t, like, (Kind)k, BF16, "sm_90a", groups);
+            if (t->composed || (how == FEW && k == JOINT))
+                add(t, like, (Kind)k, BF16, "sm_90a", (How)how);
 }
 
 /* All that are asked for; a sample in `make test`. */

@@ -230,15 +230,12 @@ for edit, schedule in pairs {
   expect(text:find "gets %a+ wrong %(by %d%.%de%-0[345]%)", "%s: %s", edit,
          text)
 end
-for road, released in pairs { back = "            release<PAIRED>(",
-                              forward = "                arrive(" } do
-  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=9 FLIN_SCHEDULE=%s "
+for _, released in ipairs { "            release<PAIRED>(",
+                            "                arrive(" } do
+  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=9 "
                                  .. "'FAKE_SPOILT=fence_async();\n%s=>%s'")
-                                :format(road, released, released))
-  -- of the first block that two share a sequence with: what it has made
-  expect(text:find("not fenced when " .. (road == "back" and "read"
-                                          or "written"), 1, true), "%s: %s",
-         road, text)
+                                :format(released, released))
+  expect(text:find("not fenced when ", 1, true), "%s: %s", released, text)
 end
 -- Of sums in tensor memory.
 for edit, what in pairs {
@@ -260,7 +257,7 @@ for edit, what in pairs {
     "gives no columns back",
   ["(u64)1 << 46=>(u64)0 << 46"] = "no such product",
 } do
-  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=10 FLIN_SCHEDULE=1 "
+  local text = said("unfenced", ("FLIN_CACHE=off FAKE_ARCH=10 "
                                  .. "'FAKE_SPOILT=%s'"):format(edit))
   expect(text:find(what, 1, true), "%s: %s", edit, text)
 end
@@ -317,20 +314,19 @@ for act, fault in pairs { wrong = "FAKE_IDLE=0",
 end
 os.execute("rm -f '" .. count .. "'")
 local text = run("few", ("FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
-                         .. "FLIN_SCHEDULE=forward FAKE_SOURCES=%s "
+                         .. "FAKE_SOURCES=%s "
                          .. "FAKE_COUNTED=tile.cuh "
                          .. "'FAKE_WRONG=find_walk<2, true>'"):format(count))
 expect(text:find "runs in its place", "few heads: nothing is said: %s", text)
 expect(compiled(count) == 0, "few heads: kernels for any GPU are compiled")
 -- The same where ptxas does not take them: it is said which, why, and once.
 text = run("few", "FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=132 "
-                  .. "FLIN_SCHEDULE=forward "
                   .. "'FAKE_SERIAL=find_walk<2, true>'")
 expect(select(2, text:gsub("for few heads %(.-C7512.-run in their place", ""))
        == 1, "what is refused is said once: %s", text)
 os.execute("rm -f '" .. count .. "'")
 text = run("roomier", ("FLIN_CACHE=off FAKE_ARCH=9 FAKE_PROCESSORS=3 "
-                       .. "FLIN_SCHEDULE=forward FAKE_SERIAL=schedule.cuh "
+                       .. "FAKE_SERIAL=schedule.cuh "
                        .. "FAKE_SERIALISED=1 FAKE_SOURCES=%s"):format(count))
 expect(not text:find "in its place" and not text:find "in their place",
        "a schedule with more registers is none: %s", text)

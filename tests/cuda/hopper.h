@@ -1,6 +1,6 @@
 /* hopper.h -- Hopper's instructions on the host: what device.cuh and the
- * headers behind it do in PTX, for cuda_emit's sources; fake/nvrtc.c leaves
- * those functions out of the headers. What is not inline is in hopper.cc.
+ * headers behind it do in PTX; fake/nvrtc.c leaves those functions out of the
+ * headers. What is not inline is in hopper.cc.
  */
 #include "host.h"
 

@@ -1,5 +1,4 @@
--- Kernels for Hopper against the float64 step, bfloat16: forward, or what they
--- leave for the way back, which goes by the others.
+-- Kernels for Hopper against the float64 step, bfloat16: forward, or both ways.
 --   flin tests/cuda/hopper.lua [gradients | scheduled | far | angles | wide
 --                               | whole] [NAME | SEED | wild_SEED ...]
 -- On a driver of tests with FAKE_ARCH=9 they run on the host; FAKE_HOPPER=1

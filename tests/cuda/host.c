@@ -69,17 +69,6 @@ static void lose_nothing(const Graph *g, Call *call)
             call->s0[i].data = NULL;
 }
 
-/* Of a state of two. */
-static int last_axis(const Graph *g)
-{
-    int last = 0;
-
-    for (int i = 0; i < g->nst; i++)
-        if (g->st[i].rank == 2)
-            last = 31 - __builtin_clz(g->st[i].axes);
-    return last;
-}
-
 static void make_plan(Ctx *c, void *ud)
 {
     Trial *t = ud;
@@ -114,8 +103,6 @@ static void make_plan(Ctx *c, void *ud)
         reference_run(c, g, t->want);
     CudaOptions o = { .tile = t->kind == ROUNDED ? BF16 : F32,
                       .arch = 80, .scheduled = serial };
-    if (t->kind == ROUNDED)             /* as behind cuda_emit's kernels */
-        o.rows = last_axis(g);
     cuda_call_options(&o, g, t->got);
     t->m = cuda_tiles(c, t->plan, &o);
 }

@@ -134,17 +134,14 @@ static int64_t space_of(const Test *k, int T, bool inplace)
     return n;
 }
 
-/* A matrix is copied, too, where blocks may share a sequence, as those of
- * Hopper's emitter do from 64 chunks on: each reads it. Segments have states of
- * their own. */
+/* A matrix is copied, too, where blocks may share a sequence, as they do from
+ * 64 chunks on: each reads it. Segments have states of their own. */
 static void check_split(const Test *k)
 {
     enum { WHOLE = 63 * 64, SPLIT = WHOLE + 1 };
     setenv("FLIN_SEGMENTS", "1", 1);
-    setenv("FLIN_SCHEDULE", "back", 1);
     CHECK(space_of(k, WHOLE, true) == space_of(k, WHOLE, false));
     CHECK(space_of(k, SPLIT, true) >= space_of(k, SPLIT, false) + 4 * D * D);
-    unsetenv("FLIN_SCHEDULE");
     unsetenv("FLIN_SEGMENTS");
 }
 

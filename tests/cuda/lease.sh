@@ -39,13 +39,11 @@ part() {
     echo "== $name: $(($(date +%s) - from)) of $most s, exit $status"
 }
 
-part quick 160 "$build/tests/cuda/bench" quick
 part large 100 "$build/flin" tests/cuda/large.lua
 part laws 340 env HALF=1 sh tests/cuda/run.sh
 part laws_too 270 env HALF=2 sh tests/cuda/run.sh
 part sanitize 310 sh tests/cuda/run.sh sanitize
 part cold 150 "$build/tests/cuda/compile_tiles" cold
-part timed 160 "$build/tests/cuda/bench" timed
 part torch 170 sh -c 'for test in torch_cuda torch_inductor; do
     echo "-- $test"
     timeout $((LIMIT / 2)) python3 -u tests/python/$test.py

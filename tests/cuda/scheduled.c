@@ -68,12 +68,10 @@ typedef struct Test {
 static void set_options(const Graph *g, const struct Like *l, int arch,
                         CudaOptions *o)
 {
-    *o = (CudaOptions){ .tile = l->tile, .arch = arch, .groups = 2,
-                        .split = true, .scheduled = true, .few = l->few,
-                        .ends = l->ends };
+    *o = (CudaOptions){ .tile = l->tile, .arch = arch,
+                        .scheduled = true, .few = l->few, .ends = l->ends };
     for (int i = 0; i < g->nin; i++)
-        o->in[i] = o->vector[i] = g->in[i].rank && g->in[i].timed ? l->tile
-                                                                  : l->vectors;
+        o->in[i] = g->in[i].rank && g->in[i].timed ? l->tile : l->vectors;
     for (int i = 0; i < g->nout; i++) {
         o->out[i] = g->out[i].rank ? l->tile : F32;
         for (int d = 0; d < g->out[i].rank && l->shared; d++)
@@ -90,18 +88,6 @@ typedef struct Trial {
     Count count;
     const char *why;
 } Trial;
-
-/* How states lie that the way forward leaves, where it is cuda_emit's. */
-static void find_rows(Ctx *c, void *ud)
-{
-    Trial *y = ud;
-    CudaOptions f = y->o;
-
-    f.saves = true;
-    for (int i = 0; i < y->p->g->nst; i++)
-        f.kept.has[i] = y->p->stored[y->p->g->st[i].node];
-    y->o.rows = cuda_emit(c, y->p, &f)->kernel->row_axis;
-}
 
 /* Instructions of a cubin: of 16 bytes each, in sections that are run. */
 static int count_instructions(const Cubin *b)
@@ -160,9 +146,6 @@ static void count_kernels(Ctx *c, void *ud)
 {
     Trial *y = ud;
 
-    if (y->o.arch == 90 && y->p->g->chunk == 64 && plan_is_joint(y->p)
-        && !y->o.ends)
-        ctx_protect(c, find_rows, y);
     const CudaModule *m = cuda_tiles(c, y->p, &y->o);
     const char *why = m->schedules ? strstr(m->schedules, "no schedule: ")
                                    : NULL;

@@ -4,7 +4,7 @@
 --   flin tests/cuda/scheduled.lua some             every fifth of these
 --   flin tests/cuda/scheduled.lua sweep [NAME]    all variants, many sizes
 --   flin tests/cuda/scheduled.lua forward [NAME[,V=64] ...]   all, forward
--- alone, from initial states, sequences of many lengths (FLIN_SCHEDULE=forward)
+-- alone, from initial states, sequences of many lengths
 --   flin tests/cuda/scheduled.lua cut [NAME ...]   the same, of more chunks
 --   flin tests/cuda/scheduled.lua small    what is cut where a block has little
 -- memory, both ways

@@ -27,7 +27,7 @@ typedef struct Test {
     DType in[MAX_INPUTS], out[MAX_OUTPUTS];
     bool wants[MAX_OUTPUTS], sums[MAX_OUTPUTS];
     DType state[MAX_STATES];
-    uint8_t *stored16, *transposed, *stores;
+    uint8_t *stored16, *stores;
     bool unpacked, few;
     int arch;
 } Test;
@@ -59,7 +59,6 @@ static KernelWish wish_of(Ctx *c, Test *t, int kernel, bool inverses)
 {
     const Graph *g = t->plan->g;
     t->stored16 = ctx_alloc(c, g->len);
-    t->transposed = ctx_alloc(c, g->len);
     t->stores = ctx_alloc(c, g->len);
     for (Ref r = 1; r < g->len; r++)
         t->stored16[r] = (g->n[r].axes & (g->n[r].axes - 1)) != 0
@@ -76,7 +75,7 @@ static KernelWish wish_of(Ctx *c, Test *t, int kernel, bool inverses)
         .p = t->plan, .kernel = kernel, .tile = BF16, .memory = BF16,
         .out = t->out, .wants_out = t->wants, .in = t->in, .sum_out = t->sums,
         .stored16 = t->stored16, .s0 = t->state, .s1 = t->state,
-        .inverses = inverses, .lies_transposed = t->transposed,
+        .inverses = inverses,
         .stores = t->stores, .few = t->few };
 }
 
@@ -133,7 +132,7 @@ static void read_strange(Ctx *c, void *ud)
 }
 
 /* A plan, what may be spoiled in the schedule of its last kernel, or of one so
- * many before it, and how many kernels are the other emitter's, from the first
+ * many before it, and how many kernels have none, from the first
  * on. inverses: its last kernel finds what a solve takes. alone: it has one. */
 typedef struct Case {
     const char *plan;

@@ -8,530 +8,11 @@
 #include "scans.cuh"
 extern __shared__ char arena[];
 
-// forward (forward), 164352 bytes a chunk and head predicted: %2 %3 %4
-// %5 %7 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24
-// %25 %26 %27 %28 %29 %30 %31 %32 %33
-namespace in_k0_forward {
-struct Args { TensorMap map[4]; Tensor tensor[6]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 208928 + 8 * i, 32);
-            barrier_init(base + 208944 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 208960 + 8 * i, 256);
-            barrier_init(base + 208976 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 208992 + 8 * i, 1);
-            barrier_init(base + 209008 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 209024 + 8 * i, 1);
-            barrier_init(base + 209040 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 209056 + 8 * i, 256);
-            barrier_init(base + 209072 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                    find_chunk(a.run, m, x);
-                    wait(base + 209008 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        const u32 full = base + 208992 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
-                    }
-                    wait(base + 209040 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        const u32 full = base + 209024 + it % 2 * 8, to = base + 98304 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
-                    }
-                }
-            }
-        }
-        if (warp == 1) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                const int chunks = find_walk<1>(a.run, item, x);
-                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                    find_chunk(a.run, m, x);
-                    wait(base + 208960 + it % 2 * 8, parity(it, 2));
-                    if (lane == 0) {
-                        const u32 from = base + 0 + it % 2 * 32768;
-                        store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 8192, 0, 64, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 16384, 64, 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 24576, 64, 64, 0, (int)x.at);
-                    }
-                    bulk_commit();
-                    bulk_wait_read();
-                    arrive(base + 208976 + it % 2 * 8);
-                    wait(base + 209056 + it % 2 * 8, parity(it, 2));
-                    if (lane == 0) {
-                        const u32 from = base + 131072 + it % 2 * 16384;
-                        store_tile(&a.map[3], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[3], from + 8192, 64, 0, 0, (int)x.at);
-                    }
-                    bulk_commit();
-                    bulk_wait_read();
-                    arrive(base + 209072 + it % 2 * 8);
-                }
-            }
-        }
-        if (warp == 2) {
-            u32 it = 0;
-            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-                Item x;
-                const int chunks = find_walk<1>(a.run, item, x);
-                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                    find_chunk(a.run, m, x);
-                    const Pair v4 = input_pair<float>(a.tensor[2], x, lane);
-                    const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
-                    const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
-                    Pair v11 = running_sum(v10, lane, x.n);
-                    const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
-                    const float v26 = last_row(v11, x.n);
-                    const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
-                    const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
-                    const float v29 = (float)(exp_(v26));
-                    wait(base + 208944 + it % 2 * 8, parity(it, 2) ^ 1);
-                    store_pair(base + 206848 + it % 2 * 1040, v4, lane);
-                    store_pair(base + 207104 + it % 2 * 1040, v11, lane);
-                    store_pair(base + 207360 + it % 2 * 1040, v13, lane);
-                    store_pair(base + 207616 + it % 2 * 1040, v28, lane);
-                    if (lane == 0)
-                        store1(base + 207872 + it % 2 * 1040, v29);
-                    arrive(base + 208928 + it % 2 * 8);
-                }
-            }
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<224>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            const int chunks = find_walk<1>(a.run, item, x);
-            float f7[64];
-            float f14[32];
-            float f21[16];
-            float f25[32];
-            begin_state<float, 128, 64>(f7, a.tensor[4], x, 0, 0 + col0(64), l);
-            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
-                find_chunk(a.run, m, x);
-                {
-                    wait(base + 208976 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f7 + 0, l, 64);
-                        write_columns<4>(base + 0 + it % 2 * 32768 + 0, p, 128, col0(64), l);
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f7 + 32, l, 64);
-                        write_columns<4>(base + 0 + it % 2 * 32768 + 8192, p, 128, col0(64), l);
-                    }
-                }
-                fence_async();
-                arrive(base + 208960 + it % 2 * 8);
-                wait(base + 208992 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 65536 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wait(base + 209024 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 98304 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                matrix_sync<2>();
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f14, base + 65536 + it % 2 * 16384, 64, 0, base + 0 + it % 2 * 32768, 128, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f14);
-                wait(base + 208928 + it % 2 * 8, parity(it, 2));
-                {
-                    float r4[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r4[h] = parts_sum<1>(base + 206848 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float r13[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r13[h] = parts_sum<1>(base + 207360 + it % 2 * 1040, 64, l.row + 8 * h);
-                    u32 t3[16];
-                    read_columns<4>(t3 + 0, base + 98304 + it % 2 * 16384 + 0, 64, col0(64), l);
-                    float f17[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x15 = r4[h] * f14[e];
-                        const float x16 = r13[h] * x15;
-                        const float x12 = (e & 1 ? high(t3[e / 2]) : low(t3[e / 2])) * r4[h];
-                        const float x17 = x12 - x16;
-                        f17[e] = x17;
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f17 + 0, l, x.n);
-                        write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
-                    }
-                }
-                fence_async();
-                arrive(base + 209040 + it % 2 * 8);
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f21, base + 65536 + it % 2 * 16384, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(32) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f21);
-                {
-                    float r11[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r11[h] = LOG2E * parts_sum<1>(base + 207104 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float c11[8];
-                    UNROLL for (int e = 0; e < 8; e++)
-                        c11[e] = LOG2E * parts_sum<1>(base + 207104 + it % 2 * 1040, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                    float r4[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r4[h] = parts_sum<1>(base + 206848 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float f24[16];
-                    const int over = l.row - l.col;
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                        const float x20 = kept_(over > past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                        const float x22 = r4[h] * f21[e];
-                        const float x23 = x20 * x22;
-                        const float x24 = -x23;
-                        f24[e] = x24;
-                    }
-                    write_wide(base + 180224, f24, col0(32), l);
-                }
-                fence_async();
-                matrix_sync<2>();
-                if (group == 0) {
-                    invert_few(base + 198656, base + 180224, l.lane, l.warp);
-                } else {
-                    beside_invert_own();
-                }
-                fence_async();
-                matrix_sync<2>();
-                wgmma_fence();
-                multiply_tiles<0, 1, 4, 0, 0>(f25, base + 198656, 64, 0, base + 163840, 64, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f25);
-                matrix_sync<2>();
-                {
-                    wait(base + 209072 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_rows(p, f25 + 0, l, x.n);
-                        write_columns<4>(base + 131072 + it % 2 * 16384 + 0, p, 64, col0(64), l);
-                    }
-                    float r28[2];
-                    UNROLL for (int h = 0; h < 2; h++)
-                        r28[h] = parts_sum<1>(base + 207616 + it % 2 * 1040, 64, l.row + 8 * h);
-                    float f31[32];
-                    UNROLL for (int e = 0; e < 32; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x31 = f25[e] * r28[h];
-                        f31[e] = x31;
-                    }
-                    {
-                        u32 p[16];
-                        pack_rows(p, f31 + 0, l, x.n);
-                        write_columns<4>(base + 163840 + 0, p, 64, col0(64), l);
-                    }
-                }
-                fence_async();
-                arrive(base + 209056 + it % 2 * 8);
-                {
-                    const float s29 = parts_sum<1>(base + 207872 + it % 2 * 1040, 1, 0);
-                    UNROLL for (int e = 0; e < 64; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x30 = f7[e] * s29;
-                        f7[e] = x30;
-                    }
-                }
-                arrive(base + 208944 + it % 2 * 8);
-                matrix_sync<2>();
-                keep(f7);
-                wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 0), base + 163840, 64, 0, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f7, 32), base + 163840, 64, 64, base + 65536 + it % 2 * 16384, 64, col0(64) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                arrive(base + 209008 + it % 2 * 8);
-                keep(f7);
-            }
-            end_state<float, 128, 64>(f7, a.tensor[5], x, 0, 0 + col0(64), l);
-        }
-    }
-}
-}  // in_k0_forward
-
-// forward (token), 196864 bytes a chunk and head predicted: %1 %2 %5 %9
-// %10 %11 %13 %18 %19 %34 %35 %36 %37 %38 %39 %40 %41
-namespace in_k1_token {
-struct Args { TensorMap map[5]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 107520 + 8 * i, 32);
-            barrier_init(base + 107536 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 107552 + 8 * i, 1);
-            barrier_init(base + 107568 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 107584 + 8 * i, 1);
-            barrier_init(base + 107600 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 107616 + 8 * i, 1);
-            barrier_init(base + 107624 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 107632 + 8 * i, 1);
-            barrier_init(base + 107640 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 107648 + 8 * i, 256);
-            barrier_init(base + 107656 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<48>();
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<2>(a.run, item, x))
-                continue;
-            if (warp == 0 && lane == 0) {
-                wait(base + 107600 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 107584 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 107568 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 107552 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 107624, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 107616, to = base + 65536;
-                    arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[2], full, 0, x.slice * 64 + 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.slice * 64 + 0, 0, (int)x.at);
-                }
-                wait(base + 107640, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 107632, to = base + 81920;
-                    arrive_expecting(full, 8192);
-                    load_tile(to + 0, &a.map[3], full, x.slice * 64 + 0, 0, 0, (int)x.at);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 107648, parity(it, 1));
-                if (a.tensor[2].p) {
-                    const u32 from = base + 90112;
-                    const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 1; i++)
-                        store_chunk(a.map[4], a.tensor[2], from + 8192 * i, x.where, c, x.slice * 64 + 0 + 64 * i, 128, x.head, lane);
-                    bulk_commit();
-                    bulk_wait_read();
-                }
-                arrive(base + 107656);
-            }
-            if (warp == 2) {
-                const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
-                const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
-                Pair v11 = running_sum(v10, lane, x.n);
-                const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
-                wait(base + 107536 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 106496 + it % 2 * 512, v11, lane);
-                store_pair(base + 106752 + it % 2 * 512, v13, lane);
-                arrive(base + 107520 + it % 2 * 8);
-            }
-            it++;
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<96>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<2>(a.run, item, x))
-                continue;
-            float f37[16];
-            float f34[16];
-            float f40[16];
-            wait(base + 107552 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wait(base + 107584 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f37, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f37);
-            arrive(base + 107600 + it % 2 * 8);
-            matrix_sync<2>();
-            wait(base + 107520 + it % 2 * 8, parity(it, 2));
-            {
-                float r11[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r11[h] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, l.row + 8 * h);
-                float c11[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c11[e] = LOG2E * parts_sum<1>(base + 106496 + it % 2 * 512, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f38[16];
-                const int over = l.row - l.col;
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                    const float x36 = kept_(over >= past, exp2_(r11[h] - c11[e / 4 * 2 + e % 2]));
-                    const float x38 = x36 * f37[e];
-                    f38[e] = x38;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f38 + 0, l, x.n);
-                    write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
-                }
-            }
-            wait(base + 107616, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f34, base + 0 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
-            wgmma_commit();
-            wait(base + 107632, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 81920, 1, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            fence_async();
-            matrix_sync<2>();
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f40, base + 98304, 64, 0, base + 81920, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f34);
-            keep(f40);
-            arrive(base + 107568 + it % 2 * 8);
-            arrive(base + 107624);
-            arrive(base + 107640);
-            {
-                wait(base + 107656, parity(it, 1) ^ 1);
-                float r13[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r13[h] = parts_sum<1>(base + 106752 + it % 2 * 512, 64, l.row + 8 * h);
-                float f41[16];
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x35 = r13[h] * f34[e];
-                    const float x41 = x35 + f40[e];
-                    f41[e] = x41;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f41 + 0, l, x.n);
-                    write_columns<2>(base + 90112 + 0, p, 64, col0(32), l);
-                }
-            }
-            fence_async();
-            arrive(base + 107648);
-            arrive(base + 107536 + it % 2 * 8);
-            it++;
-        }
-    }
-}
-}  // in_k1_token
-
-// backward (token), 98816 bytes a chunk and head predicted: %1 %2 %4 %5
+// forward (token), 98816 bytes a chunk and head predicted: %1 %2 %4 %5
 // %9 %10 %11 %18 %19 %20 %21 %22 %23 %24 %36 %37 %38
-namespace in_k2_token {
+namespace in_k0_token {
 struct Args { TensorMap map[4]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -722,14 +203,368 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_token(const __grid_const
         }
     }
 }
-}  // in_k2_token
+}  // in_k0_token
+
+// forward (forward), 229888 bytes a chunk and head predicted: %1 %2 %3
+// %4 %5 %7 %9 %10 %11 %12 %13 %14 %15 %16 %17 %25 %26 %27 %28 %29 %30
+// %31 %32 %33 %34 %35 %39 %40 %41
+namespace in_k1_forward {
+struct Args { TensorMap map[7]; Tensor tensor[8]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_constant__ Args a)
+{
+    alignas(1024) extern __shared__ unsigned char raw[];
+    const u32 base = shared_address(raw);
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 3; i++) {
+            barrier_init(base + 231728 + 8 * i, 32);
+            barrier_init(base + 231752 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231776 + 8 * i, 256);
+            barrier_init(base + 231792 + 8 * i, 32);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231808 + 8 * i, 1);
+            barrier_init(base + 231824 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 231840 + 8 * i, 256);
+            barrier_init(base + 231856 + 8 * i, 32);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<40>();
+        if (warp == 0 && lane == 0) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<1>(a.run, item, x);
+                const int head0 = x.head / a.tensor[0].group;
+                const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, m, x);
+                    wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 65536 + it % 2 * 65536;
+                        arrive_expecting(full, 65536);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
+                    }
+                    {
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 81920 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
+                    }
+                    {
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 98304 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                    }
+                    {
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 106496 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
+                    }
+                    {
+                        const u32 full = base + 231808 + it % 2 * 8, to = base + 122880 + it % 2 * 65536;
+                        load_tile(to + 0, &a.map[4], full, 0, 0, 0, (int)x.at);
+                    }
+                }
+            }
+        }
+        if (warp == 1) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<1>(a.run, item, x);
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, m, x);
+                    wait(base + 231776 + it % 2 * 8, parity(it, 2));
+                    if (lane == 0) {
+                        const u32 from = base + 0 + it % 2 * 32768;
+                        store_tile(&a.map[5], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[5], from + 24576, 64, 64, 0, (int)x.at);
+                    }
+                    bulk_commit();
+                    bulk_wait_read();
+                    arrive(base + 231792 + it % 2 * 8);
+                    wait(base + 231840 + it % 2 * 8, parity(it, 2));
+                    if (a.tensor[3].p) {
+                        const u32 from = base + 196608 + it % 2 * 16384;
+                        const int c = (x.row - x.where.start) / 64;
+                        NO_UNROLL for (int i = 0; i < 2; i++)
+                            store_chunk(a.map[6], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                        bulk_commit();
+                        bulk_wait_read();
+                    }
+                    arrive(base + 231856 + it % 2 * 8);
+                }
+            }
+        }
+        if (warp >= 2) {
+            u32 it = 0;
+            NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+                Item x;
+                const int chunks = find_walk<1>(a.run, item, x);
+                find_chunk(a.run, 0 + ((it + warp) & 1), x);
+                Pair n4 = input_pair<float>(a.tensor[4], x, lane);
+                Pair n5 = input_pair<float>(a.tensor[5], x, lane);
+                NO_UNROLL for (int m = 1; m < 4; m++) {
+                    find_chunk(a.run, 0 + m, x);
+                    ask_pair<float>(a.tensor[4], x, lane);
+                    ask_pair<float>(a.tensor[5], x, lane);
+                }
+                NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                    find_chunk(a.run, m, x);
+                    if ((it + warp) & 1)
+                        continue;
+                    Item next = x;
+                    find_chunk(a.run, m + 2, next);
+                    Item later = x;
+                    find_chunk(a.run, m + 4, later);
+                    const Pair v4 = n4;
+                    n4 = input_pair<float>(a.tensor[4], next, lane);
+                    ask_pair<float>(a.tensor[4], later, lane);
+                    const Pair v5 = n5;
+                    n5 = input_pair<float>(a.tensor[5], next, lane);
+                    ask_pair<float>(a.tensor[5], later, lane);
+                    const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
+                    Pair v11 = running_sum(v10, lane, x.n);
+                    const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
+                    const float v26 = last_row(v11, x.n);
+                    const Pair v27 = { (float)(v26 - v11.a), (float)(v26 - v11.b) };
+                    const Pair v28 = { (float)(exp_(v27.a)), (float)(exp_(v27.b)) };
+                    const float v29 = (float)(exp_(v26));
+                    wait(base + 231752 + it % 3 * 8, parity(it, 3) ^ 1);
+                    store_pair(base + 229376 + it % 3 * 784, v4, lane);
+                    store_pair(base + 229632 + it % 3 * 784, v13, lane);
+                    store_pair(base + 229888 + it % 3 * 784, v28, lane);
+                    if (lane == 0)
+                        store1(base + 230144 + it % 3 * 784, v29);
+                    arrive(base + 231728 + it % 3 * 8);
+                }
+            }
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<232>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        const int row0 = 64 * group;
+        auto col0 = [&](int share) { return 0; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<1>(a.run, item, x);
+            float f7[64];
+            begin_state<float, 64, 128>(f7, a.tensor[6], x, row0 + 0, 0 + col0(128), l);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+                find_chunk(a.run, m, x);
+                const u32 slot0 = base + 229376 + it % 3 * 784;
+                (void)slot0;
+                const u32 slot1 = base + 0 + it % 2 * 32768;
+                (void)slot1;
+                const u32 slot2 = base + 65536 + it % 2 * 65536;
+                (void)slot2;
+                const u32 slot3 = base + 196608 + it % 2 * 16384;
+                (void)slot3;
+                u32 p7[32];
+                u32 p3[16];
+                float f14[32];
+                u32 p17[16];
+                float f25[32];
+                u32 p25[16];
+                u32 p31[16];
+                float f34[32];
+                float f40[32];
+                {
+                    pack_all(p7, f7);
+                    keep(p7);
+                }
+                wait(base + 231808 + it % 2 * 8, parity(it, 2));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 32768, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                {
+                    wait(base + 231792 + it % 2 * 8, parity(it, 2) ^ 1);
+                    {
+                        u32 p[16];
+                        pack_all(p, f7 + 0);
+                        write_transposed(slot1 + 0 + row0 * 256, p, l);
+                    }
+                    {
+                        u32 p[16];
+                        pack_all(p, f7 + 32);
+                        write_transposed(slot1 + 0 + row0 * 256 + 8192, p, l);
+                    }
+                }
+                fence_async();
+                arrive(base + 231776 + it % 2 * 8);
+                wait(base + 231728 + it % 3 * 8, parity(it, 3));
+                {
+                    const float s29 = parts_sum<1>(slot0 + 768, 1, 0);
+                    UNROLL for (int e = 0; e < 64; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
+                        const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x30 = f7[e] * s29;
+                        f7[e] = x30;
+                    }
+                    keep(f7);
+                }
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 0, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<0, 8, 0, 0>(f14, p7, slot2 + 0, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                read_transposed(p3, slot2 + 16384 + row0 * 128, l);
+                keep(p3);
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 40960, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<0, 8, 0, 0>(f34, p7, slot2 + 40960, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 57344, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_wait<1>();
+                keep(f14);
+                {
+                    float2 d4 = { 0.f, 0.f };
+                    float2 d13 = { 0.f, 0.f };
+                    float w17 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d4 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        if (e % 4 == 0)
+                            d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x15 = (e & 1 ? d4.y : d4.x) * f14[e];
+                        const float x16 = (e & 1 ? d13.y : d13.x) * x15;
+                        const float x12 = (e & 1 ? high(p3[e / 2]) : low(p3[e / 2])) * (e & 1 ? d4.y : d4.x);
+                        const float x17 = x12 - x16;
+                        if (e & 1)
+                            p17[e / 2] = pack(w17, x17);
+                        else
+                        w17 = x17;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p17, x.n, l);
+                    keep(p17);
+                }
+                wgmma_fence();
+                multiply_packed<0, 4, 0, 0>(f25, p17, slot2 + 32768, 64, 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                keep(p17);
+                keep(f25);
+                keep(p7);
+                keep(f34);
+                {
+                    pack_all(p25, f25);
+                    if (x.n < 64)
+                        clear_columns(p25, x.n, l);
+                    keep(p25);
+                    float2 d28 = { 0.f, 0.f };
+                    float w31 = 0.f;
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d28 = load2(slot0 + 512 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x31 = f25[e] * (e & 1 ? d28.y : d28.x);
+                        if (e & 1)
+                            p31[e / 2] = pack(w31, x31);
+                        else
+                        w31 = x31;
+                    }
+                    if (x.n < 64)
+                        clear_columns(p31, x.n, l);
+                    keep(p31);
+                }
+                wgmma_fence();
+                multiply_packed<0, 4, 0, 0>(f40, p25, slot2 + 57344, 64, 0);
+                wgmma_commit();
+                keep(f7);
+                wgmma_fence();
+                multiply_packed<1, 4, 1, 0>(f7, p31, slot2 + 0, 64, 0);
+                wgmma_commit();
+                wgmma_wait<1>();
+                keep(p25);
+                keep(f40);
+                {
+                    wait(base + 231856 + it % 2 * 8, parity(it, 2) ^ 1);
+                    float2 d13 = { 0.f, 0.f };
+                    float f41[32];
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d13 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x35 = (e & 1 ? d13.y : d13.x) * f34[e];
+                        const float x41 = x35 + f40[e];
+                        f41[e] = x41;
+                    }
+                    {
+                        u32 p[16];
+                        pack_all(p, f41);
+                        write_transposed(slot3 + 0 + row0 * 128, p, l);
+                    }
+                }
+                fence_async();
+                arrive(base + 231840 + it % 2 * 8);
+                arrive(base + 231752 + it % 3 * 8);
+                wgmma_wait<0>();
+                keep(p31);
+                keep(f7);
+                arrive(base + 231824 + it % 2 * 8);
+            }
+            end_state<float, 64, 128>(f7, a.tensor[7], x, row0 + 0, 0 + col0(128), l);
+        }
+    }
+}
+}  // in_k1_forward
 
 // backward (reverse), 229888 bytes a chunk and head predicted: %1 %2 %4
 // %5 %6 %8 %9 %10 %11 %13 %26 %27 %28 %29 %45 %46 %55 %58 %61 %62 %63
 // %65 %66 %75 %99 %102 %106 %107
-namespace in_k3_reverse {
+namespace in_k2_reverse {
 struct Args { TensorMap map[7]; Tensor tensor[7]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -908,12 +743,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_all(p, f8 + 0);
-                        write_fragment(slot1 + 0 + row0 * 128, p, l);
+                        write_transposed(slot1 + 0 + row0 * 256, p, l);
                     }
                     {
                         u32 p[16];
                         pack_all(p, f8 + 32);
-                        write_fragment(slot1 + 0 + row0 * 128 + 16384, p, l);
+                        write_transposed(slot1 + 0 + row0 * 256 + 8192, p, l);
                     }
                 }
                 fence_async();
@@ -1077,7 +912,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
         }
     }
 }
-}  // in_k3_reverse
+}  // in_k2_reverse
 
 // backward (token), 410624 bytes a chunk and head predicted: %1 %2 %3 %4
 // %5 %6 %9 %10 %11 %12 %13 %14 %15 %16 %17 %18 %19 %20 %25 %26 %27 %28
@@ -1085,9 +920,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_reverse(const __grid_con
 // %59 %60 %64 %67 %68 %69 %70 %71 %72 %73 %74 %76 %77 %78 %79 %80 %81
 // %82 %83 %84 %85 %86 %87 %88 %89 %90 %91 %92 %93 %94 %95 %96 %97 %98
 // %100 %101 %103 %104 %105 %108 %109 %110 %111 %112 %113 %114 %115
-namespace in_k4_token {
+namespace in_k3_token {
 struct Args { TensorMap map[11]; Tensor tensor[11]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -1360,7 +1195,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
             }
             wait(base + 225488, parity(it, 1));
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f53, base + 106496, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wait(base + 225520, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -1369,7 +1204,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f95, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f95, base + 65536, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wait(base + 225376 + it % 2 * 8, parity(it, 2));
             {
@@ -1448,7 +1283,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 matrix_sync<2>();
             }
             wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
+            multiply_tiles<0, 1, 8, 0, 0>(f14, base + 0, 64, 0, base + 16384, 128, col0(64) + 0);
             wgmma_commit();
             wait(base + 225584, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
@@ -1660,7 +1495,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
                 arrive(base + 225536);
             }
             wgmma_fence();
-            multiply_tiles<0, 1, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
+            multiply_tiles<0, 0, 8, 0, 0>(f59, base + 172032, 64, 0, base + 139264, 128, col0(64) + 0);
             wgmma_commit();
             matrix_sync<2>();
             wgmma_fence();
@@ -1739,4 +1574,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) k4_token(const __grid_const
         }
     }
 }
-}  // in_k4_token
+}  // in_k3_token

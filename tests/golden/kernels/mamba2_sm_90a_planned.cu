@@ -8,26 +8,179 @@
 #include "scans.cuh"
 extern __shared__ char arena[];
 
-// forward (forward), 131328 bytes a chunk and head predicted: %1 %2 %5
-// %6 %8 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24 %25 %26
-namespace in_k0_forward {
-struct Args { TensorMap map[3]; Tensor tensor[6]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_constant__ Args a)
+// forward (token), 82180 bytes a chunk and head predicted: %1 %2 %3 %5
+// %12 %13 %14 %15 %16 %17 %30 %31 %32 %33 %34
+namespace in_k0_token {
+struct Args { TensorMap map[3]; Tensor tensor[4]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_constant__ Args a)
+{
+    alignas(1024) extern __shared__ unsigned char raw[];
+    const u32 base = shared_address(raw);
+    if (threadIdx.x == 0) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 82432 + 8 * i, 32);
+            barrier_init(base + 82448 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 82464 + 8 * i, 1);
+            barrier_init(base + 82480 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 82496 + 8 * i, 1);
+            barrier_init(base + 82512 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 82528 + 8 * i, 256);
+            barrier_init(base + 82544 + 8 * i, 32);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (warp < 4) {
+        fewer_registers<48>();
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            if (warp == 0 && lane == 0) {
+                wait(base + 82480 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 82464 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[0].group;
+                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
+                }
+                wait(base + 82512 + it % 2 * 8, parity(it, 2) ^ 1);
+                {
+                    const u32 full = base + 82496 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
+                    arrive_expecting(full, 16384);
+                    const int head = x.head / a.tensor[1].group;
+                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
+                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
+                }
+            }
+            if (warp == 1) {
+                wait(base + 82528 + it % 2 * 8, parity(it, 2));
+                if (lane == 0) {
+                    const u32 from = base + 65536 + it % 2 * 8192;
+                    store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
+                }
+                bulk_commit();
+                bulk_wait_read();
+                arrive(base + 82544 + it % 2 * 8);
+            }
+            if (warp == 2) {
+                const float v1 = constant<4>(a.tensor[2], x.head);
+                const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
+                const float v12 = (float)(exp_(v1));
+                const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
+                const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
+                const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
+                Pair v17 = running_sum(v16, lane, x.n);
+                wait(base + 82448 + it % 2 * 8, parity(it, 2) ^ 1);
+                store_pair(base + 81920 + it % 2 * 256, v17, lane);
+                arrive(base + 82432 + it % 2 * 8);
+            }
+            it++;
+        }
+        if (warp == 1)
+            bulk_wait();
+    }
+    else {
+        more_registers<96>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
+        auto col0 = [&](int share) { return group * share; };
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            if (!find_item<1>(a.run, item, x))
+                continue;
+            float f33[16];
+            wait(base + 82464 + it % 2 * 8, parity(it, 2));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wait(base + 82496 + it % 2 * 8, parity(it, 2));
+            if (x.n < CHUNK_ROWS) {
+                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
+                fence_async();
+                matrix_sync<2>();
+            }
+            wgmma_fence();
+            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(f33);
+            arrive(base + 82480 + it % 2 * 8);
+            arrive(base + 82512 + it % 2 * 8);
+            wait(base + 82432 + it % 2 * 8, parity(it, 2));
+            {
+                wait(base + 82544 + it % 2 * 8, parity(it, 2) ^ 1);
+                float r17[2];
+                UNROLL for (int h = 0; h < 2; h++)
+                    r17[h] = LOG2E * parts_sum<1>(base + 81920 + it % 2 * 256, 64, l.row + 8 * h);
+                float c17[8];
+                UNROLL for (int e = 0; e < 8; e++)
+                    c17[e] = LOG2E * parts_sum<1>(base + 81920 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
+                float f34[16];
+                const int over = l.row - l.col;
+                UNROLL for (int e = 0; e < 16; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
+                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
+                    const float x34 = x32 * f33[e];
+                    f34[e] = x34;
+                }
+                {
+                    u32 p[8];
+                    pack_rows(p, f34 + 0, l, x.n);
+                    write_columns<2>(base + 65536 + it % 2 * 8192 + 0, p, 64, col0(32), l);
+                }
+            }
+            fence_async();
+            arrive(base + 82528 + it % 2 * 8);
+            arrive(base + 82448 + it % 2 * 8);
+            it++;
+        }
+    }
+}
+}  // in_k0_token
+
+// forward (forward), 213248 bytes a chunk and head predicted: %1 %2 %3
+// %4 %5 %6 %8 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24 %25
+// %26 %27 %28 %29 %35 %36 %37 %38 %39
+namespace in_k1_forward {
+struct Args { TensorMap map[6]; Tensor tensor[9]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 3; i++) {
-            barrier_init(base + 198192 + 8 * i, 32);
-            barrier_init(base + 198216 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 4; i++) {
-            barrier_init(base + 198240 + 8 * i, 1);
-            barrier_init(base + 198272 + 8 * i, 256);
+            barrier_init(base + 215392 + 8 * i, 32);
+            barrier_init(base + 215416 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 198304 + 8 * i, 256);
-            barrier_init(base + 198320 + 8 * i, 32);
+            barrier_init(base + 215440 + 8 * i, 256);
+            barrier_init(base + 215456 + 8 * i, 32);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 215472 + 8 * i, 1);
+            barrier_init(base + 215488 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 215504 + 8 * i, 256);
+            barrier_init(base + 215520 + 8 * i, 32);
         }
         barrier_init_fence();
     }
@@ -42,19 +195,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 const int head0 = x.head / a.tensor[0].group;
                 const int head1 = x.head / a.tensor[1].group;
+                const int head2 = x.head / a.tensor[2].group;
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 198272 + it % 4 * 8, parity(it, 4) ^ 1);
+                    wait(base + 215488 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 198240 + it % 4 * 8, to = base + 0 + it % 4 * 32768;
-                        arrive_expecting(full, 32768);
+                        const u32 full = base + 215472 + it % 2 * 8, to = base + 65536 + it % 2 * 57344;
+                        arrive_expecting(full, 57344);
                         load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
                         load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
                     {
-                        const u32 full = base + 198240 + it % 4 * 8, to = base + 16384 + it % 4 * 32768;
+                        const u32 full = base + 215472 + it % 2 * 8, to = base + 81920 + it % 2 * 57344;
                         load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
                         load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
+                    }
+                    {
+                        const u32 full = base + 215472 + it % 2 * 8, to = base + 98304 + it % 2 * 57344;
+                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                    }
+                    {
+                        const u32 full = base + 215472 + it % 2 * 8, to = base + 106496 + it % 2 * 57344;
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
                 }
             }
@@ -66,17 +229,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 198304 + it % 2 * 8, parity(it, 2));
+                    wait(base + 215440 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
-                        const u32 from = base + 131072 + it % 2 * 32768;
-                        store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 8192, 0, 64, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 16384, 64, 0, 0, (int)x.at);
-                        store_tile(&a.map[2], from + 24576, 64, 64, 0, (int)x.at);
+                        const u32 from = base + 0 + it % 2 * 32768;
+                        store_tile(&a.map[4], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[4], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[4], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[4], from + 24576, 64, 64, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 198320 + it % 2 * 8);
+                    arrive(base + 215456 + it % 2 * 8);
+                    wait(base + 215504 + it % 2 * 8, parity(it, 2));
+                    if (a.tensor[3].p) {
+                        const u32 from = base + 180224 + it % 2 * 16384;
+                        const int c = (x.row - x.where.start) / 64;
+                        NO_UNROLL for (int i = 0; i < 2; i++)
+                            store_chunk(a.map[5], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                        bulk_commit();
+                        bulk_wait_read();
+                    }
+                    arrive(base + 215520 + it % 2 * 8);
                 }
             }
         }
@@ -85,13 +258,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const float v1 = constant<4>(a.tensor[2], x.head);
+                const float v1 = constant<4>(a.tensor[4], x.head);
+                const float v4 = constant<4>(a.tensor[5], x.head);
                 const float v12 = (float)(exp_(v1));
                 find_chunk(a.run, 0 + ((it + warp) & 1), x);
-                Pair n5 = input_pair<float>(a.tensor[3], x, lane);
+                Pair n5 = input_pair<float>(a.tensor[6], x, lane);
                 NO_UNROLL for (int m = 1; m < 4; m++) {
                     find_chunk(a.run, 0 + m, x);
-                    ask_pair<float>(a.tensor[3], x, lane);
+                    ask_pair<float>(a.tensor[6], x, lane);
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
@@ -102,8 +276,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     Item later = x;
                     find_chunk(a.run, m + 4, later);
                     const Pair v5 = n5;
-                    n5 = input_pair<float>(a.tensor[3], next, lane);
-                    ask_pair<float>(a.tensor[3], later, lane);
+                    n5 = input_pair<float>(a.tensor[6], next, lane);
+                    ask_pair<float>(a.tensor[6], later, lane);
                     const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
                     const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
                     const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
@@ -112,12 +286,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     const Pair v20 = { (float)(v19 - v17.a), (float)(v19 - v17.b) };
                     const Pair v21 = { (float)(exp_(v20.a)), (float)(exp_(v20.b)) };
                     const float v22 = (float)(exp_(v19));
-                    wait(base + 198216 + it % 3 * 8, parity(it, 3) ^ 1);
-                    store_pair(base + 196608 + it % 3 * 528, v5, lane);
-                    store_pair(base + 196864 + it % 3 * 528, v21, lane);
+                    const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
+                    wait(base + 215416 + it % 3 * 8, parity(it, 3) ^ 1);
                     if (lane == 0)
-                        store1(base + 197120 + it % 3 * 528, v22);
-                    arrive(base + 198192 + it % 3 * 8);
+                        store1(base + 212992 + it % 3 * 800, v4);
+                    store_pair(base + 213008 + it % 3 * 800, v5, lane);
+                    store_pair(base + 213264 + it % 3 * 800, v21, lane);
+                    if (lane == 0)
+                        store1(base + 213520 + it % 3 * 800, v22);
+                    store_pair(base + 213536 + it % 3 * 800, v27, lane);
+                    arrive(base + 215392 + it % 3 * 8);
                 }
             }
         }
@@ -135,31 +313,45 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f8[64];
-            begin_state<float, 64, 128>(f8, a.tensor[4], x, row0 + 0, 0 + col0(128), l);
+            begin_state<float, 64, 128>(f8, a.tensor[7], x, row0 + 0, 0 + col0(128), l);
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, m, x);
-                const u32 slot0 = base + 196608 + it % 3 * 528;
+                const u32 slot0 = base + 212992 + it % 3 * 800;
                 (void)slot0;
-                const u32 slot1 = base + 0 + it % 4 * 32768;
+                const u32 slot1 = base + 0 + it % 2 * 32768;
                 (void)slot1;
-                const u32 slot2 = base + 131072 + it % 2 * 32768;
+                const u32 slot2 = base + 65536 + it % 2 * 57344;
                 (void)slot2;
+                const u32 slot3 = base + 180224 + it % 2 * 16384;
+                (void)slot3;
+                u32 p8[32];
                 u32 p6[16];
+                u32 p18[16];
                 u32 p24[16];
-                wait(base + 198192 + it % 3 * 8, parity(it, 3));
+                float f28[32];
+                float f36[32];
                 {
-                    wait(base + 198320 + it % 2 * 8, parity(it, 2) ^ 1);
+                    pack_all(p8, f8);
+                    keep(p8);
+                }
+                {
+                    wait(base + 215456 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_all(p, f8 + 0);
-                        write_fragment(slot2 + 0 + row0 * 128, p, l);
+                        write_transposed(slot1 + 0 + row0 * 256, p, l);
                     }
                     {
                         u32 p[16];
                         pack_all(p, f8 + 32);
-                        write_fragment(slot2 + 0 + row0 * 128 + 16384, p, l);
+                        write_transposed(slot1 + 0 + row0 * 256 + 8192, p, l);
                     }
-                    const float s22 = parts_sum<1>(slot0 + 512, 1, 0);
+                }
+                fence_async();
+                arrive(base + 215440 + it % 2 * 8);
+                wait(base + 215392 + it % 3 * 8, parity(it, 3));
+                {
+                    const float s22 = parts_sum<1>(slot0 + 528, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
                         const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
@@ -171,19 +363,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                     }
                     keep(f8);
                 }
-                fence_async();
-                arrive(base + 198304 + it % 2 * 8);
-                wait(base + 198240 + it % 4 * 8, parity(it, 4));
+                wait(base + 215472 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot1 + 0, 2, x.n, thread);
+                    clear_tail<256>(slot2 + 0, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                read_transposed(p6, slot1 + 0 + row0 * 128, l);
+                read_transposed(p6, slot2 + 0 + row0 * 128, l);
                 keep(p6);
                 {
                     float2 d5 = { 0.f, 0.f };
                     float2 d21 = { 0.f, 0.f };
+                    float w18 = 0.f;
                     float w24 = 0.f;
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
@@ -192,301 +383,104 @@ extern "C" __global__ void __launch_bounds__(384, 1) k0_forward(const __grid_con
                         (void)row;
                         (void)col;
                         if (e % 4 == 0)
-                            d5 = load2(slot0 + 0 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d5 = load2(slot0 + 16 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
-                            d21 = load2(slot0 + 256 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d21 = load2(slot0 + 272 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x18 = (e & 1 ? d5.y : d5.x) * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
                         const float x24 = x18 * (e & 1 ? d21.y : d21.x);
+                        if (e & 1)
+                            p18[e / 2] = pack(w18, x18);
+                        else
+                        w18 = x18;
                         if (e & 1)
                             p24[e / 2] = pack(w24, x24);
                         else
                         w24 = x24;
                     }
                     if (x.n < 64)
+                        clear_columns(p18, x.n, l);
+                    keep(p18);
+                    if (x.n < 64)
                         clear_columns(p24, x.n, l);
                     keep(p24);
                 }
-                arrive(base + 198216 + it % 3 * 8);
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot1 + 16384, 2, x.n, thread);
+                    clear_tail<256>(slot2 + 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<0, 8, 0, 0>(f28, p8, slot2 + 16384, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 32768, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_packed<0, 4, 0, 0>(f36, p18, slot2 + 32768, 64, 0);
+                wgmma_commit();
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(slot2 + 40960, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p24, slot1 + 16384, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p24, slot2 + 40960, 64, 0);
                 wgmma_commit();
+                wgmma_wait<1>();
+                keep(p8);
+                keep(f28);
+                keep(p18);
+                keep(f36);
+                {
+                    wait(base + 215520 + it % 2 * 8, parity(it, 2) ^ 1);
+                    float2 d27 = { 0.f, 0.f };
+                    const float s4 = parts_sum<1>(slot0 + 0, 1, 0);
+                    float f39[32];
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d27 = load2(slot0 + 544 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x29 = (e & 1 ? d27.y : d27.x) * f28[e];
+                        const float x37 = x29 + f36[e];
+                        const float x38 = s4 * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
+                        const float x39 = x37 + x38;
+                        f39[e] = x39;
+                    }
+                    {
+                        u32 p[16];
+                        pack_all(p, f39);
+                        write_transposed(slot3 + 0 + row0 * 128, p, l);
+                    }
+                }
+                fence_async();
+                arrive(base + 215504 + it % 2 * 8);
+                arrive(base + 215416 + it % 3 * 8);
                 wgmma_wait<0>();
                 keep(p24);
                 keep(f8);
-                fence_async();
-                arrive(base + 198272 + it % 4 * 8);
+                arrive(base + 215488 + it % 2 * 8);
             }
-            end_state<float, 64, 128>(f8, a.tensor[5], x, row0 + 0, 0 + col0(128), l);
+            end_state<float, 64, 128>(f8, a.tensor[8], x, row0 + 0, 0 + col0(128), l);
         }
     }
 }
-}  // in_k0_forward
+}  // in_k1_forward
 
-// forward (token), 196872 bytes a chunk and head predicted: %1 %2 %3 %4
-// %5 %6 %12 %13 %14 %15 %16 %17 %18 %27 %28 %29 %30 %31 %32 %33 %34 %35
-// %36 %37 %38 %39
-namespace in_k1_token {
-struct Args { TensorMap map[5]; Tensor tensor[7]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 108064 + 8 * i, 32);
-            barrier_init(base + 108080 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 108096 + 8 * i, 1);
-            barrier_init(base + 108112 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 108128 + 8 * i, 1);
-            barrier_init(base + 108144 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 108160 + 8 * i, 1);
-            barrier_init(base + 108168 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 108176 + 8 * i, 1);
-            barrier_init(base + 108184 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 108192 + 8 * i, 256);
-            barrier_init(base + 108200 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<48>();
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<2>(a.run, item, x))
-                continue;
-            if (warp == 0 && lane == 0) {
-                wait(base + 108144 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 108128 + it % 2 * 8, to = base + 16384 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 108112 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 108096 + it % 2 * 8, to = base + 0 + it % 2 * 8192;
-                    arrive_expecting(full, 8192);
-                    const int head = x.head / a.tensor[1].group;
-                    load_tile(to + 0, &a.map[1], full, x.slice * 64 + 0, x.row, head, x.where.b);
-                }
-                wait(base + 108168, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 108160, to = base + 49152;
-                    arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
-                    load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 108184, parity(it, 1) ^ 1);
-                {
-                    const u32 full = base + 108176, to = base + 65536;
-                    arrive_expecting(full, 16384);
-                    load_tile(to + 0, &a.map[3], full, 0, x.slice * 64 + 0, 0, (int)x.at);
-                    load_tile(to + 8192, &a.map[3], full, 64, x.slice * 64 + 0, 0, (int)x.at);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 108192, parity(it, 1));
-                if (a.tensor[3].p) {
-                    const u32 from = base + 81920;
-                    const int c = (x.row - x.where.start) / 64;
-                    NO_UNROLL for (int i = 0; i < 1; i++)
-                        store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, x.slice * 64 + 0 + 64 * i, 128, x.head, lane);
-                    bulk_commit();
-                    bulk_wait_read();
-                }
-                arrive(base + 108200);
-            }
-            if (warp == 2) {
-                const float v1 = constant<4>(a.tensor[4], x.head);
-                const float v4 = constant<4>(a.tensor[5], x.head);
-                const Pair v5 = input_pair<float>(a.tensor[6], x, lane);
-                const float v12 = (float)(exp_(v1));
-                const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
-                const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
-                const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
-                Pair v17 = running_sum(v16, lane, x.n);
-                const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
-                wait(base + 108080 + it % 2 * 8, parity(it, 2) ^ 1);
-                if (lane == 0)
-                    store1(base + 106496 + it % 2 * 784, v4);
-                store_pair(base + 106512 + it % 2 * 784, v5, lane);
-                store_pair(base + 106768 + it % 2 * 784, v17, lane);
-                store_pair(base + 107024 + it % 2 * 784, v27, lane);
-                arrive(base + 108064 + it % 2 * 8);
-            }
-            it++;
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<96>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<2>(a.run, item, x))
-                continue;
-            float f33[16];
-            float f28[16];
-            float f36[16];
-            wait(base + 108096 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0 + it % 2 * 8192, 1, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            matrix_sync<2>();
-            wait(base + 108064 + it % 2 * 8, parity(it, 2));
-            {
-                float r5[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r5[h] = parts_sum<1>(base + 106512 + it % 2 * 784, 64, l.row + 8 * h);
-                u32 t6[8];
-                read_columns<2>(t6 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
-                float f18[16];
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x18 = r5[h] * (e & 1 ? high(t6[e / 2]) : low(t6[e / 2]));
-                    f18[e] = x18;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f18 + 0, l, x.n);
-                    write_columns<2>(base + 90112 + 0, p, 64, col0(32), l);
-                }
-            }
-            wait(base + 108128 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 16384 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wait(base + 108160, parity(it, 1));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 49152, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 16384 + it % 2 * 16384, 64, 0, base + 49152, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f33);
-            arrive(base + 108168);
-            {
-                float r17[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = LOG2E * parts_sum<1>(base + 106768 + it % 2 * 784, 64, l.row + 8 * h);
-                float c17[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = LOG2E * parts_sum<1>(base + 106768 + it % 2 * 784, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f34[16];
-                const int over = l.row - l.col;
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
-                    const float x34 = x32 * f33[e];
-                    f34[e] = x34;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f34 + 0, l, x.n);
-                    write_columns<2>(base + 98304 + 0, p, 64, col0(32), l);
-                }
-            }
-            wait(base + 108176, parity(it, 1));
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f28, base + 16384 + it % 2 * 16384, 64, 0, base + 65536, 64, col0(32) + 0);
-            wgmma_commit();
-            fence_async();
-            matrix_sync<2>();
-            wgmma_fence();
-            multiply_tiles<0, 1, 4, 0, 0>(f36, base + 98304, 64, 0, base + 90112, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f28);
-            keep(f36);
-            arrive(base + 108144 + it % 2 * 8);
-            arrive(base + 108184);
-            {
-                wait(base + 108200, parity(it, 1) ^ 1);
-                float r27[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r27[h] = parts_sum<1>(base + 107024 + it % 2 * 784, 64, l.row + 8 * h);
-                const float s4 = parts_sum<1>(base + 106496 + it % 2 * 784, 1, 0);
-                u32 t6[8];
-                read_columns<2>(t6 + 0, base + 0 + it % 2 * 8192 + 0, 64, col0(32), l);
-                float f39[16];
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x29 = r27[h] * f28[e];
-                    const float x37 = x29 + f36[e];
-                    const float x38 = s4 * (e & 1 ? high(t6[e / 2]) : low(t6[e / 2]));
-                    const float x39 = x37 + x38;
-                    f39[e] = x39;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f39 + 0, l, x.n);
-                    write_columns<2>(base + 81920 + 0, p, 64, col0(32), l);
-                }
-            }
-            fence_async();
-            arrive(base + 108192);
-            fence_async();
-            arrive(base + 108080 + it % 2 * 8);
-            arrive(base + 108112 + it % 2 * 8);
-            it++;
-        }
-    }
-}
-}  // in_k1_token
-
-// backward (reverse), 295432 bytes a chunk and head predicted: %1 %2 %3
+// backward (reverse), 311816 bytes a chunk and head predicted: %1 %2 %3
 // %4 %5 %6 %7 %9 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %30 %31
-// %32 %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52
-// %53 %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69
-// %70 %71 %72 %73 %74 %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86
-// %87 %88 %89 %90 %91 %92 %93
+// %32 %33 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52 %53
+// %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69 %70
+// %71 %72 %73 %74 %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87
+// %88 %89 %90 %91 %92 %93
 namespace in_k2_reverse {
-struct Args { TensorMap map[8]; Tensor tensor[13]; Run run; };
+struct Args { TensorMap map[9]; Tensor tensor[13]; Run run; };
 extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
@@ -504,21 +498,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             barrier_init(base + 230688 + 8 * i, 32);
             barrier_init(base + 230704 + 8 * i, 32);
         }
-        UNROLL for (int i = 0; i < 1; i++) {
+        UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230720 + 8 * i, 1);
-            barrier_init(base + 230728 + 8 * i, 256);
+            barrier_init(base + 230736 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230736 + 8 * i, 256);
-            barrier_init(base + 230752 + 8 * i, 32);
+            barrier_init(base + 230752 + 8 * i, 256);
+            barrier_init(base + 230768 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230768 + 8 * i, 1);
-            barrier_init(base + 230776 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230784 + 8 * i, 1);
-            barrier_init(base + 230800 + 8 * i, 256);
+            barrier_init(base + 230792 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 230800 + 8 * i, 1);
+            barrier_init(base + 230808 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230816 + 8 * i, 1);
@@ -531,6 +525,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230864 + 8 * i, 256);
             barrier_init(base + 230872 + 8 * i, 32);
+        }
+        UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 230880 + 8 * i, 1);
+            barrier_init(base + 230888 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -551,40 +549,46 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 230832 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 230816 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
+                        const u32 full = base + 230816 + it % 2 * 8, to = base + 98304 + it % 2 * 8192;
+                        arrive_expecting(full, 8192);
+                        load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
                     }
-                    wait(base + 230800 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230736 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 230784 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
-                    }
-                    wait(base + 230728, parity(it, 1) ^ 1);
-                    {
-                        const u32 full = base + 230720, to = base + 0;
+                        const u32 full = base + 230720 + it % 2 * 8, to = base + 0 + it % 2 * 32768;
                         arrive_expecting(full, 32768);
-                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                        load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
-                        load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
-                        load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
+                        load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
+                        load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
+                        load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
+                        load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
+                    }
+                    wait(base + 230808, parity(it, 1) ^ 1);
+                    {
+                        const u32 full = base + 230800, to = base + 81920;
+                        arrive_expecting(full, 16384);
+                        load_tile(to + 0, &a.map[2], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head0, x.where.b);
+                    }
+                    wait(base + 230792, parity(it, 1) ^ 1);
+                    {
+                        const u32 full = base + 230784, to = base + 65536;
+                        arrive_expecting(full, 16384);
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head1, x.where.b);
                     }
                     wait(base + 230856, parity(it, 1) ^ 1);
                     {
                         const u32 full = base + 230848, to = base + 114688;
                         arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head2, x.where.b);
                     }
-                    wait(base + 230776, parity(it, 1) ^ 1);
+                    wait(base + 230888, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 230768, to = base + 32768;
+                        const u32 full = base + 230880, to = base + 147456;
                         arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
-                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
+                        load_tile(to + 0, &a.map[5], full, 0, x.row, head3, x.where.b);
+                        load_tile(to + 8192, &a.map[5], full, 64, x.row, head3, x.where.b);
                     }
                 }
             }
@@ -601,7 +605,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[5], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[6], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -611,7 +615,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[6], a.tensor[5], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[7], a.tensor[5], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -621,7 +625,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[7], a.tensor[6], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[8], a.tensor[6], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -681,9 +685,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 230656 + it % 2 * 8, parity(it, 2));
                     wait(base + 230688 + it % 2 * 8, parity(it, 2));
-                    wait(base + 230736 + it % 2 * 8, parity(it, 2));
-                    const Pair v52 = parts_pair<4>(base + 224896 + it % 2 * 3136, lane);
-                    const Pair v51 = parts_pair<2>(base + 224384 + it % 2 * 3136, lane);
+                    wait(base + 230752 + it % 2 * 8, parity(it, 2));
+                    const Pair v52 = parts_pair<4>(base + 225408 + it % 2 * 3136, lane);
+                    const Pair v51 = parts_pair<2>(base + 224896 + it % 2 * 3136, lane);
                     const Pair v27 = parts_pair<1>(base + 222256 + it % 2 * 784, lane);
                     const Pair v58 = parts_pair<2>(base + 226464 + it % 2 * 3136, lane);
                     const Pair v5 = parts_pair<1>(base + 221728 + it % 2 * 784, lane);
@@ -694,11 +698,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     const Pair v41 = parts_pair<1>(base + 223312 + it % 2 * 528, lane);
                     const Pair v88 = parts_pair<1>(base + 223568 + it % 2 * 528, lane);
                     const float v12 = parts_sum<1>(base + 223296 + it % 2 * 528, 1, 0);
-                    const Pair v84 = parts_pair<2>(base + 225920 + it % 2 * 3136, lane);
+                    const Pair v84 = parts_pair<2>(base + 224384 + it % 2 * 3136, lane);
                     const float v42 = parts_sum<8>(base + 226432 + it % 2 * 3136, 1, 0);
                     arrive(base + 230672 + it % 2 * 8);
                     arrive(base + 230704 + it % 2 * 8);
-                    arrive(base + 230752 + it % 2 * 8);
+                    arrive(base + 230768 + it % 2 * 8);
                     if (lane == 0)
                         *(float *)(a.run.later + x.at * 32 + 0) = v42;
                     const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
@@ -738,11 +742,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f9[64];
-            float f33[16];
-            float f32[16];
             float f44[16];
+            float f32[16];
             float f45[32];
             float f69[32];
+            float f33[16];
             float f49[32];
             float f57[32];
             float f50[32];
@@ -751,23 +755,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 matrix_sync<2>();
-                wait(base + 230720, parity(it, 1));
+                wait(base + 230720 + it % 2 * 8, parity(it, 2));
                 {
-                    wait(base + 230752 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230768 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 0, l, 64);
-                        write_columns<4>(base + 147456 + 0, p, 128, col0(64), l);
+                        write_columns<4>(base + 163840 + 0, p, 128, col0(64), l);
                     }
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 32, l, 64);
-                        write_columns<4>(base + 147456 + 8192, p, 128, col0(64), l);
+                        write_columns<4>(base + 163840 + 8192, p, 128, col0(64), l);
                     }
                     float s76 = 0;
                     u32 t8[32];
-                    read_columns<4>(t8 + 0, base + 0 + 0, 128, col0(64), l);
-                    read_columns<4>(t8 + 16, base + 0 + 8192, 128, col0(64), l);
+                    read_columns<4>(t8 + 0, base + 0 + it % 2 * 32768 + 0, 128, col0(64), l);
+                    read_columns<4>(t8 + 16, base + 0 + it % 2 * 32768 + 8192, 128, col0(64), l);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -779,9 +783,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     }
                     put_sum(base + 224352 + it % 2 * 3136, warp - 4, s76, l);
                 }
-                wait(base + 230768, parity(it, 1));
+                wait(base + 230784, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 32768, 2, x.n, thread);
+                    clear_tail<256>(base + 65536, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -791,7 +795,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
                     float f18[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -805,26 +809,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_rows(p, f18 + 0, l, x.n);
-                        write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
                     }
                 }
-                wait(base + 230784 + it % 2 * 8, parity(it, 2));
+                wait(base + 230800, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
+                    clear_tail<256>(base + 81920, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                wait(base + 230816 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
+                fence_async();
+                matrix_sync<2>();
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f33, base + 49152 + it % 2 * 16384, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(32) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f44, base + 81920, 64, 0, base + 196608, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(f33);
+                keep(f44);
+                matrix_sync<2>();
                 wait(base + 230624 + it % 2 * 8, parity(it, 2));
                 {
                     float r17[2];
@@ -833,7 +834,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     float c17[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                    float f34[16];
+                    float f48[16];
                     const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -844,58 +845,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
                         const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                         f32[e] = x32;
-                        const float x34 = x32 * f33[e];
-                        f34[e] = x34;
-                    }
-                    {
-                        u32 p[8];
-                        pack_rows(p, f34 + 0, l, x.n);
-                        write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
-                    }
-                }
-                wait(base + 230848, parity(it, 1));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 114688, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                fence_async();
-                matrix_sync<2>();
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f44, base + 114688, 64, 0, base + 180224, 64, col0(32) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f44);
-                matrix_sync<2>();
-                {
-                    float s51[2] = { 0 };
-                    float s52[8] = { 0 };
-                    float f48[16];
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x47 = f33[e] * f44[e];
-                        const float x48 = f32[e] * f44[e];
+                        const float x48 = x32 * f44[e];
                         f48[e] = x48;
-                        const float x51 = f32[e] * x47;
-                        const float x52 = f32[e] * x47;
-                        s51[h] += col < x.n ? x51 : 0.f;
-                        s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
                     }
-                    put_column_sums(base + 224896 + it % 2 * 3136, 64, col0(32), s52, l);
-                    put_row_sums<64>(base + 224384 + it % 2 * 3136, group, s51, l);
                     {
                         u32 p[8];
                         pack_rows(p, f48 + 0, l, x.n);
-                        write_columns<2>(base + 180224 + 0, p, 64, col0(32), l);
+                        write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
                     }
                 }
                 {
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
@@ -915,12 +876,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         write_columns<4>(base + 204800 + 0, p, 64, col0(64), l);
                     }
                 }
+                wait(base + 230816 + it % 2 * 8, parity(it, 2));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 98304 + it % 2 * 8192, 1, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wait(base + 230848, parity(it, 1));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 114688, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 196608, 64, 0, base + 114688, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 98304 + it % 2 * 8192, 64, 0, base + 81920, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f69, base + 81920 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
+                multiply_tiles<0, 1, 8, 0, 0>(f69, base + 114688, 64, 0, base + 163840, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
+                arrive(base + 230832 + it % 2 * 8);
                 keep(f69);
                 keep(f45);
                 {
@@ -929,13 +903,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
                     float r5[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
                     const float s4 = parts_sum<1>(base + 221184 + it % 2 * 272, 1, 0);
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
                     float f86[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -952,7 +926,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         f86[e] = x86;
                         s84[h] += x84;
                     }
-                    put_row_sums<64>(base + 225920 + it % 2 * 3136, group, s84, l);
+                    put_row_sums<64>(base + 224384 + it % 2 * 3136, group, s84, l);
                     wait(base + 230872, parity((it * 3 + 0), 1) ^ 1);
                     {
                         u32 p[16];
@@ -963,12 +937,41 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 230864);
                 }
                 arrive(base + 230640 + it % 2 * 8);
+                wait(base + 230880, parity(it, 1));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 147456, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                wgmma_fence();
+                multiply_tiles<0, 0, 8, 0, 0>(f33, base + 147456, 64, 0, base + 114688, 64, col0(32) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                keep(f33);
+                {
+                    float s51[2] = { 0 };
+                    float s52[8] = { 0 };
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x47 = f33[e] * f44[e];
+                        const float x51 = f32[e] * x47;
+                        const float x52 = f32[e] * x47;
+                        s51[h] += col < x.n ? x51 : 0.f;
+                        s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
+                    }
+                    put_column_sums(base + 225408 + it % 2 * 3136, 64, col0(32), s52, l);
+                    put_row_sums<64>(base + 224896 + it % 2 * 3136, group, s51, l);
+                }
                 {
                     float s42 = 0;
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -982,20 +985,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 }
                 matrix_sync<2>();
                 wgmma_fence();
-                multiply_tiles<0, 1, 4, 0, 0>(f49, base + 180224, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<0, 1, 4, 0, 0>(f49, base + 196608, 64, 0, base + 114688, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f57, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f57, base + 81920, 64, 0, base + 0 + it % 2 * 32768, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 fence_async();
-                arrive(base + 230728);
-                arrive(base + 230856);
+                arrive(base + 230736 + it % 2 * 8);
+                arrive(base + 230808);
                 keep(f57);
                 keep(f49);
                 {
                     float s58[2] = { 0 };
                     u32 t3[16];
-                    read_columns<4>(t3 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    read_columns<4>(t3 + 0, base + 147456 + 0, 64, col0(64), l);
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
@@ -1023,12 +1026,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 230864);
                 }
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f50, base + 180224, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 0, 0>(f50, base + 196608, 64, 0, base + 147456, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f65, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f65, base + 65536, 64, 0, base + 163840, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 230776);
+                arrive(base + 230792);
                 keep(f65);
                 keep(f50);
                 {
@@ -1040,7 +1043,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t2[16];
-                    read_columns<4>(t2 + 0, base + 81920 + it % 2 * 16384 + 0, 64, col0(64), l);
+                    read_columns<4>(t2 + 0, base + 114688 + 0, 64, col0(64), l);
                     float f68[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1065,9 +1068,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     fence_async();
                     arrive(base + 230864);
                 }
-                arrive(base + 230736 + it % 2 * 8);
+                arrive(base + 230752 + it % 2 * 8);
                 fence_async();
-                arrive(base + 230832 + it % 2 * 8);
+                arrive(base + 230856);
                 {
                     const float s22 = parts_sum<1>(base + 222240 + it % 2 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
@@ -1083,11 +1086,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 arrive(base + 230672 + it % 2 * 8);
                 keep(f9);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 0), base + 204800, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 204800, 64, 64, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 0), base + 147456, 64, 0, base + 204800, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 147456, 64, 64, base + 204800, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 230800 + it % 2 * 8);
+                arrive(base + 230888);
                 keep(f9);
             }
             end_state<float, 128, 64>(f9, a.tensor[12], x, 0, 0 + col0(64), l);

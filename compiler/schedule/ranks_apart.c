@@ -1,37 +1,31 @@
-/* emit_rank.c -- rank axes, before a plan is printed.
+/* ranks_apart.c -- ranks as values of their own, before a plan is scheduled.
  *
  * Several writes or reads a token stand beside the token axis, as ranks. They
  * are taken apart: a product that contracts a rank is a sum of products, one a
  * rank, of values that have none; what joins ranks (cat) or takes them apart
- * says which. Where a solve joins them they stay, and a chunk has so much
- * fewer tokens: one row a rank, a token's next to each other. Then all ranks
- * are axis AX_R, also where they are an axis of the user's (own).
- * New nodes are added behind the others: all else keeps its number.
+ * says which. New nodes are added behind the others: all else keeps its number.
  */
-#include "emit.h"
+#include "schedule.h"
 
 #define RANK_ROWS (ROW_AXES & ~AXIS(AX_I))
 #define RANK_COLS (COL_AXES & ~AXIS(AX_J))
 #define RANKS (RANK_ROWS | RANK_COLS)
-#define TOKENS (AXIS(AX_I) | AXIS(AX_J))
 
 enum { MOST = 8, MAX_SUMS = 64 };       /* ranks of one axis; sums over them */
 
 typedef struct Unrank {
     Graph *g;
-    int rows;                           /* a token's; 1: ranks are no rows */
-    AxisSet own;
     Ref *memo;                          /* per node, row rank, column rank */
     Ref sum[MAX_SUMS];
     int nsums;
-    Ref stays;                          /* whose ranks do, 0: none's */
+    bool stays;                         /* some rank does */
 } Unrank;
 
 static Ref at(Unrank *u, Ref r, int row, int col);
 
 static Ref impossible(Unrank *u, Ref r)
 {
-    u->stays = r;
+    u->stays = true;
     return r;
 }
 
@@ -78,7 +72,7 @@ static Ref contracted(Unrank *u, Node n, int row, int col)
         if (!x.over && n.a[2])          /* gates */
             return impossible(u, n.a[0]);
         Ref one = x.over ? node_new(u->g, x) : x.a[0];
-        if (!x.over && x.op == OP_dot)
+        if (!x.over && op_is(x.op, MULTIPLIES))
             one = op2(u->g, OP_mul, x.a[0], x.a[1]);
         total = total ? op2(u->g, OP_add, total, one) : one;
         if (t && u->nsums < MAX_SUMS)
@@ -130,72 +124,10 @@ static Ref relabelled(Unrank *u, const Node *n, int row, int col)
                      AXIS(n->index) & RANK_ROWS ? row : col);
 }
 
-/* ---- ranks that stay, as rows ---- */
-
-/* x, where cat joins all that was selected from it, in order. */
-static Ref uncut(const Unrank *u, Ref joined)
-{
-    const Graph *g = u->g;
-    Ref x = 0;
-    int left = u->rows;
-    for (Ref r = joined; left-- > 0; r = g->n[r].a[0]) {
-        const Node *n = &g->n[r];
-        bool is_cat = n->op == OP_cat && n->over == AXIS(AX_R);
-        const Node *last = left ? &g->n[n->a[1]] : n;
-        if ((left && !is_cat) || last->op != OP_select
-            || last->over != AXIS(AX_R) || last->index != left
-            || (x && x != last->a[0]))
-            return 0;
-        x = last->a[0];
-    }
-    return x;
-}
-
-/* Node r, its ranks on AX_R. */
-static Ref as_rows(Unrank *u, Ref r)
-{
-    Node n = u->g->n[r];
-    AxisSet rank = n.over & (RANKS | u->own);
-    bool renames = (AXIS(n.index) | n.over) & RANKS;
-    u->g->line = n.line;
-    if (is_mask(n.op) && rank)
-        return impossible(u, r);
-    switch (n.op) {
-    case OP_input:
-        return n.axes & u->own ? relabel(u->g, r,
-                   lowest(n.axes & u->own), AX_R) : r;
-    case OP_state: case OP_num: case OP_size:
-        return n.axes & u->own ? impossible(u, r) : r;
-    case OP_relabel:
-        if (renames)
-            return at(u, n.a[0], 0, 0);
-        break;
-    case OP_unit: case OP_part:
-        if (rank)
-            return impossible(u, r);
-        break;
-    case OP_sum: case OP_dot:
-        if (n.over & TOKENS && !rank)   /* each would count once a row */
-            return impossible(u, r);
-        break;
-    default: break;
-    }
-    for (int i = 0; i < 4; i++)
-        n.a[i] = n.a[i] ? at(u, n.a[i], 0, 0) : 0;
-    if (rank)
-        n.over = (n.over & ~rank) | AXIS(rank & RANK_COLS ? AX_RJ : AX_R);
-    Ref x = node_new(u->g, n);
-    return n.op == OP_cat && rank && uncut(u, x) ? uncut(u, x) : x;
-}
-
-/* ---- ranks apart ---- */
-
 static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
 {
     Node n = u->g->n[r];
     bool ranked = n.over & RANKS;
-    if (u->rows > 1)
-        return as_rows(u, r);
     u->g->line = n.line;
     if (is_mask(n.op) && ranked)
         return impossible(u, r);
@@ -216,8 +148,6 @@ static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
             return at(u, n.a[0], n.over & RANK_ROWS ? n.index + row : row,
                       n.over & RANK_COLS ? n.index + col : col);
         break;
-    case OP_col: case OP_row:
-        return node_copy(u->g, &n, (Ref[4]){ at(u, n.a[0], col, row) });
     case OP_sum:
         if (ranked)
             return contracted(u, n, row, col);
@@ -227,6 +157,8 @@ static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
             return impossible(u, r);
         break;
     default:
+        if (op_is(n.op, VIEWS))
+            return node_copy(u->g, &n, (Ref[4]){ at(u, n.a[0], col, row) });
         if (ranked && op_is(n.op, MULTIPLIES))
             return contracted(u, n, row, col);
     }
@@ -234,8 +166,7 @@ static Ref node_at_rank(Unrank *u, Ref r, int row, int col)
     return x ? x : r;
 }
 
-/* Node r's rank `row`, and `col` of the columns': a node without ranks; or all
- * of it, by rows. */
+/* Node r's rank `row`, and `col` of the columns': a node without ranks. */
 static Ref at(Unrank *u, Ref r, int row, int col)
 {
     AxisSet axes = u->g->n[r].axes;
@@ -249,82 +180,16 @@ static Ref at(Unrank *u, Ref r, int row, int col)
     return u->memo[at];
 }
 
-/* Of a solve's ranks, all of which there are. */
-static int rows_of(const Graph *g)
-{
-    int rows = 1;
-    for (Ref r = 1; r < g->len; r++) {
-        AxisSet rank = g->n[r].axes & RANK_ROWS;
-        if (g->n[r].op == OP_solve && rank)
-            rows = axis_extent(g, r, lowest(rank));
-    }
-    return rows;
-}
-
-/* The axes of the user's that are ranks; false if others are as well, or if
- * there are ranks of another number. */
-static bool find_own(Unrank *u)
-{
-    const Graph *g = u->g;
-    AxisSet ranks = 0;
-    for (Ref r = 1; r < g->len; r++) {
-        const Node *n = &g->n[r];
-        bool input = n->op == OP_select && g->n[n->a[0]].op == OP_input;
-        if (n->op == OP_relabel && AXIS(n->index) & RANKS)
-            ranks |= n->over & DIM_AXES;
-        if (input)
-            ranks |= n->over & DIM_AXES;
-    }
-    for (int ax = 0; ax < NAXES; ax++)
-        if (ranks >> ax & 1 && g->axis[ax].size != u->rows)
-            return false;
-    for (Ref r = 1; r < g->len; r++) {
-        AxisSet s = g->n[r].axes & RANKS;
-        if (s & RANK_ROWS && axis_extent(g, r, lowest(s & RANK_ROWS))
-            != u->rows)
-            return false;
-    }
-    u->own = ranks;
-    return true;
-}
-
-static bool begin_rows(Unrank *u, int rows)
-{
-    Graph *g = u->g;
-    u->rows = rows;
-    if (rows == 1)
-        return true;
-    if (ROWS % rows || rows > MOST || !find_own(u))
-        return false;
-    g->chunk = ROWS / rows;
-    g->axis[AX_I].size = g->axis[AX_J].size = g->chunk;
-    g->axis[AX_R].size = g->axis[AX_RJ].size = rows;
-    return true;
-}
-
-/* A kernel that took them for values without ranks would be wrong. */
-static _Noreturn void refuse(Ctx *c, Refusal *no, const Graph *g, Ref r)
-{
-    ctx_refuse(c, no, ERR_USER, g->n[r].line,
-               "the CPU backend runs every plan", "no place on the GPU yet for"
-               " %s: its ranks cannot be taken apart", expr_text(g, r));
-}
-
-static Ref first_ranked(const Graph *g)
-{
-    for (Ref r = 1; r < g->len; r++)
-        if (g->n[r].axes & RANKS)
-            return r;
-    return 0;
-}
-
 /* Every rank of every node: what nobody reads is found to be dead. */
 const Plan *plan_without_ranks(Ctx *c, const Plan *p)
 {
-    if (!first_ranked(p->g))
-        return p;
-    Unrank u = { .g = graph_copy(c, p->g), .rows = 1 };
     const Graph *g = p->g;
+    bool any = false;
+    for (Ref r = 1; r < g->len; r++)
+        any |= (g->n[r].axes & RANKS) != 0;
+    if (!any)
+        return p;
+    Unrank u = { .g = graph_copy(c, g) };
     u.memo = ctx_alloc(c, sizeof *u.memo * MOST * MOST * g->len);
     for (Ref r = 1; r < g->len && !u.stays; r++) {
         AxisSet rows = g->n[r].axes & RANK_ROWS;
@@ -339,25 +204,4 @@ const Plan *plan_without_ranks(Ctx *c, const Plan *p)
     for (int i = 0; i < g->nst; i++)
         u.g->st[i].next = at(&u, g->st[i].next, 0, 0);
     return u.stays ? p : plan_renewed(p, u.g, u.memo, MOST * MOST);
-}
-
-const Plan *plan_by_rows(Ctx *c, const Plan *p, int *rows, Refusal *no)
-{
-    Graph *g = graph_copy(c, p->g);
-    Unrank u = { .g = g };
-    Ref ranked = first_ranked(g);
-    *rows = 1;
-    if (!ranked || g->chunk != ROWS)
-        return p;
-    if (p->nkernels > 1 || !begin_rows(&u, rows_of(g)))
-        refuse(c, no, p->g, ranked);
-    u.memo = ctx_alloc(c, sizeof *u.memo * MOST * MOST * g->len);
-    for (int i = 0; i < g->nout; i++)
-        g->out[i].node = at(&u, g->out[i].node, 0, 0);
-    for (int i = 0; i < g->nst; i++)
-        g->st[i].next = at(&u, g->st[i].next, 0, 0);
-    if (u.stays)
-        refuse(c, no, g, u.stays);
-    *rows = u.rows;
-    return plan_simple(g);
 }

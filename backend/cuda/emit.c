@@ -626,7 +626,8 @@ static CudaModule *emit_all(Ctx *c, const Plan *plan, const CudaOptions *o,
 {
     int ranks;
     const Plan *all = o->saves ? plan_forward(c, plan) : plan;
-    const Plan *p = plan_by_rows(c, plan_as_printed(c, all), &ranks, no);
+    const Plan *p = plan_by_rows(c, plan_openings(c, plan_as_printed(c, all),
+                                               false), &ranks, no);
     CudaModule *m = ctx_alloc(c, sizeof *m);
     Buf b = { .ctx = c };
     if (o->tile != BF16 && o->tile != F16)

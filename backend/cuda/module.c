@@ -841,7 +841,7 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
     const Plan *whole = plan_for_schedules(c, plan_openings(c, printed,
                                                             o->scheduled), o);
     Prepared y = prepare_all(c, whole, o);
-    if (has_openings(whole) && count_lacking(&y, true)) {
+    if (next_opening(whole, 0, 0) && count_lacking(&y, true)) {
         whole = plan_for_schedules(c, plan_openings(c, printed, false), o);
         y = prepare_all(c, whole, o);
     }

@@ -115,6 +115,8 @@ static void put_opening_part(Print *p, Opening *o, Ref r)
         return;
     }
     const char *inside = inside_text(p, axis, "at");
+    if (!inside && rows && o->state->nrow % TILE_ROWS)
+        inside = ctx_format(p->c, "at < %d", (int)o->state->nrow);
     int n = rows ? (o->rows + TILE_ROWS - 1) / TILE_ROWS * 2 : o->share / 4;
     buf_printf(p->b, "float b%u[%d];\nUNROLL for (int i = 0; i < %d; i++) {\n",
                u, n, n);
@@ -178,9 +180,8 @@ void put_opening(Print *p, const KInst *k, const KValue *v)
                   share_of(p->s, k->role, v->ncol),
                   deals_rows(p->s, k->role) ? "row0 + " : "",
                   ctx_alloc(p->c, g->len * sizeof *o.done) };
-    for (Ref r = 1; r < g->len; r++) {
-        if (g->n[r].op != OP_opening || opened_state(g, r) != v->node)
-            continue;
+    for (Ref r = next_opening(p->s->p, v->node, 0); r;
+         r = next_opening(p->s->p, v->node, r)) {
         buf_printf(p->b, "if (chunks > 0) {\n");
         put_opening_parts(p, &o, g->n[r].a[1]);
         buf_printf(p->b, "UNROLL for (int e = 0; e < %d; e++)\nf%u[e] += %s;\n"

@@ -101,12 +101,15 @@ static Ref of_next(Graph *g, Ref r)
 
 /* ---- the plan ---- */
 
-bool has_openings(const Plan *p)
+Ref next_opening(const Plan *p, Ref state, Ref behind)
 {
-    bool any = false;
-    for (Ref r = 1; r < p->g->len; r++)
-        any |= p->g->n[r].op == OP_opening || p->g->n[r].op == OP_after;
-    return any;
+    for (Ref r = behind + 1; r < p->g->len; r++)
+        for (int k = 0; k < p->nkernels && p->g->n[r].op == OP_opening; k++)
+            for (int i = 0; i < p->kernel[k].nnodes; i++)
+                if (p->kernel[k].node[i] == r
+                    && (!state || opened_state(p->g, r) == state))
+                    return r;
+    return 0;
 }
 
 static bool may_look_ahead(const Plan *p)

@@ -462,7 +462,9 @@ bool counts_tokens(const Graph *g, Ref r);
  * finds that beside its states. One of both is due to whoever prints kernels.
  */
 const Plan *plan_openings(Ctx *c, const Plan *p, bool ahead);
-bool has_openings(const Plan *p);
+/* The next node behind that one by which some kernel has the state opened, or
+ * any state (0); 0: there is none. */
+Ref next_opening(const Plan *p, Ref state, Ref behind);
 /* The state that r is with all that is opened; 0: it is none. */
 Ref opened_state(const Graph *g, Ref r);
 

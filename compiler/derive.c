@@ -120,9 +120,11 @@ static Ref first_of(Graph *g, Ref x)
 }
 
 /* x at the token behind; at the chunk's last 0. */
-static Ref behind(Graph *g, Ref x)
+static Ref behind(const Lift *l, Ref x)
 {
-    return delay(g, x, num(g, 0), REVERSE);
+    return node_new(l->g, (Node){ .op = l->joint ? OP_delay : OP_after,
+                                  .a = { x, num(l->g, 0) },
+                                  .flags = REVERSE });
 }
 
 /* A write that reads nothing, lifted: rows, and a number a token that they are
@@ -157,14 +159,15 @@ static Scaled lift_scaled(Lift *l, Write w)
                      number ? lift(l, number) : num(l->g, 1) };
 }
 
-static Written lift_write(Lift *l, int s, Write w)
+/* alone: there is no other that it could be one with. */
+static Written lift_write(Lift *l, int s, Write w, bool alone)
 {
     Ref decay = l->form[s].decay;
     Written r = { .rank = w.rank };
 
     r.rows = (Rows){ lift_ranked(l, w.b, w.rank),
                      w.v ? lift_ranked(l, w.v, w.rank) : 0 };
-    if (!l->joint || !w.v)
+    if (!w.v || (alone && !l->joint))
         return r;
     r.now = lift_scaled(l, w);
     if (!decay || strip_decay(l->s, &w.b, decay)
@@ -188,14 +191,14 @@ static bool merge_pair(Lift *l, int s, const Scaled *late, Written *now)
     Ref k = first_of(g, r0.b), v = first_of(g, r0.w);
     AxisSet ranks = (g->n[k].axes | g->n[v].axes) & ROW_AXES;
     Ref kv = ranks ? dot(g, k, v, ranks) : op2(g, OP_mul, k, v);
-    l->mat[s].found = op2(g, OP_add, l->mat[s].found,
+    l->mat[s].found = op2(g, l->joint ? OP_add : OP_opening, l->mat[s].found,
                           op2(g, OP_mul, first_of(g, c), kv));
     l->mat[s].late[l->mat[s].nlate++] = (Rows){ r0.b,
                                                 op2(g, OP_mul, c, r0.w) };
     now->rows = r;
     now->now = now->before = (Scaled){ 0 };
     now->own = d;
-    now->weight = op2(g, OP_add, d, behind(g, c));
+    now->weight = op2(g, OP_add, d, behind(l, c));
     return true;
 }
 
@@ -270,11 +273,13 @@ static void collect_plain(Lift *l, int s)
     Universal *u = &l->form[s];
     Written w[MAX_TERMS];
     Ref b[MAX_TERMS], v[MAX_TERMS], own[MAX_TERMS], weight[MAX_TERMS];
-    int n = 0, rows = 0;
+    int n = 0, rows = 0, plain = 0;
 
     for (int i = u->sequence; i < u->nwrites; i++)
+        plain += !u->write[i].a;
+    for (int i = u->sequence; i < u->nwrites; i++)
         if (!u->write[i].a)
-            w[n++] = lift_write(l, s, u->write[i]);
+            w[n++] = lift_write(l, s, u->write[i], plain == 1);
     if (!decays_apart(l->s, u))
         n = merge_delayed(l, s, w, n);
     for (int i = 0; i < n; i++) {

@@ -59,7 +59,8 @@ enum { NMADE = sizeof made / sizeof *made };
 static bool is_unnamed(int op)
 {
     return op == OP_add || op == OP_sub || op == OP_mul || op == OP_div
-        || op == OP_neg || op == OP_mod || op == OP_factor;
+        || op == OP_neg || op == OP_mod || op == OP_factor
+        || op == OP_opening;
 }
 
 static void make_elementwise(Build *b)

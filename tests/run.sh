@@ -45,6 +45,7 @@ count() {
             -e 'does not compile' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
     *mask_random*|*odd.lua*cuda*|*first_use*|*laws.lua*|*kept.lua*|*gates.lua*|\
+    *opened.lua*|\
     *complex.lua*cuda*)
         ! grep -q -e 'runs in its place' -e 'run in their place' "$3" ||
             fail "$1: a kernel is wrong" "$3";;
@@ -247,6 +248,7 @@ near_entries near_pairs \
 window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" "flin tests/cuda/gates.lua" \
+        "flin tests/cuda/opened.lua" \
         "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
@@ -307,6 +309,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
+        *opened.lua)
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3" ;;
         *"cuda large"|*compositions*|*gates.lua)
             more="FAKE_ARCH=9" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

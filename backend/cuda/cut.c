@@ -171,6 +171,7 @@ static bool may_be_left(const Halves *h, Ref r)
     bool factor = node_is_product(g, n);
 
     if (!h->has[r] || node_is_leaf(n) || op_info[n->op].traits & VIEWS
+        || n->op == OP_opening
         || !is_matrix(g, r))
         return false;
     for (Ref u = r + 1; u < g->len && !factor; u++)

@@ -804,10 +804,10 @@ static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
     y->m->nkernels = n;
 }
 
-CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
-                          Error *why)
+/* The plan as schedules have it best. */
+static const Plan *plan_for_schedules(Ctx *c, const Plan *printed,
+                                      const CudaOptions *o)
 {
-    const Plan *printed = plan_as_printed(c, plan);
     if (o->scheduled && plan_is_joint(printed) && printed->g->chunk)
         printed = plan_scales_of_adjoints(c, printed);
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
@@ -823,7 +823,21 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
         const Plan *found = plan_sums_found(c, whole);
         whole = found == whole ? whole : plan_as_printed(c, found);
     }
-    Prepared y = prepare_all(c, whole, o), own = y;
+    return whole;
+}
+
+CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
+                          Error *why)
+{
+    const Plan *printed = plan_as_printed(c, plan);
+    const Plan *whole = plan_for_schedules(c, plan_openings(c, printed,
+                                                            o->scheduled), o);
+    Prepared y = prepare_all(c, whole, o);
+    if (next_opening(whole, 0, 0) && count_lacking(&y, true)) {
+        whole = plan_for_schedules(c, plan_openings(c, printed, false), o);
+        y = prepare_all(c, whole, o);
+    }
+    Prepared own = y;
     Buf b = { .ctx = c }, schedules = { .ctx = c };
 
     find_plains(&own);

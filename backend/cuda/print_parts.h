@@ -296,6 +296,13 @@ bool is_in_common(const Print *p, const KInst *k, Ref r);
 void put_lanes_found(Print *p, const KInst *k, const char *name);
 void put_kept_vector(Print *p, const KInst *k);
 
+/* ---- print_opening.c: states that are carried with what is opened ---- */
+
+/* To the state's fragment, as it begins. */
+void put_opening(Print *p, const KInst *k, const KValue *v);
+/* What nobody carries, of an input's last token. */
+void put_left_in_memory(Print *p, const KInst *k);
+
 /* ---- print_masks.c: decays between tokens, in programs ---- */
 
 /* Whether decays alone read the vector; what it is found times. */

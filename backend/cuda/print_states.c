@@ -239,6 +239,10 @@ static void put_packed_state(Print *p, const KValue *from, const KValue *to)
 void put_state(Print *p, const KInst *k)
 {
     bool begins = k->op == K_BEGIN;
+    if (k->role == KR_STORE) {
+        put_left_in_memory(p, k);
+        return;
+    }
     if (!has_matrices(k->role)) {
         put_role_state(p, k);
         return;
@@ -265,6 +269,8 @@ void put_state(Print *p, const KInst *k)
                             padded_end(p, v->col)), (unsigned)v->node, t,
                row0_text(p, k),
                sliced_index(p, v->row, 0), sliced_index(p, v->col, 0), share);
+    if (begins)
+        put_opening(p, k, v);
 }
 
 void put_carry(Print *p, const KInst *k)

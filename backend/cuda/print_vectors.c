@@ -100,6 +100,9 @@ static bool fetches_ahead(const Schedule *s)
 
 static const char *fetched_text(Print *p, const Node *n, const char *item)
 {
+    if (n->op == OP_after)
+        return fetched_text(p, &p->s->g->n[n->a[0]],
+                            ctx_format(p->c, "one_behind(%s)", item));
     return ctx_format(p->c, "input_pair<%s%s>(a.tensor[%d], %s, lane)",
                       element_type(p->o->in[n->index]),
                       p->s->g->in[n->index].ranked ? ", true" : "",
@@ -110,6 +113,7 @@ static const char *fetched_text(Print *p, const Node *n, const char *item)
 static bool is_fetched(const Schedule *s, const KInst *k, int node)
 {
     const Node *n = &s->g->n[k->node[node]];
+    n = n->op == OP_after ? &s->g->n[n->a[0]] : n;
     return k->op == K_VECTOR && !k->nrow && n->op == OP_input && n->timed;
 }
 
@@ -122,8 +126,11 @@ static bool fetches_tokens(const Schedule *s, KRole role)
     return any;
 }
 
+/* The next chunk's first token is asked for with that chunk. */
 static void put_asked(Print *p, const Node *n, const char *item)
 {
+    if (n->op == OP_after)
+        return;
     buf_printf(p->b, "ask_pair<%s%s>(a.tensor[%d], %s, lane);\n",
                element_type(p->o->in[n->index]),
                p->s->g->in[n->index].ranked ? ", true" : "",
@@ -211,6 +218,20 @@ void put_vector_turn(Print *p, KRole role)
                    walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
 }
 
+static void put_fetched(Print *p, Ref r)
+{
+    const Node *n = &p->s->g->n[r];
+    unsigned at = (unsigned)r;
+    if (!fetches_ahead(p->s)) {
+        buf_printf(p->b, "const Pair v%u = %s;\n", at,
+                   fetched_text(p, n, "x"));
+        return;
+    }
+    buf_printf(p->b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
+               fetched_text(p, n, "next"));
+    put_asked(p, n, "later");
+}
+
 static void put_vector_node(Print *p, Ref r)
 {
     const Graph *g = p->s->g;
@@ -231,13 +252,7 @@ static void put_vector_node(Print *p, Ref r)
                                   p->o->in[n->index]));
             return;
         }
-        if (fetches_ahead(p->s)) {
-            buf_printf(b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
-                       fetched_text(p, n, "next"));
-            put_asked(p, n, "later");
-            return;
-        }
-        buf_printf(b, "const Pair v%u = %s;\n", at, fetched_text(p, n, "x"));
+        put_fetched(p, r);
         return;
     case OP_state:                      /* carried: it has its name */
         return;
@@ -252,6 +267,13 @@ static void put_vector_node(Print *p, Ref r)
     case OP_last:
         buf_printf(b, "const float v%u = last_row(%s, %s);\n", at,
                    as_pair(p, n->a[0]), n->flags & REVERSE ? "1" : "x.n");
+        return;
+    case OP_after:
+        if (p->s->g->n[n->a[0]].op == OP_num)
+            buf_printf(b, "const Pair v%u = tokens_behind(x, %s, lane);\n", at,
+                       number_name(p, n->a[0]));
+        else
+            put_fetched(p, r);
         return;
     case OP_delay:
         buf_printf(b, "const Pair v%u = %s(%s, %s, lane%s);\n", at, n->flags

@@ -403,6 +403,19 @@ INLINE float begin_entry(const Tensor &t, const Item &x, int at)
     return t.p ? element((const T *)t.p + x.seq * t.sb
                          + x.head / t.group * t.sh + at * t.sd[0]) : 0.f;
 }
+/* Entry `at` of what a token has, or its number, where it lies. */
+template<class T>
+INLINE float token_entry(const Tensor &t, const Item &x, int token, int at)
+{
+    return element((const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+                   + (i64)token * t.st + at * t.sd[0]);
+}
+template<class T>
+INLINE float token_number(const Tensor &t, const Item &x, int token)
+{
+    return element((const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+                   + (i64)token * t.st);
+}
 template<class T>
 INLINE void end_entry(const Tensor &t, const Item &x, int at, float v)
 {
@@ -452,6 +465,21 @@ INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
             : 0.f,
              stored && lane + 32 < x.n
              ? element(p + row_place<RANKED>(t, lane + 32)) : 0.f };
+}
+/* The tokens behind those of a chunk, each by one: one less, where the sequence
+ * ends. */
+INLINE Item one_behind(const Item &x)
+{
+    Item y = x;
+    y.row++;
+    y.n = min(x.n, x.where.len - RANKS * (y.row - x.where.start));
+    return y;
+}
+/* The same of a number. */
+INLINE Pair tokens_behind(const Item &x, float number, int lane)
+{
+    const int n = one_behind(x).n;
+    return { lane < n ? number : 0.f, lane + 32 < n ? number : 0.f };
 }
 /* Asks for the same in the cache. */
 template<class T, bool RANKED = false>

@@ -264,15 +264,46 @@ static bool is_kept_so(const Select *x, Ref r)
 
 /* A kernel may have nodes that nothing which it leaves is made of: what they
  * alone would read is not loaded. */
-static void find_needed(Select *x)
+static void find_needed_of(Select *x)
 {
     const Kernel *k = x->s->k;
     for (int i = k->nnodes - 1; i >= 0; i--) {
         Ref r = k->node[i];
         Ref shown = shown_node(x->g, r);
         x->needs[r] |= is_result(x, shown) || is_next(x, shown);
-        for (int a = 0; a < 4 && x->needs[r]; a++)
+        for (int a = 0; a < arity_here(x->g, r) && x->needs[r]; a++)
             x->needs[x->g->n[r].a[a]] = true;
+    }
+}
+
+/* Whether the state is what a sequence's last token has of an input in memory:
+ * nobody carries it, if nobody reads it. */
+static bool may_be_left(const Select *x, int state)
+{
+    const Graph *g = x->g;
+    const State *st = &g->st[state];
+    const Node *n = &g->n[st->next], *a = &g->n[n->a[0]];
+    return x->s->k->states & STATE(state) && x->s->kind == K_FORWARD
+        && takes_last(n) && a->op == OP_input && a->timed
+        && count_axes(a->axes) == 2 && !g->in[a->index].ranked
+        && st->axes == n->axes && count_axes(n->axes) == 1
+        && is_state_type(x, x->w->s0[state])
+        && is_state_type(x, x->w->s1[state])
+        && !x->w->stores[st->node] && !x->w->stores[st->next];
+}
+
+static void find_needed(Select *x)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        x->left |= may_be_left(x, i) ? STATE(i) : 0;
+    for (bool more = true; more;) {
+        more = false;
+        find_needed_of(x);
+        for (int i = 0; i < x->g->nst; i++)
+            if (x->left & STATE(i) && x->needs[x->g->st[i].node]) {
+                x->left &= ~STATE(i);
+                more = true;
+            }
     }
 }
 
@@ -302,7 +333,7 @@ static bool carries_unread(Select *x)
 {
     for (int i = 0; i < x->g->nst; i++) {
         Ref r = x->g->st[i].node;
-        if (x->s->k->states & STATE(i) && x->kind[r] == NOT_HERE
+        if (x->s->k->states & ~x->left & STATE(i) && x->kind[r] == NOT_HERE
             && !carries(x, r))
             return false;
     }
@@ -317,7 +348,8 @@ bool select_classify(Select *x)
         x->has[k->node[i]] = 1;
     for (int i = 0; i < k->nnodes; i++) {
         const Node *n = &x->g->n[k->node[i]];
-        for (int a = 0; a < 4 && x->needs[k->node[i]]; a++)
+        for (int a = 0; a < arity_here(x->g, k->node[i])
+                        && x->needs[k->node[i]]; a++)
             if (n->a[a] && !x->has[n->a[a]]) {
                 x->has[n->a[a]] = 1;
                 if (!loads(x, n->a[a]))

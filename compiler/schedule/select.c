@@ -772,7 +772,7 @@ static void begin_states(Select *x)
 {
     for (int i = 0; i < x->g->nst; i++) {
         Ref r = x->g->st[i].node;
-        if (x->s->k->states & STATE(i) && !is_in_lanes(x, i)
+        if (x->s->k->states & ~x->left & STATE(i) && !is_in_lanes(x, i)
             && (x->kind[r] == CARRIED || x->kind[r] == HELD)) {
             KInst *k = inst_new(x, K_BEGIN, KR_MATRIX);
             writes(x, k, value_of(x, r, state_layout(x, r)));
@@ -867,6 +867,11 @@ static bool end_states(Select *x)
             Ref to = shown_node(x->g, x->g->st[i].next);
             if (!(x->s->k->states & STATE(i)))
                 continue;
+            if (x->left & STATE(i)) {
+                if (op == 1)
+                    inst_new(x, K_END, KR_STORE)->index = (int16_t)i;
+                continue;
+            }
             if (is_in_lanes(x, i)) {
                 if (op == 0 && !lane_state(x, i))
                     return false;

@@ -31,6 +31,7 @@ typedef struct Select {
                                            what that is added to */
     bool *done;                         /* groups: there are instructions */
     int deepest;
+    StateSet left;                      /* what a walk leaves is in memory */
 } Select;
 
 static inline bool refuse(Select *x, Ref r, const char *why)
@@ -119,10 +120,16 @@ static inline bool is_result(const Select *x, Ref r)
 static inline bool is_next(const Select *x, Ref r)
 {
     for (int i = 0; i < x->g->nst; i++)
-        if (x->s->k->states & STATE(i)
+        if (x->s->k->states & ~x->left & STATE(i)
             && shown_node(x->g, x->g->st[i].next) == r)
             return true;
     return false;
+}
+
+/* Operands that instructions have of it: what a walk begins with is none. */
+static inline int arity_here(const Graph *g, Ref r)
+{
+    return g->n[r].op == OP_opening ? 1 : 4;
 }
 
 /* A product under decays per key, or a sum of such that is one instruction. */

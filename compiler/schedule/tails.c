@@ -127,6 +127,8 @@ static Tail vector_node_tail(const Schedule *s, const Node *n)
         return as_last;
     if (op_is(n->op, RECURS))
         return n->flags & REVERSE ? any : as_last;
+    if (n->op == OP_after)              /* of what has a next token */
+        return zero;
     for (int i = 0; i < 3 && i < op_info[n->op].arity; i++)
         x[i] = n->a[i] ? vector_tail(s, shown_node(s->g, n->a[i])) : any;
     if (op_is(n->op, SHIFTS))

@@ -300,7 +300,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"pieces rwkv7") more="FAKE_ARCH=9 FLIN_PIECES=1beside" ;;
         *pieces*) more="FAKE_ARCH=9 FLIN_PIECES=2again" ;;
         *"layers.lua stack"*) more="FAKE_ARCH=9 FLIN_PIECES=1rows" ;;
-        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
+        *"rows.lua cuda") more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
+        *layers.lua|*random*|*point.lua*|*"pools.lua cuda"*|\
         *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;

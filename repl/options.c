@@ -110,6 +110,8 @@ static bool valued(Options *o, char **argv, int *i)
         o->dump = value;
     else if (is(name, "--backend"))
         o->backend = value;
+    else if (is(name, "--arch") && o->arch)
+        return bad("one --arch is taken, not", value);
     else if (is(name, "--arch"))
         o->arch = value;
     else if (is(name, "--color") && !one_of(value, when))

@@ -204,6 +204,7 @@ gated_oja,V=192,chunk=32 gated_oja,K=256,V=256 value_decay,V=192 \
 value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
         "flin tests/cuda/scheduled.lua forward lightning,K=128,V=128 \
 retnet,K=128,V=128 lightning,K=128,V=256" \
+        "flin tests/cuda/scheduled.lua forward cyfa,V=128" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \
@@ -299,7 +300,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"pieces rwkv7") more="FAKE_ARCH=9 FLIN_PIECES=1beside" ;;
         *pieces*) more="FAKE_ARCH=9 FLIN_PIECES=2again" ;;
         *"layers.lua stack"*) more="FAKE_ARCH=9 FLIN_PIECES=1rows" ;;
-        *layers.lua|*random*|*"rows.lua cuda"|*point.lua*|*"pools.lua cuda"*|\
+        *"rows.lua cuda") more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
+        *layers.lua|*random*|*point.lua*|*"pools.lua cuda"*|\
         *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
@@ -347,6 +349,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"forward lightning"*)          # few heads: blocks in clusters
             more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
+            ;;
+        *"forward cyfa"*)       # blocks share a state: one leaves it
+            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="$more FAKE_CHECKED=1"
             ;;
         *"forward kda"*)                # no role ahead: factors are found
             more="FAKE_ARCH=9 FAKE_PROCESSORS=132"

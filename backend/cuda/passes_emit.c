@@ -375,8 +375,8 @@ static void begin_folds(const Text *t, int pass)
             : t->g->n[r].op == OP_amax ? "float s%u = bits(0xff800000);\n"
             : "float s%u = 0;\n", (unsigned)r);
         if (t->k->some)
-            PUT(t, "if (!lane && !a.begins)\ns%u = %sa.carry[row * %d + %d]%s;"
-                "\n", (unsigned)r, logs ? "LogSum{ " : "", all, n++,
+            PUT(t, "if (live && !lane && !a.begins)\ns%u = %sa.carry[row * %d"
+                " + %d]%s;\n", (unsigned)r, logs ? "LogSum{ " : "", all, n++,
                 logs ? ", 1.f }" : "");
     }
 }

@@ -259,6 +259,7 @@ static uint32_t put_given(Print *p, const KInst *k)
             continue;
         int half = (int)value_bytes(v) / 2;
         const char *full = barrier(p, v->buffer, v->use, false);
+        p->posted[false] |= 1u << v->buffer;
         buf_printf(p->b, "if (thread == 0) {\nconst u32 made = %s + %s *"
                    " %d;\ngive(made, made, %d, %s);\n", place(p, v),
                    half_text(p), half, half, full);
@@ -269,7 +270,7 @@ static uint32_t put_given(Print *p, const KInst *k)
     return k->post_full & ~given;
 }
 
-static void put_inst(Print *p, const KInst *k)
+static void put_op(Print *p, const KInst *k)
 {
     if (has_matrices(k->role))
         put_waits(p, k);
@@ -325,6 +326,22 @@ static void put_inst(Print *p, const KInst *k)
         each_bit(p, k, put_given(p, k), false, put_post);
         put_release(p, k);
     }
+}
+
+/* What a template leaves out of what its instruction waits for and tells of is
+ * a race: such a text does not compile. The copy engine tells of loads. */
+static void put_inst(Print *p, const KInst *k)
+{
+    memset(p->waited, 0, sizeof p->waited);
+    memset(p->posted, 0, sizeof p->posted);
+    put_op(p, k);
+    bool all = !(k->wait_full & ~p->waited[false])
+            && !(k->wait_empty & ~p->waited[true])
+            && !(k->post_empty & ~p->posted[true])
+            && (k->op == K_LOAD || !(k->post_full & ~p->posted[false]));
+    if (!all)
+        buf_printf(p->b, "static_assert(false, \"what instruction %d waits for,"
+                   " or tells of\");\n", (int)(k - p->s->inst));
 }
 
 /* Holds the results of the products that have ended in their registers. */

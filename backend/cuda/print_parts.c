@@ -302,6 +302,7 @@ void put_wait(Print *p, int buffer, int use, bool empty)
         ? ctx_format(p->c, "%s.phase", ring_name(p, b))
         : ctx_format(p->c, "parity(%s, %d)", position(p, b, use),
                      (int)b->depth);
+    p->waited[empty] |= 1u << buffer;
     buf_printf(p->b, "wait(%s, %s%s);\n", barrier(p, buffer, use, empty),
                phase, empty ? " ^ 1" : "");
 }
@@ -311,6 +312,7 @@ void put_wait(Print *p, int buffer, int use, bool empty)
 void put_post(Print *p, int buffer, int use, bool empty)
 {
     bool both = empty && is_filled_by_both(p->s, buffer);
+    p->posted[empty] |= 1u << buffer;
     buf_printf(p->b, "%s(%s);\n", both ? "arrive_in_both" : "arrive",
                barrier(p, buffer, use, empty));
 }

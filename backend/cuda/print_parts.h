@@ -33,6 +33,9 @@ typedef struct Print {
     bool slots;                         /* an iteration of a loop begins with
                                            the places of its rings' slots */
     KRole role;                         /* whose iteration it is, then */
+    uint32_t waited[2], posted[2];      /* what the instruction in hand has
+                                           printed, by buffers: of those that
+                                           are full; that are empty */
 } Print;
 
 /* The form of that kind that the kernel is made of; whether what it asks for

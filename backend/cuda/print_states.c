@@ -261,8 +261,9 @@ void put_state(Print *p, const KInst *k)
     p->k->rows[t] = v->row;
     int share = share_of(p->s, k->role, v->ncol);
     bool padded = is_padded(p->s, v->row) || is_padded(p->s, v->col);
-    buf_printf(p->b, "%s_state<%s, %d, %d%s>(f%u, a.tensor[%d], x, %s%s,"
-               " %s + col0(%d), l);\n", begins ? "begin" : "end",
+    buf_printf(p->b, "%s%s_state<%s, %d, %d%s>(f%u, a.tensor[%d], x, %s%s,"
+               " %s + col0(%d), l);\n", begins ? "" : once_text(p, v->node),
+               begins ? "begin" : "end",
                element_type(result_type(p, kind, k->index)),
                rows_of_group(p->s, k->role, v->nrow), share, !padded ? ""
                : ctx_format(p->c, ", %d, %d", padded_end(p, v->row),

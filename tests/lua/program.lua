@@ -164,6 +164,12 @@ run("plan functions.lua", 0, "a library, which has no variant to plan: it "
 run("new one two", 1, "flin new: one name is wanted, not 'two' as well\n")
 run("check mine.lua backend=gpu", 1, "...no backend 'gpu'\n  help: backends: "
     .. "interpreter, cpu, cuda\n")
+-- one that is not here was asked for: not skipped
+before = "env CUDA_VISIBLE_DEVICES= "
+run("check mine.lua T=9 backend=cuda", 1, "...cuda         FAILED: ")
+before = ""
+run("--arch sm_80 --arch sm_90a mine.lua", 2,
+    "...flin: one --arch is taken, not 'sm_90a'\n")
 run("check mine.lua Z=3", 1, "...help: sizes of axes (K = 64), or: B T H HV "
     .. "dtype chunk cu_seqlens seed backend threads backward size plan\n"
     .. "  cpu          FAILED: the same\n")

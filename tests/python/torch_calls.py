@@ -175,6 +175,13 @@ def dual():
 
 
 refused("a dual number", ValueError, "forward-mode derivatives", dual)
+# A scale is a number: its gradient would be lost without a word.
+half = torch.tensor(0.5, requires_grad=True)
+refused("a scale that learns", ValueError, "scale is a number here", gdn, **d,
+        scale=half)
+with torch.no_grad():
+    same("a scale that learned", gdn(**d, scale=half)[0],
+         gdn(**d, scale=0.5)[0])
 for dtype, tolerance in ((torch.bfloat16, 6e-3), (torch.float16, 1e-3)):
     half = {n: t.to(dtype) if n in "qkv" else t for n, t in d.items()}
     h = gdn(**half)[0]

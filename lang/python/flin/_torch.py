@@ -187,6 +187,7 @@ increment_version = getattr(torch.autograd.graph, "increment_version", _touch)
 written = increment_version
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 needs_grad = operator.attrgetter("requires_grad")
+is_recording = torch.is_grad_enabled
 
 
 def refuse_dual(tensors):

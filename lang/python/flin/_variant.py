@@ -760,6 +760,11 @@ def _wanted(a):
 
 
 def number(name, value):
+    if getattr(value, "requires_grad", False) \
+            and door_of(name, value).is_recording():
+        raise _c.ArgumentError(f"{name} is a number here, and has no gradient"
+                               f"\n  help: q * {name} instead, and "
+                               f"{name} = 1")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

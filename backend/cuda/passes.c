@@ -357,7 +357,8 @@ static void find_locked(Ctx *c, void *ud)
     }
     *k = (Program){ .next = w->p->program, .hash = w->hash, .module = m };
     w->p->program = w->found = k;
-    k->rows = module_function(c, d, m, "flin_rows_by_passes", 128);
+    k->rows = module_function(c, d, m, "flin_rows_by_passes",
+                              passes_shared(w->k));
     for (int i = 0; i < w->k->p->nout; i++)
         if (passes_columns(w->k, i) && !w->k->beside)
             k->columns[i] = module_function(c, d, m, ctx_format(c,
@@ -502,7 +503,8 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
              (long long)a->rows);
     if (grid)
         driver_check(c, d, launch_kernel(f->rows, (unsigned)grid, 1, 1, block,
-                     1, 1, 128, call->stream, params, NULL),
+                     1, 1, (unsigned)passes_shared(k), call->stream, params,
+                     NULL),
                      "launching a kernel");
     for (int i = 0; i < k->p->nout; i++)
         if (passes_columns(k, i))

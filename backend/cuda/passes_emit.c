@@ -508,17 +508,16 @@ static void emit_end(const Text *t)
             operand(t, k->left[i]));
 }
 
-static void declare_beside(const Text *t, int rows)
+int passes_shared(const PassesPlan *k)
 {
+    enum { NUMBERS = 128, BANKS = 32 };
     int32_t length = 0;
 
-    for (int i = 0; i < t->p->nout; i++)
-        if (passes_columns(t->k, i))
-            length = t->g->axis[row_pass_axis(t->p, t->p->out[i].pass)].size;
-    PUT(t, "constexpr int beside_wide = (%d + row_each - 1) / row_each"
-        " + 32 / row_each;\n"
-        "__shared__ float beside[%d][row_each * beside_wide];\n", length,
-        rows);
+    for (int i = 0; k->beside && i < k->p->nout; i++)
+        if (passes_columns(k, i))
+            length = k->p->g->axis[row_pass_axis(k->p, k->p->out[i].pass)].size;
+    int wide = (length + k->each - 1) / k->each + BANKS / k->each;
+    return k->beside ? PASS_BLOCK / k->threads * k->each * wide * 4 : NUMBERS;
 }
 
 static void emit_rows(Text *t)
@@ -533,7 +532,10 @@ static void emit_rows(Text *t)
         "const bool live = mine < a.rows;\nconst i64 row = live ? mine : 0;\n",
         block / threads);
     if (t->k->beside)
-        declare_beside(t, block / threads);
+        PUT(t, "constexpr int beside_wide = %d;\n"
+            "float (*beside)[row_each * beside_wide]\n"
+            "= (float (*)[row_each * beside_wide])arena;\n",
+            passes_shared(t->k) / (block / threads * t->k->each * 4));
     emit_place(t);
     for (int i = 0; i < p->nkept; i++)
         PUT(t, "const float v%u = a.kept[row * a.nkept + %d];\n",

@@ -56,6 +56,9 @@ const uint8_t *passes_order(const RowProgram *p, const RowOut *o, int *rank);
 bool passes_whole(const PassesPlan *k, const View *v, const uint8_t *order,
                   int rank, int axis);
 
+/* Shared memory of a block of the kernel over rows. */
+int passes_shared(const PassesPlan *k);
+
 /* The kernels flin_rows_by_passes and, where sums are of columns,
  * flin_columns_I for result I. */
 char *passes_emit(Ctx *c, const PassesPlan *k);

@@ -248,6 +248,7 @@ window_behind window_coupled" "flin tests/cuda/masks.lua 70 sinks sinks_decay \
 pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" "flin tests/cuda/gates.lua" \
         "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
+        "flin tests/cuda/tiles_chosen.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/cuda/layers.lua pieces mamba2" \
@@ -309,6 +310,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_SOURCES=$tmp/compiled FAKE_PROCESSORS=9" ;;
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
+        *tiles_chosen*)
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=1 FAKE_TILES=1"
+            more="$more FAKE_PRODUCTS=$tmp/products"
+            ;;
         *"cuda large"|*compositions*|*gates.lua)
             more="FAKE_ARCH=9 FLIN_SCHEDULE=1" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

@@ -248,7 +248,8 @@ static int pick(const Lt *lt, const Shape *s, const LtChoice *found, int n)
     const double several = 1.9;
     double all = lt->units
                ? (double)s->m * (double)s->n * (double)s->batch / lt->units : 0;
-    if (s->k > SHORT || found->waves < several || all <= MOST * found->waves)
+    if (dtype_size((DType)s->type) != 2 || s->k > SHORT
+        || found->waves < several || all <= MOST * found->waves)
         return 0;
     for (int i = 1; i < n; i++) {
         double tile = found[i].waves > 0 ? all / found[i].waves : 0;

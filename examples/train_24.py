@@ -1,8 +1,8 @@
 """A language model of 24 layers, trained on a text: RMS norms, rotations, the
-mixing rule, SwiGLU and the loss are flin's, the products PyTorch's. Beside it,
-the same model, with the same weights and batches, in plain PyTorch
-(torch.compile, scaled_dot_product_attention) and with flash-linear-attention's
-modules.
+mixing rule, SwiGLU, the loss and products of short sums are flin's, the other
+products PyTorch's. Beside it, the same model, with the same weights and
+batches, in plain PyTorch (torch.compile, scaled_dot_product_attention) and with
+flash-linear-attention's modules.
 
     python3 examples/train_24.py [--mixer softmax|gated_deltanet|hybrid]
         [--beside torch,fla] [--graph] [--steps 100] [--svg FILE] ...

@@ -1,8 +1,8 @@
 """A language model of 24 layers, trained on a text: RMS norms, rotations, the
-mixing rule, SwiGLU and the loss are flin's, the products PyTorch's. Beside it,
-the same model, with the same weights and batches, in plain PyTorch
-(torch.compile, scaled_dot_product_attention) and with flash-linear-attention's
-modules.
+mixing rule, SwiGLU, the loss and products of short sums are flin's, the other
+products PyTorch's. Beside it, the same model, with the same weights and
+batches, in plain PyTorch (torch.compile, scaled_dot_product_attention) and with
+flash-linear-attention's modules.
 
     python3 examples/train_24.py [--mixer softmax|gated_deltanet|hybrid]
         [--beside torch,fla] [--graph] [--steps 100] [--svg FILE] ...
@@ -252,8 +252,8 @@ def times(h, weights):
     """h times each of the weights; in one product, where they lie so."""
     one = as_one(weights)
     if one is not None:
-        return F.linear(h, one).split(list(map(len, weights)), -1)
-    return tuple(F.linear(h, w) for w in weights)
+        return Flin.product(h, one).split(list(map(len, weights)), -1)
+    return tuple(Flin.product(h, w) for w in weights)
 
 
 def times_back(dy, weights):
@@ -334,7 +334,7 @@ class Gated(torch.autograd.Function):
 
 def gated_back(gate, up, weight, dy):
     d = Flin.loaded("gated").backward(
-        gate=gate, up=up, dh=dy @ weight, do=Flin.ones(gate),
+        gate=gate, up=up, dh=Flin.product_back(dy, weight), do=Flin.ones(gate),
         inplace=("gate", "up", "dh"))
     return d["gate"], d["up"], *weights_back((dy,), d["dh"])
 
@@ -403,7 +403,7 @@ class Entropy(torch.autograd.Function):
         do = one / len(x)
         for some in torch.arange(len(x)).split(each):
             at = slice(int(some[0]), int(some[-1]) + 1)
-            z = x[at] @ head.t()
+            z = Flin.product(x[None, at], head)[0]
             d = Flin.loaded("entropy").backward(
                 z=z[None], label=label[None, at], one=one[:, at],
                 do=do[:, at], wanted=("z", "one"), inplace=("z",))
@@ -417,6 +417,8 @@ class Entropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d):
         dx, dw = ctx.saved_tensors
+        if d.data_ptr() == Flin.ones_of((), d.device).data_ptr():
+            return dx.view_as(dx), dw.view_as(dw), None     # a loss by itself
         return Flin.scaled(dx, d), Flin.scaled(dw, d), None
 
 
@@ -453,6 +455,12 @@ class Flin:
   forward = function (x)
     return (flin.logsumexp(x.z, "n") - flin.pick(x.z, x.label, "n")) * x.one
   end }""",
+            "product": """return flin.layer {
+  name = "product", input = { x = "t d" }, weight = { w = "n d" },
+  forward = function (x, w) return flin.dot(x.x, w.w) end }""",
+            "product_back": """return flin.layer {
+  name = "product_back", input = { y = "t n" }, weight = { w = "n d" },
+  forward = function (x, w) return flin.dot(x.y, w.w) end }""",
             "scaled": """return flin.layer {
   name = "scaled", input = { z = "t n", s = "t" },
   forward = function (x)
@@ -469,6 +477,16 @@ class Flin:
         return Flin.loaded("scaled").backward(
             z=z[None], s=s, do=Flin.ones_of(s.shape, z.device),
             wanted=("z",), inplace=("z",))["z"][0]
+
+    @staticmethod
+    def product(x, w):
+        """x [B, T, d] times w [n, d]; flin has cuBLASLt choose otherwise than
+        PyTorch where what is summed is short."""
+        return Flin.loaded("product")(x=x, w=w)[0]
+
+    @staticmethod
+    def product_back(y, w):
+        return Flin.loaded("product_back")(y=y, w=w)[0]
 
     @staticmethod
     def norm(x, w):
@@ -766,7 +784,7 @@ class Training:
     def one(self, rows):
         self.optimiser.zero_grad()
         loss = self.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
-        loss.backward()
+        loss.backward(Flin.ones_of((), loss.device))
         return loss.detach(), self.optimiser.step()
 
     def step(self, rows):

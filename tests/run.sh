@@ -251,6 +251,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/range.lua" "flin tests/cuda/gates.lua" \
         "flin tests/cuda/opened.lua" \
         "flin tests/cuda/steps.lua" "flin tests/cuda/recorded.lua" \
+        "flin tests/cuda/tiles_chosen.lua" \
         "flin tests/cuda/stages.lua" \
         "flin tests/cuda/serial_host.lua" "flin tests/cuda/layers.lua gla" \
         "flin tests/cuda/layers.lua pieces mamba2" \
@@ -313,6 +314,11 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
         *opened.lua)
             more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3" ;;
+        *tiles_chosen*)
+            ;;
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=1 FAKE_TILES=1"
+            more="$more FAKE_PRODUCTS=$tmp/products"
+            ;;
         *"cuda large"|*compositions*|*gates.lua)
             more="FAKE_ARCH=9" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;

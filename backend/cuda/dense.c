@@ -65,8 +65,9 @@ static void open_locked(Ctx *c, void *ud)
     if (k->product)
         return;
     Module *m = build_module(c, g, source);
+    const Driver *d = gpu_driver(g);
     k->module = m;
-    k->lt = k->lt ? k->lt : lt_open();
+    k->lt = k->lt ? k->lt : lt_open(d->arch == 90 ? d->processors : 0);
     k->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
     k->sum = module_function(c, gpu_driver(g), m, "flin_sum", SUM_SHARED);
     k->product = module_function(c, gpu_driver(g), m, "flin_product", 0);

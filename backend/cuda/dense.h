@@ -45,8 +45,9 @@ const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p);
 /* ---- cuBLASLt (lt.c) ---- */
 
 typedef struct Lt Lt;
-/* NULL: it is not there, or does not start. */
-Lt *lt_open(void);
+/* NULL: it is not there, or does not start. units: multiprocessors of a device
+ * on which large tiles may be too large; or 0. */
+Lt *lt_open(int units);
 void lt_close(Lt *lt);
 const char *lt_name(const Lt *lt);
 /* False: it has none. Locked. */

@@ -81,7 +81,8 @@ static void find_left(Ctx *c, PassesPlan *k)
             continue;
         if (row_axis(p, o->node) < 0)
             is[o->node] = 1;
-        for (Ref r = 1; r < g->len && passes_columns(k, i); r++)
+        bool apart = passes_columns(k, i) && !k->beside;
+        for (Ref r = 1; r < g->len && apart; r++)
             for (int j = 0; j < 4 && p->need[o->pass][r]; j++) {
                 Ref a = g->n[r].a[j];
                 is[a] |= a && row_axis(p, a) < 0 && !row_folds(g, r);
@@ -189,6 +190,26 @@ static void check_results(Ctx *c, const PassesPlan *k)
     }
 }
 
+/* Blocks of the kernel over rows. */
+static int64_t blocks_of(const PassesPlan *k, int64_t rows)
+{
+    int64_t each = k->threads > 32 ? 1 : PASS_BLOCK / k->threads;
+
+    return (rows + each - 1) / each;
+}
+
+/* Can it sum along columns what its rows have: one result, of rows that are a
+ * warp's, in no more pieces than another kernel would make? */
+static bool sums_beside(const PassesPlan *k, int64_t rows)
+{
+    int columns = 0;
+
+    for (int i = 0; i < k->p->nout; i++)
+        columns += passes_columns(k, i);
+    return columns == 1 && k->threads == 32 && k->group == 1 && !k->some
+        && blocks_of(k, rows) <= COLUMN_BLOCKS;
+}
+
 static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)
 {
     PassesPlan *k = ctx_alloc(c, sizeof *k);
@@ -217,6 +238,7 @@ static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)
     k->group = group_of(k);
     check_results(c, k);
     find_shape(k);
+    k->beside = sums_beside(k, passes_rows(p, call));
     find_left(c, k);
     return k;
 }
@@ -243,11 +265,13 @@ static int32_t columns_of(const PassesPlan *k, int out)
     return k->p->g->axis[row_pass_axis(k->p, k->p->out[out].pass)].size;
 }
 
-/* Pieces of rows: a power of two, of eight rows or more. */
+/* Pieces of rows: a block's, or a power of two, of eight rows or more. */
 static int64_t pieces_of(const PassesPlan *k, int64_t rows, int32_t columns)
 {
     int64_t n = 1;
 
+    if (k->beside)
+        return blocks_of(k, rows);
     while (2 * n * passes_blocks(k, columns) <= COLUMN_BLOCKS
            && 2 * n * 8 <= rows)
         n *= 2;
@@ -293,7 +317,8 @@ static uint64_t hash_view(uint64_t h, const PassesPlan *k, const View *v,
 static uint64_t hash_plan(const PassesPlan *k, const PassesCall *call)
 {
     const RowProgram *p = k->p;
-    int64_t x[] = { call->backward, call->kept != 0, call->heads, k->some };
+    int64_t x[] = { call->backward, call->kept != 0, call->heads, k->some,
+                    k->beside };
     uint64_t h = hash_bytes(3, x, sizeof x);
 
     for (int i = 0; i < p->g->nin; i++)
@@ -332,9 +357,10 @@ static void find_locked(Ctx *c, void *ud)
     }
     *k = (Program){ .next = w->p->program, .hash = w->hash, .module = m };
     w->p->program = w->found = k;
-    k->rows = module_function(c, d, m, "flin_rows_by_passes", 128);
+    k->rows = module_function(c, d, m, "flin_rows_by_passes",
+                              passes_shared(w->k));
     for (int i = 0; i < w->k->p->nout; i++)
-        if (passes_columns(w->k, i))
+        if (passes_columns(w->k, i) && !w->k->beside)
             k->columns[i] = module_function(c, d, m, ctx_format(c,
                                             "flin_columns_%d", i), 0);
 }
@@ -425,9 +451,10 @@ static void sum_columns(Ctx *c, Gpu *g, const PassesPlan *k, Function *f,
     CALL(d, LAUNCH, launch_kernel);
 
     a->each = (a->rows + pieces - 1) / pieces;
-    driver_check(c, d, launch_kernel(f, (unsigned)(pieces
-                 * passes_blocks(k, n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
-                 stream, params, NULL), "launching a kernel");
+    if (!k->beside)
+        driver_check(c, d, launch_kernel(f, (unsigned)(pieces
+                     * passes_blocks(k, n)), 1, 1, PASS_COLUMNS, 1, 1, 0,
+                     stream, params, NULL), "launching a kernel");
     DenseMove m = { .to = (DevicePtr)(uintptr_t)k->out[out]->data,
                     .from = a->sums, .to_type = k->out[out]->dtype,
                     .from_type = F32, .rank = 2, .n = { pieces, n },
@@ -466,18 +493,18 @@ void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
     const Driver *d = gpu_enter(c, g);
     HostArgs *a = ctx_alloc(c, sizeof *a);
     void *params[] = { a };
-    unsigned block = k->threads > 32 ? (unsigned)k->threads : 256;
+    unsigned block = k->threads > 32 ? (unsigned)k->threads : PASS_BLOCK;
     CALL(d, LAUNCH, launch_kernel);
 
     fill_args(a, p, k, call);
-    int64_t each = block / (unsigned)k->threads;
-    int64_t grid = (a->rows + each - 1) / each;
+    int64_t grid = blocks_of(k, a->rows);
     if (grid > INT32_MAX || a->rows > UINT32_MAX)
         fail(c, 0, "%s: %lld rows are too many for one call", k->p->g->name,
              (long long)a->rows);
     if (grid)
         driver_check(c, d, launch_kernel(f->rows, (unsigned)grid, 1, 1, block,
-                     1, 1, 128, call->stream, params, NULL),
+                     1, 1, (unsigned)passes_shared(k), call->stream, params,
+                     NULL),
                      "launching a kernel");
     for (int i = 0; i < k->p->nout; i++)
         if (passes_columns(k, i))

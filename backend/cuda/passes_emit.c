@@ -328,6 +328,28 @@ static void emit_group(const Text *t, int pass)
     PUT(t, "}\n");
 }
 
+/* Entry i of a lane lies `beside_wide` from the one before: lanes meet in no
+ * bank of shared memory, neither here nor where columns are summed. */
+static void put_beside(const Text *t, Ref r)
+{
+    PUT(t, "UNROLL\nfor (int i = 0; i < row_each; i++)\n"
+        "beside[threadIdx.x / row_threads][i * beside_wide + e0 / row_each]\n"
+        "= live && i < left ? %s : 0.f;\n", operand(t, r));
+}
+
+/* Columns of the block's rows, in their order. */
+static void sum_beside(const Text *t)
+{
+    int32_t length = t->g->axis[t->axis].size;
+
+    PUT(t, "__syncthreads();\n"
+        "for (int c = threadIdx.x; c < %d; c += %d) {\nfloat sum = 0;\n"
+        "UNROLL\nfor (int i = 0; i < %d; i++)\n"
+        "sum += beside[i][c %% row_each * beside_wide + c / row_each];\n"
+        "a.sums[(i64)blockIdx.x * %d + c] = sum;\n}\n", length, PASS_BLOCK,
+        PASS_BLOCK / t->k->threads, length);
+}
+
 static void emit_loop(const Text *t, int pass)
 {
     const RowProgram *p = t->p;
@@ -348,6 +370,9 @@ static void emit_loop(const Text *t, int pass)
         if (p->out[i].pass == pass && row_axis(p, p->out[i].node) >= 0
             && !p->out[i].summed)
             store_entries(t, i);
+        else if (t->k->beside && p->out[i].pass == pass
+                 && passes_columns(t->k, i))
+            put_beside(t, p->out[i].node);
     PUT(t, "}\n");
 }
 
@@ -404,6 +429,9 @@ static void emit_pass(Text *t, int pass)
     PUT(t, "// along %s\n", t->g->axis[t->axis].name);
     begin_folds(t, pass);
     emit_loop(t, pass);
+    for (int i = 0; i < p->nout; i++)
+        if (t->k->beside && p->out[i].pass == pass && passes_columns(t->k, i))
+            sum_beside(t);
     for (Ref r = 1; r < t->g->len; r++)
         if (p->need[pass][r] && is_fold(t, r))
             PUT(t, t->g->n[r].op == OP_lse
@@ -480,10 +508,22 @@ static void emit_end(const Text *t)
             operand(t, k->left[i]));
 }
 
+int passes_shared(const PassesPlan *k)
+{
+    enum { NUMBERS = 128, BANKS = 32 };
+    int32_t length = 0;
+
+    for (int i = 0; k->beside && i < k->p->nout; i++)
+        if (passes_columns(k, i))
+            length = k->p->g->axis[row_pass_axis(k->p, k->p->out[i].pass)].size;
+    int wide = (length + k->each - 1) / k->each + BANKS / k->each;
+    return k->beside ? PASS_BLOCK / k->threads * k->each * wide * 4 : NUMBERS;
+}
+
 static void emit_rows(Text *t)
 {
     const RowProgram *p = t->p;
-    int threads = t->k->threads, block = threads > 32 ? threads : 256;
+    int threads = t->k->threads, block = threads > 32 ? threads : PASS_BLOCK;
 
     PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d)\n"
         "flin_rows_by_passes(const __grid_constant__ Args a)\n{\n", block);
@@ -491,6 +531,11 @@ static void emit_rows(Text *t)
         "const i64 mine = (i64)blockIdx.x * %d + threadIdx.x / row_threads;\n"
         "const bool live = mine < a.rows;\nconst i64 row = live ? mine : 0;\n",
         block / threads);
+    if (t->k->beside)
+        PUT(t, "constexpr int beside_wide = %d;\n"
+            "float (*beside)[row_each * beside_wide]\n"
+            "= (float (*)[row_each * beside_wide])arena;\n",
+            passes_shared(t->k) / (block / threads * t->k->each * 4));
     emit_place(t);
     for (int i = 0; i < p->nkept; i++)
         PUT(t, "const float v%u = a.kept[row * a.nkept + %d];\n",
@@ -548,7 +593,7 @@ char *passes_emit(Ctx *c, const PassesPlan *k)
 
     emit_rows(&t);
     for (int i = 0; i < k->p->nout; i++)
-        if (passes_columns(k, i))
+        if (passes_columns(k, i) && !k->beside)
             emit_columns(&t, i);
     buf_printf(&b, "%s// a step over rows, by passes\n"
                "#include \"numbers.cuh\"\n"

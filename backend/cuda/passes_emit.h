@@ -8,6 +8,8 @@
 
 enum { PASS_ARGS = 48, PASS_DIMS = 4, PASS_LEFT = 32, PASS_OTHERS = 4,
        PASS_COLUMNS = 128,              /* threads along columns */
+       PASS_BLOCK = 256,                /* those that rows of a warp or less
+                                           share */
        PASS_GROUP = 4 };                /* heads whose inputs are in registers
                                            at once */
 
@@ -30,6 +32,8 @@ typedef struct PassesPlan {
                                            share is loaded and made once */
     uint8_t *own;                       /* per node: it differs from head to
                                            head */
+    bool beside;                        /* the rows' kernel sums its block's
+                                           along columns itself */
 } PassesPlan;
 
 /* Of input i, of result i: its number among the kernel's tensors. */
@@ -51,6 +55,9 @@ const uint8_t *passes_order(const RowProgram *p, const RowOut *o, int *rank);
 /* Each entry of a tensor as 16 bytes at once, or 8. */
 bool passes_whole(const PassesPlan *k, const View *v, const uint8_t *order,
                   int rank, int axis);
+
+/* Shared memory of a block of the kernel over rows. */
+int passes_shared(const PassesPlan *k);
 
 /* The kernels flin_rows_by_passes and, where sums are of columns,
  * flin_columns_I for result I. */

@@ -317,6 +317,31 @@ do
   local e = off(y:to "cpu", rope:reference(args))
   check("rotations in bfloat16", y.dtype == "bfloat16" and e < 4e-3, e)
 end
+-- What a weight of columns gets from rows: of a warp's, by the kernel that has
+-- them, a block's at a time; of more rows than that has blocks for, and of
+-- longer ones, by another.
+do
+  local norm = flin.layer {
+    input = { x = "t d" }, weight = { w = "d" },
+    forward = function (x, w) return flin.rms_norm(x.x, "d") * w.w end
+  }
+  for T, d in pairs { [9] = 1024, [20] = 1021, [37] = 12, [8200] = 9,
+                      [5] = 1030 } do
+    holds(("norms' weight, %d rows of %d"):format(T, d), norm,
+          { x = flin.randn(1, T, d, { seed = d }),
+            w = flin.randn(d, { seed = T }) }, 2e-6)
+  end
+  local two = flin.layer {
+    input = { x = "t d" }, weight = { w = "d", b = "d" },
+    forward = function (x, w)
+      return flin.rms_norm(x.x, "d") * w.w + flin.silu(x.x) * w.b
+    end
+  }
+  holds("two weights of columns", two, { x = flin.randn(2, 21, 40),
+        w = flin.randn(40, { seed = 2 }), b = flin.randn(40, { seed = 3 }) },
+        2e-6)
+end
+
 -- An inverse root mean square is saved, or made again: the bits of the way
 -- forward. y[1] is it where z[1] is 1, and d_z[2] where z[2] is 0 and dy is 1
 -- there alone.

@@ -1,7 +1,10 @@
 /* cublaslt.c -- cuBLASLt for tests on a machine without a GPU: column-major
  * products in float32 on the host, whose memory the fake driver's is. What the
  * library would not take is refused; with FAKE_PRODUCTS=FILE each product
- * leaves a byte there; with FAKE_PLAIN it has none for any shape.
+ * leaves a byte there; with FAKE_PLAIN it has none for any shape. With
+ * FAKE_TILES it has two answers for each, of tiles of 256 x 128 and of 128 x
+ * 128 for so many multiprocessors; where it is given memory the first one wants
+ * a counter there; and what a product leaves says which it was.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +28,7 @@ typedef struct Layout {
     int32_t batch;
 } Layout;
 typedef struct Wish { uint64_t room; uint32_t place[4]; } Wish;
-typedef struct Algo { uint64_t place[4], room, more[3]; } Algo;
+typedef struct Algo { uint64_t place[4], room, tile, more[2]; } Algo;
 typedef struct Choice {
     Algo algo;
     size_t workspace;
@@ -33,6 +36,8 @@ typedef struct Choice {
     float waves;
     int reserved[4];
 } Choice;
+
+enum { COUNTER = 4, LARGE = 256 * 128, SMALL = 128 * 128 };
 
 static int handle;
 
@@ -137,7 +142,7 @@ ENTRY(int, cublasLtMatmulAlgoGetHeuristic, void *h, void *desc, void *a,
       void *b, void *c, void *d, void *wish, int most, Choice *choice, int *n)
 {
     const Wish *w = wish;
-    if (h != &handle || c != d || most != 1 || !fits(desc, a, b, c))
+    if (h != &handle || c != d || most < 1 || !fits(desc, a, b, c))
         return INVALID;
     if (!has_kernel(a, b, c) || getenv("FAKE_PLAIN"))
         return NOT_SUPPORTED;
@@ -149,6 +154,16 @@ ENTRY(int, cublasLtMatmulAlgoGetHeuristic, void *h, void *desc, void *a,
     choice->algo.room = halves < w->room ? halves : 0;
     choice->workspace = choice->algo.room;
     *n = 1;
+    const char *units = getenv("FAKE_TILES");
+    for (int i = 0; units && i < 2 && i < most; i++) {
+        Choice *to = &choice[i];
+        *to = *choice;
+        to->algo.tile = i ? SMALL : LARGE;
+        to->algo.room = to->workspace = !i && w->room ? COUNTER : 0;
+        to->waves = (float)(result->rows * result->cols) / (float)to->algo.tile
+                  / (float)atoi(units);
+        *n = i + 1;
+    }
     return OK;
 }
 
@@ -206,12 +221,12 @@ static void multiply(const Desc *e, const Layout *la, const void *a,
         }
 }
 
-static void count(void)
+static void count(const Algo *a)
 {
     const char *path = getenv("FAKE_PRODUCTS");
     FILE *f = path ? fopen(path, "a") : NULL;
     if (f) {
-        fputc('.', f);
+        fputc(a->tile == SMALL ? 's' : !a->tile ? '.' : a->room ? 'c' : 'l', f);
         fclose(f);
     }
 }
@@ -233,6 +248,6 @@ ENTRY(int, cublasLtMatmul, void *h, void *desc, const float *alpha,
     memset(workspace, 0xe5, bytes);
     for (int64_t z = 0; z < ((Layout *)lc)->batch; z++)
         multiply(desc, la, a, lb, b, lc, d, *beta != 0, z);
-    count();
+    count(algo);
     return OK;
 }

@@ -136,6 +136,22 @@ def result(module, x):
     return y[0] if isinstance(y, tuple) else y
 
 
+def forward_and_back(module, x, dy):
+    module.zero_grad(set_to_none=True)
+    x.grad = None
+    result(module, x).backward(dy)
+
+
+def room_of(module, x, dy):
+    """Bytes that a step takes above weights and gradients."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    forward_and_back(module, x, dy)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def measure(module, x, dy):
     """ms forward, forward and backward; bytes; y and dx."""
     def forward():
@@ -143,16 +159,9 @@ def measure(module, x, dy):
             return result(module, x)
 
     def both():
-        module.zero_grad(set_to_none=True)
-        x.grad = None
-        result(module, x).backward(dy)
+        forward_and_back(module, x, dy)
     both()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    both()
-    torch.cuda.synchronize()
-    room = torch.cuda.max_memory_allocated() - before
+    room = room_of(module, x, dy)
     return median(forward), median(both), room, forward(), x.grad.clone()
 
 
@@ -237,9 +246,11 @@ def warm_call(who, module, x, dy):
     begun = time.monotonic()
     with torch.no_grad():
         result(module, x)
-    result(module, x).backward(dy)
+    forward_and_back(module, x, dy)
     torch.cuda.synchronize()
-    print(f"warm: {who} {time.monotonic() - begun:.1f} s", flush=True)
+    took = time.monotonic() - begun
+    print(f"warm: {who} {took:.1f} s, "
+          f"{room_of(module, x, dy) / 2**20:.0f} MiB", flush=True)
 
 
 def beside(what, layer, peer, ours, x, dy):

@@ -9,7 +9,8 @@ far outputs and gradients are from one another.
 
 NAMES with commas, or all; of several, or several d, each is a process: they
 compile and tune side by side, and are timed one after another. Heads have 128
-channels (heads=N: N of them). plan: one row each; the cheapest alone otherwise.
+channels (heads=N: N of them). plan: one row each; the cheapest alone otherwise;
+a number: in pieces that take at most this share of the peer's memory.
 The last rows say by how much flin's are faster than the peer's, as graphs, and
 which share of its memory they take.
 fla is what is installed, or peers/fla_src (mamba_ssm: peers/mamba_src); where
@@ -215,12 +216,18 @@ def graph_of(module, x, dy):
         return math.nan
 
 
+def layer_of(name, plan, d, h, heads, memory=None):
+    source = (f"local flin = require 'flin'\nreturn flin.layers.{name} -- "
+              f"{plan} {memory}\n")
+    return flin.nn.Layer(
+        flin.load(source, None if plan == "cheapest" else plan, memory=memory),
+        d=d, heads=h, **sizes_of(name, d, heads), device="cuda",
+        dtype=torch.bfloat16)
+
+
 def layers_of(name, plans, d, h, heads):
     """One of each plan, with the same weights."""
-    found = {plan: flin.nn.Layer(
-        name, d=d, heads=h, **sizes_of(name, d, heads), device="cuda",
-        dtype=torch.bfloat16, plan=None if plan == "cheapest" else plan)
-        for plan in plans}
+    found = {plan: layer_of(name, plan, d, h, heads) for plan in plans}
     first = found[plans[0]]
     with torch.no_grad():               # what begins as zeros would hide more
         for p in first.parameters():
@@ -293,6 +300,14 @@ def time_all(what, modules, peer, x, dy, words):
         beside(what, next(iter(modules.values())), peer, rows, x, dy)
 
 
+def within(name, first, d, h, heads, memory):
+    """first's twin, in pieces that take so many bytes at most."""
+    layer = layer_of(name, "pieces", d, h, heads, memory)
+    layer.load_state_dict(first.state_dict())
+    layer.lay_beside()
+    return layer
+
+
 def inputs(o, d, tokens):
     """x and dy."""
     x = torch.randn(int(o["B"]), tokens, d, device="cuda",
@@ -301,7 +316,9 @@ def inputs(o, d, tokens):
 
 
 def main_of(name, o):
-    d, plans = int(o["d"]), o["plan"].split(",")
+    d, asked = int(o["d"]), o["plan"].split(",")
+    shares = [p for p in asked if not p.isidentifier()]
+    plans = [p for p in asked if p not in shares] or ["cheapest"]
     heads = int(o["heads"]) or d // 128
     h = 2 * d // 64 if name == "mamba2" else heads
     layers = layers_of(name, plans, d, h, heads)
@@ -318,9 +335,16 @@ def main_of(name, o):
     for tokens in [] if int(o["warm"]) else every:
         x, dy = inputs(o, d, tokens)
         what = f"{name} d {d} B {o['B']} T {tokens}"
+        all_of = dict(layers)
         words = {plan: predicted(m, plan, x) for plan, m in timed.items()}
+        for share in shares:
+            forward_and_back(peer, x, dy)
+            room = int(float(share) * room_of(peer, x, dy))
+            all_of[share] = within(name, layers[plans[0]], d, h, heads, room)
+            warm_call(f"{what} {share}", all_of[share], x, dy)
+            words[share] = f"of {room / 2**20:.0f} MiB"
         with turn():
-            time_all(what, layers, peer, x, dy, words)
+            time_all(what, all_of, peer, x, dy, words)
             for who, module in modules.items():
                 show_kernels(f"{what} {who}", module, x, dy,
                              int(o["kernels"]))

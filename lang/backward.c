@@ -699,7 +699,7 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b)
 }
 
 bool gradient_lies_over(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                        int i)
+                        int i, int over)
 {
     Adjoint *d = all_gradients(c, v->step, a, b);
     Back *k = back_new(c, v, a, b, d);
@@ -715,7 +715,9 @@ bool gradient_lies_over(Ctx *c, Variant *v, const Args *a, const Bound *b,
     bind_back(k);
     return !k->forward && k->plan->backend->lies_over
         && k->plan->backend->lies_over(c, k->plan->program, &k->call,
-                             result_of(k, v->step->in[i].name), i);
+                             result_of(k, v->step->in[i].name),
+                             over == OVER_DY ? graph_find_input(k->joint, "dy")
+                                             : over);
 }
 
 void prepare_backward(Ctx *c, Variant *v, const Args *a, const Bound *b)

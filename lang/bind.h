@@ -310,10 +310,11 @@ Call joint_call(Ctx *c, Variant *v, const Args *a, const Bound *b);
 /* Bytes of workspace of this very call, of tensors on the device. */
 int64_t room_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
                       const Adjoint *d);
-/* Whether the gradient of input i may be written over it, by the plan of both
- * passes. */
+/* Whether the gradient of input i may be written over that input, or over dy
+ * (OVER_DY), by the plan of both passes. */
+enum { OVER_DY = -1 };
 bool gradient_lies_over(Ctx *c, Variant *v, const Args *a, const Bound *b,
-                        int i);
+                        int i, int over);
 /* All gradients, as wide as what they are of; on a device with an address, as
  * kernels differ by what is wanted. */
 Adjoint *all_gradients(Ctx *c, const Graph *step, const Args *a,
@@ -358,12 +359,12 @@ enum { LAYER_ROOMS = 16, LAYER_CALLS = 16 };
  * used: how far values lie in the former. large, small: what does not stay,
  * which a way forward may have behind these, and then nothing beside. over: of
  * its first parts that have plans, which inputs their gradients may be written
- * over, a bit each. */
+ * over, and which of these gradients over the result's, a bit each. */
 typedef struct LayerRoom {
     uint64_t call;                      /* a hash of it; 0: none */
     int64_t kept, rest, used, large, small;
     bool fills;                         /* Arena.fills */
-    uint32_t over[LAYER_CALLS];
+    uint64_t over[LAYER_CALLS];
 } LayerRoom;
 /* In how many pieces a layer's calls run in training; whether the way back of
  * each begins with its way forward, as nothing but states is kept; whether what

@@ -400,7 +400,10 @@ typedef struct flin_Call {
                                    tokens or some columns at a time, whichever
                                    is predicted to take less, and once more on
                                    the way back. Of plan "tiles" the default is
-                                   256 MB and a quarter of all, else any. The
+                                   256 MB and a quarter of all, else any. Of
+                                   plan "pieces" also bytes that a training call
+                                   takes at most, its result among them: the
+                                   least time in these, or the least memory. The
                                    same in a call that saves and in the one
                                    that goes back from there */
 } flin_Call;

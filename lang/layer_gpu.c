@@ -416,14 +416,18 @@ static bool cheap(const Lay *k, int part)
                                 && product_widens(k, p));
 }
 
+/* Is it the same value for all heads of the part? */
+static bool is_shared(const Lay *k, const LayerPart *p, Ref r)
+{
+    return p->heads && !(k->g->n[r].axes & AXIS(p->heads));
+}
+
 /* Not of what heads share, which is summed over them first. */
 static bool adds(const Lay *k, int part, int input)
 {
     const LayerPart *p = &k->p->parts->part[part];
-    bool shared = p->heads
-               && !(k->g->n[p->in[input]].axes & AXIS(p->heads));
 
-    return k->p->rows && k->p->rows[part] && !shared
+    return k->p->rows && k->p->rows[part] && !is_shared(k, p, p->in[input])
         && rows_adds(k->p->rows[part], input);
 }
 
@@ -437,11 +441,14 @@ static int call_number(const Lay *k, int part)
     return n;
 }
 
-/* Where the call's memory is counted it is found out; it runs by that. */
-static bool call_lies_over(const Lay *k, int part, int input)
+/* Where the call's memory is counted it is found out; it runs by that. What the
+ * gradient is written over: the input, or OVER_DY. */
+static bool call_lies_over(const Lay *k, int part, int input, int what)
 {
+    enum { EACH = 32 };
     int n = call_number(k, part);
-    uint32_t bit = input < 32 ? (uint32_t)1 << input : 0;
+    int at = what == OVER_DY ? input + EACH : input;
+    uint64_t bit = input < EACH ? (uint64_t)1 << at : 0;
 
     if (n >= LAYER_CALLS || !bit)
         return false;
@@ -449,26 +456,38 @@ static bool call_lies_over(const Lay *k, int part, int input)
         Lay *to = (Lay *)k;             /* what is known of it */
         Sub *s = see_sub(to, part);
         to->asked[n] |= bit;
-        if (gradient_lies_over(k->c, s->v, &s->args, &s->bound, input))
+        if (gradient_lies_over(k->c, s->v, &s->args, &s->bound, input, what))
             to->over[n] |= bit;
     }
     return k->over[n] & bit;
+}
+
+/* Does the part run by a plan? */
+static bool is_planned(const Lay *k, int part)
+{
+    return k->p->parts->part[part].step && k->p->variant[part]
+        && !k->p->rows[part] && !k->p->passes[part];
 }
 
 static bool over(const Lay *k, int part, int input)
 {
     const LayerPart *p = &k->p->parts->part[part];
     bool result = input == OVER_RESULT;
-    bool shared = p->heads
-               && !(k->g->n[result ? p->y : p->in[input]].axes
-                    & AXIS(p->heads));
+    bool shared = is_shared(k, p, result ? p->y : p->in[input]);
 
-    if (!result && p->step && k->p->variant[part] && !k->p->rows[part]
-        && !k->p->passes[part])
-        return !shared && call_lies_over(k, part, input);
+    if (!result && is_planned(k, part))
+        return !shared && call_lies_over(k, part, input, input);
     return (!result && k->p->over[part] && k->p->over[part][input])
         || (k->p->rows && k->p->rows[part] && !shared
             && rows_over(k->p->rows[part], input));
+}
+
+static bool over_dy(const Lay *k, int part, int input)
+{
+    const LayerPart *p = &k->p->parts->part[part];
+
+    return is_planned(k, part) && !is_shared(k, p, p->in[input])
+        && call_lies_over(k, part, input, OVER_DY);
 }
 
 typedef struct NewRows {
@@ -775,7 +794,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 
 const Realm realm_gpu = { true, type, room, drop, zero, number, move,
                           takes, gives, product, cheap, adds, remakes, over,
-                          forward, backward };
+                          over_dy, forward, backward };
 
 /* ---- a call's memory ---- */
 

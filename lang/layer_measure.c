@@ -2,7 +2,8 @@
  * back begins with their way forward, and whether it works in the memory that
  * the way forward keeps: what takes the least of memory times time, the one
  * counted by going through the whole step, the other predicted, of all that
- * takes little more time. Of a layer among many the memory is what it keeps
+ * takes little more time; or, where a call says how much memory there is, the
+ * least time in that. Of a layer among many the memory is what it keeps
  * between the two ways, as others go forward and back there.
  */
 #include <stdlib.h>
@@ -133,6 +134,19 @@ static double cost_of(const Measured *m)
     return (double)m->bytes * m->seconds;
 }
 
+/* memory: bytes that there are; 0: that is not said. What takes too much of it
+ * is the worse the more it takes. */
+static bool is_better(const Measured *m, const Measured *than, int64_t memory)
+{
+    bool fits = m->bytes <= memory;
+
+    if (!memory)
+        return cost_of(m) < cost_of(than);
+    if (fits != (than->bytes <= memory))
+        return fits;
+    return fits ? m->seconds < than->seconds : m->bytes < than->bytes;
+}
+
 /* So many, where they are even. */
 static LayerCut asked_cut(const Lay *k, const char *s, const LayerPass *pass)
 {
@@ -150,6 +164,7 @@ static LayerCut choose_cut(Lay *k, const LayerPass *pass)
     /* Of the time without: a layer among many has others' memory beside it. */
     const double most = k->p->fusion == FUSE_STACK ? 1.2 : 1.05;
     const char *asked = getenv(PIECES_VARIABLE);
+    int64_t memory = k->p->fusion == FUSE_PIECES ? k->args->memory : 0;
     LayerCut found = { .n = 1 };
 
     if (asked)
@@ -163,12 +178,12 @@ static LayerCut choose_cut(Lay *k, const LayerPass *pass)
             ctx_poll(k->c);
             Measured m = measure(k, cut, pass);
             limit = limit > 0 ? limit : most * (m.seconds + products);
-            if (m.seconds + products > limit)
+            if (!memory && m.seconds + products > limit)
                 continue;
             if (k->p->fusion == FUSE_PIECES)
                 m = measure_beside(k, &cut, m, pass);
             m.seconds += products;
-            if (least.seconds > 0 && cost_of(&m) >= cost_of(&least))
+            if (least.seconds > 0 && !is_better(&m, &least, memory))
                 continue;
             least = m;
             found = cut;
@@ -180,7 +195,7 @@ static LayerCut choose_cut(Lay *k, const LayerPass *pass)
 static uint64_t hash_of(const Lay *k)
 {
     const int64_t x[] = { k->b->B, k->b->T, k->b->dtype, k->args->chunk,
-                          k->args->serial };
+                          k->args->serial, k->args->memory };
 
     return hash_bytes(4, x, sizeof x) | 1;
 }

@@ -131,6 +131,8 @@ typedef struct Realm {
     /* Can the gradient be written over the input, or what is made again over
      * its gradient (OVER_RESULT)? */
     bool (*over)(const Lay *k, int part, int input);
+    /* The input's gradient over the result's? NULL: never. */
+    bool (*over_dy)(const Lay *k, int part, int input);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
 } Realm;
@@ -186,7 +188,7 @@ struct Lay {
     Sub *sub;                           /* the one part's that runs: large */
     struct RowsCall *rows;              /* its call on the device, as large */
     Arena arena;
-    uint32_t over[LAYER_CALLS], asked[LAYER_CALLS];     /* see LayerRoom; which
+    uint64_t over[LAYER_CALLS], asked[LAYER_CALLS];     /* see LayerRoom; which
                                            of these are known */
     uint64_t ends;                      /* of sequences, on the device; or 0 */
     Array *value, *grad;                /* per node */

@@ -302,6 +302,19 @@ static bool adds_to(const Lay *k, int i, int j)
         && k->realm->adds(k, i, j);
 }
 
+/* May a gradient with such axes be written over the result's, which nobody
+ * reads behind the part? */
+static bool lies_over_dy(const Lay *k, int i, int j, const Array *v)
+{
+    const LayerPart *p = &k->p->parts->part[i];
+    const Array *dy = &k->grad[p->y];
+
+    return k->realm->over_dy && dy->own && !dy->shelf
+        && dy->dtype == k->realm->type(k, p->in[j]) && dy->rank == v->rank
+        && !memcmp(dy->ax, v->ax, (size_t)v->rank * sizeof *v->ax)
+        && k->realm->over_dy(k, i, j);
+}
+
 /* Room for a gradient of input j: r's own, or, where r is one for all tokens,
  * as if it differed from token to token. */
 static Array gradient_array(Lay *k, int i, int j)
@@ -329,6 +342,11 @@ static Array gradient_array(Lay *k, int i, int j)
     for (int d = 0; d < like->rank; d++)
         if (like->ax[d] < NAXES)
             array_add(k, &v, like->ax[d]);
+    if (first && !spread(k, p, j) && lies_over_dy(k, i, j, &v)) {
+        v = k->grad[p->y];
+        k->grad[p->y].own = false;
+        return v;
+    }
     make_room(k, &v, k->realm->type(k, r), false);
     return v;
 }

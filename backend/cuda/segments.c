@@ -557,9 +557,24 @@ static double forward_seconds(Ctx *c, Builds *all, const Segments *s)
                             &s->call);
 }
 
+/* In as many as pay. */
+static Segments segments_counted(Ctx *c, Builds *all, Cutting *cut,
+                                 const Call *call)
+{
+    const Plan *p = all->plan;
+    Cuts k = { rows_of(p->g, &cut->t), plan_is_joint(p),
+               build_may_have_ends(c, all, call), is_diagonal(cut) };
+    int n = segments_count(call, p->g->chunk, &k,
+                           gpu_enter(c, all->gpu)->processors);
+
+    return segments_in(c, p, cut, call, count_well(c, all, cut, call, n));
+}
+
 double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
-    const Segments s = whole_of(all->plan, cut, call);
+    bool may = call->seq && !cut->why && !call->in_parts;
+    const Segments s = may ? segments_counted(c, all, cut, call)
+                           : whole_of(all->plan, cut, call);
     double seconds = !call->seq ? INFINITY
                    : call->to && !goes_back(&s) ? forward_seconds(c, all, &s)
                    : call_seconds(c, all, &s);
@@ -571,12 +586,7 @@ Segments segments_of(Ctx *c, Builds *all, Cutting *cut, const Call *call)
     const Plan *p = all->plan;
     if (cut->why || !call->seq)
         return whole_of(p, cut, call);
-    Cuts k = { rows_of(p->g, &cut->t), plan_is_joint(p),
-               build_may_have_ends(c, all, call), is_diagonal(cut) };
-    int n = segments_count(call, p->g->chunk, &k,
-                           gpu_enter(c, all->gpu)->processors);
-    Segments s = segments_in(c, p, cut, call,
-                             count_well(c, all, cut, call, n));
+    Segments s = segments_counted(c, all, cut, call);
     const char *why = s.n == 1 ? NULL : compile(c, &s, all);
     if (!why)
         return s;

@@ -110,7 +110,9 @@ more time or less) or "stack" (the same for a layer among many: of memory what
 it keeps between the two ways, and a fifth more time), else the cheapest that is
 predicted of the first two, or between them;
 memory = bytes of what lies between these that there may be at a time (more is
-made in tiles, the same in backward). Options may stand in a second table:
+made in tiles, the same in backward), and with "pieces" of all that a training
+call takes, its result among it: the least time in that, or the least memory
+where that is too little. Options may stand in a second table:
 v:forward(inputs, { chunk = 64 }).]]
 
 row("v:forward", "arguments: table -> tensor, tensors, table?",

@@ -3,11 +3,16 @@ milliseconds of forward, and of forward and backward, as calls and (flin's) as
 a CUDA graph; the memory that a step of training takes above its weights; how
 far outputs and gradients are from one another.
 
-    python3 tests/bench/layers.py [NAMES [d=2048 heads=16 T=2048,8192 B=1
+    python3 tests/bench/layers.py [NAMES [d=2048,1024 T=2048,4096,8192 B=1
                                          plan=separate,fused,cheapest peer=1
                                          ours=1 kernels=0 warm=0]]
 
-NAMES with commas, or all. plan: one row each; the cheapest alone otherwise.
+NAMES with commas, or all; of several, or several d, each is a process: they
+compile and tune side by side, and are timed one after another. Heads have 128
+channels (heads=N: N of them). plan: one row each; the cheapest alone otherwise;
+a number: in pieces that take at most this share of the peer's memory.
+The last rows say by how much flin's are faster than the peer's, as graphs, and
+which share of its memory they take.
 fla is what is installed, or peers/fla_src (mamba_ssm: peers/mamba_src); where
 there is none, or peer=0, flin is measured alone, and with ours=0 fla. Each row
 says what its plan predicts, too. kernels: so many of those that take longest,
@@ -21,21 +26,23 @@ convolutions are fla's own kernels where causal_conv1d is not installed."""
 import logging
 import math
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import types
 
 import torch
 
 import tuning
-from timing import median, recorded
+from timing import median, recorded, turn
 
 import tree                                         # noqa: F401
 import flin
 from flin import _fla
 
 NAMES = "gla", "gated_deltanet", "kda", "mamba2", "rwkv7"
-SIZES = {"d": 2048, "heads": 16, "T": "2048,8192", "B": 1,
+SIZES = {"d": 2048, "heads": 0, "T": "2048,8192", "B": 1,
          "plan": "cheapest", "peer": 1, "ours": 1, "kernels": 0, "warm": 0}
 PEERS = os.path.normpath(os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../peers"))
@@ -136,6 +143,22 @@ def result(module, x):
     return y[0] if isinstance(y, tuple) else y
 
 
+def forward_and_back(module, x, dy):
+    module.zero_grad(set_to_none=True)
+    x.grad = None
+    result(module, x).backward(dy)
+
+
+def room_of(module, x, dy):
+    """Bytes that a step takes above weights and gradients."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    forward_and_back(module, x, dy)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def measure(module, x, dy):
     """ms forward, forward and backward; bytes; y and dx."""
     def forward():
@@ -143,16 +166,9 @@ def measure(module, x, dy):
             return result(module, x)
 
     def both():
-        module.zero_grad(set_to_none=True)
-        x.grad = None
-        result(module, x).backward(dy)
+        forward_and_back(module, x, dy)
     both()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    both()
-    torch.cuda.synchronize()
-    room = torch.cuda.max_memory_allocated() - before
+    room = room_of(module, x, dy)
     return median(forward), median(both), room, forward(), x.grad.clone()
 
 
@@ -200,12 +216,18 @@ def graph_of(module, x, dy):
         return math.nan
 
 
+def layer_of(name, plan, d, h, heads, memory=None):
+    source = (f"local flin = require 'flin'\nreturn flin.layers.{name} -- "
+              f"{plan} {memory}\n")
+    return flin.nn.Layer(
+        flin.load(source, None if plan == "cheapest" else plan, memory=memory),
+        d=d, heads=h, **sizes_of(name, d, heads), device="cuda",
+        dtype=torch.bfloat16)
+
+
 def layers_of(name, plans, d, h, heads):
     """One of each plan, with the same weights."""
-    found = {plan: flin.nn.Layer(
-        name, d=d, heads=h, **sizes_of(name, d, heads), device="cuda",
-        dtype=torch.bfloat16, plan=None if plan == "cheapest" else plan)
-        for plan in plans}
+    found = {plan: layer_of(name, plan, d, h, heads) for plan in plans}
     first = found[plans[0]]
     with torch.no_grad():               # what begins as zeros would hide more
         for p in first.parameters():
@@ -217,81 +239,137 @@ def layers_of(name, plans, d, h, heads):
     return found
 
 
-def measure_ours(what, layer, plan, x, dy):
+def predicted(layer, plan, x):
+    """What its plan says, in words."""
+    asked = {} if plan == "cheapest" else {"plan": plan}
+    planned = layer.layer.plan(B=x.shape[0], T=x.shape[1], machine="h200",
+                               **layer.sizes, **asked)
+    return (f"predicted {planned['predicted'] * 1e3:.3f}, "
+            f"{len(planned['parts'])} parts")
+
+
+def measure_ours(what, layer, plan, x, dy, words):
     ours = measure(layer, x, dy)
     with torch.no_grad():
         graph = recorded(lambda: layer(x)[0])
     back = graph_of(layer, x, dy)
-    asked = {} if plan == "cheapest" else {"plan": plan}
-    planned = layer.layer.plan(B=x.shape[0], T=x.shape[1], machine="h200",
-                               **layer.sizes, **asked)
     print(f"{what}: flin, {plan} {ours[0]:.3f} ms, graph {graph:.3f} "
-          f"(predicted {planned['predicted'] * 1e3:.3f}, "
-          f"{len(planned['parts'])} parts), both ways {ours[1]:.3f} ms, "
-          f"graph {back:.3f}, {ours[2] / 2**20:.0f} MiB", flush=True)
-    return ours
+          f"({words}), both ways {ours[1]:.3f} ms, graph {back:.3f}, "
+          f"{ours[2] / 2**20:.0f} MiB", flush=True)
+    return ours + (back,)
 
 
 def warm_call(who, module, x, dy):
-    """A call of forward and one of backward."""
+    """A call of forward alone, and one of both."""
     begun = time.monotonic()
-    result(module, x).backward(dy)
+    with torch.no_grad():
+        result(module, x)
+    forward_and_back(module, x, dy)
     torch.cuda.synchronize()
-    print(f"warm: {who} {time.monotonic() - begun:.1f} s", flush=True)
+    took = time.monotonic() - begun
+    print(f"warm: {who} {took:.1f} s, "
+          f"{room_of(module, x, dy) / 2**20:.0f} MiB", flush=True)
 
 
-def beside(what, layer, peer, ours, x, dy):
-    """The row of the peer; ours: what was measured of flin's layer, or None."""
+def beside(what, layer, peer, rows, x, dy):
+    """The row of the peer; rows: by plan, what was measured of flin's layer."""
     theirs = measure(peer, x, dy)
+    graph, ours = graph_of(peer, x, dy), next(iter(rows.values()), None)
     row = (f"{what}: peer {theirs[0]:.3f} ms, both ways {theirs[1]:.3f} ms, "
-           f"graph {graph_of(peer, x, dy):.3f}, {theirs[2] / 2**20:.0f} MiB")
+           f"graph {graph:.3f}, {theirs[2] / 2**20:.0f} MiB")
     if ours:
         off, which = weights_apart(layer, peer, x, dy)
-        row += (f"; {theirs[1] / ours[1]:.2f}x; y "
-                f"{apart(ours[3], theirs[3]):.1e}, dx "
+        row += (f"; y {apart(ours[3], theirs[3]):.1e}, dx "
                 f"{apart(ours[4], theirs[4]):.1e} and {which} {off:.1e} apart")
     print(row, flush=True)
+    for plan, r in rows.items():
+        print(f"{what}: {plan} {graph / r[5]:.2f}x ({theirs[1] / r[1]:.2f}x as "
+              f"calls) and {r[2] / theirs[2]:.3f} of the memory", flush=True)
+
+
+def time_all(what, modules, peer, x, dy, words):
+    """modules: flin's, by plan; words: what is predicted of those that are
+    timed."""
+    rows = {plan: measure_ours(what, modules[plan], plan, x, dy, text)
+            for plan, text in words.items()}
+    first = next(iter(rows.values()), None)
+    for plan, r in list(rows.items())[1:]:
+        print(f"{what}: {plan}: y {apart(r[3], first[3]):.1e} and dx "
+              f"{apart(r[4], first[4]):.1e} apart", flush=True)
+    if peer is not None:
+        beside(what, next(iter(modules.values())), peer, rows, x, dy)
+
+
+def within(name, first, d, h, heads, memory):
+    """first's twin, in pieces that take so many bytes at most."""
+    layer = layer_of(name, "pieces", d, h, heads, memory)
+    layer.load_state_dict(first.state_dict())
+    layer.lay_beside()
+    return layer
+
+
+def inputs(o, d, tokens):
+    """x and dy."""
+    x = torch.randn(int(o["B"]), tokens, d, device="cuda",
+                    dtype=torch.bfloat16)
+    return x.requires_grad_(), torch.randn_like(x)
 
 
 def main_of(name, o):
-    d, plans = int(o["d"]), o["plan"].split(",")
-    h = 2 * d // 64 if name == "mamba2" else int(o["heads"])
-    layers = layers_of(name, plans, d, h, int(o["heads"]))
-    layer = layers[plans[0]]
-    peer = peer_of(name, d, int(o["heads"])) if int(o["peer"]) else None
+    d, asked = int(o["d"]), o["plan"].split(",")
+    shares = [p for p in asked if not p.isidentifier()]
+    plans = [p for p in asked if p not in shares] or ["cheapest"]
+    heads = int(o["heads"]) or d // 128
+    h = 2 * d // 64 if name == "mamba2" else heads
+    layers = layers_of(name, plans, d, h, heads)
+    peer = peer_of(name, d, heads) if int(o["peer"]) else None
     if peer is not None:
-        peer.load_state_dict(layer.fla_state_dict())
-    for tokens in map(int, str(o["T"]).split(",")):
-        x = torch.randn(int(o["B"]), tokens, d, device="cuda",
-                        dtype=torch.bfloat16).requires_grad_()
-        dy = torch.randn_like(x)
-        what = f"{name} B {o['B']} T {tokens}"
-        modules = {f"{what} {plan}": m for plan, m in layers.items()
-                   if int(o["ours"])}
-        if peer is not None:
-            modules[f"{what} peer"] = peer
-        if int(o["warm"]):
-            for who, module in modules.items():
-                warm_call(who, module, x, dy)
-            continue
-        rows = [measure_ours(what, m, plan, x, dy)
-                for plan, m in layers.items() if int(o["ours"])]
-        for more in rows[1:]:
-            print(f"{what}: y {apart(more[3], rows[0][3]):.1e} and dx "
-                  f"{apart(more[4], rows[0][4]):.1e} apart", flush=True)
-        if peer is not None:
-            beside(what, layer, peer, rows[0] if rows else None, x, dy)
+        peer.load_state_dict(layers[plans[0]].fla_state_dict())
+    timed = layers if int(o["ours"]) else {}
+    modules = {**timed, **({} if peer is None else {"peer": peer})}
+    every = [int(t) for t in str(o["T"]).split(",")]
+    for tokens in every if int(o["warm"]) or "FLIN_TURN" in os.environ else []:
         for who, module in modules.items():
-            show_kernels(who, module, x, dy, int(o["kernels"]))
+            warm_call(f"{name} d {d} T {tokens} {who}", module,
+                      *inputs(o, d, tokens))
+    for tokens in [] if int(o["warm"]) else every:
+        x, dy = inputs(o, d, tokens)
+        what = f"{name} d {d} B {o['B']} T {tokens}"
+        all_of = dict(layers)
+        words = {plan: predicted(m, plan, x) for plan, m in timed.items()}
+        for share in shares:
+            forward_and_back(peer, x, dy)
+            room = int(float(share) * room_of(peer, x, dy))
+            all_of[share] = within(name, layers[plans[0]], d, h, heads, room)
+            warm_call(f"{what} {share}", all_of[share], x, dy)
+            words[share] = f"of {room / 2**20:.0f} MiB"
+        with turn():
+            time_all(what, all_of, peer, x, dy, words)
+            for who, module in modules.items():
+                show_kernels(f"{what} {who}", module, x, dy,
+                             int(o["kernels"]))
+
+
+def side_by_side(cases, o):
+    """A process for each (name, d)."""
+    with tempfile.TemporaryDirectory() as at:
+        env = {"OMP_NUM_THREADS": "2", **os.environ,
+               "FLIN_TURN": os.path.join(at, "turn")}
+        pending = [subprocess.Popen(
+            [sys.executable, __file__, name]
+            + [f"{k}={v}" for k, v in {**o, "d": d}.items()], env=env)
+            for name, d in cases]
+        return max(p.wait() for p in pending)
 
 
 def main(names, o):
-    for name in names:
-        try:
-            main_of(name, o)
-        except (RuntimeError, flin.Error) as e:
-            print(f"{name}: {type(e).__name__}: {e}"[:300], flush=True)
-        torch.cuda.empty_cache()
+    cases = [(n, d) for d in str(o["d"]).split(",") for n in names]
+    if len(cases) > 1:
+        sys.exit(side_by_side(cases, o))
+    try:
+        main_of(names[0], o)
+    except (RuntimeError, flin.Error) as e:
+        print(f"{names[0]}: {type(e).__name__}: {e}"[:300], flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,30 @@
 """What the benches on a GPU share."""
+import contextlib
+import fcntl
+import os
 import statistics
 
 import torch
+
+HELD = []                       # the lock, where this process has its turn
+
+
+@contextlib.contextmanager
+def turn():
+    """The GPU is this process's alone, among those that FLIN_TURN (the start
+    of a lock's name) is set for: one compiles while another is timed."""
+    name = os.environ.get("FLIN_TURN")
+    if not name or HELD:
+        yield
+        return
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    with open(f"{name}.{gpu}", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        HELD.append(lock)
+        try:
+            yield
+        finally:
+            HELD.pop()
 
 
 def median(f, n=15):

@@ -16,6 +16,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from timing import turn
+
 WARM, TIMED = 5, 20             # milliseconds of each configuration
 
 
@@ -66,6 +68,13 @@ def compile_all(tuner, pool, args, kwargs):
         print(f"not side by side: {type(e).__name__}: {e}"[:200], flush=True)
 
 
+def timed_in_turn(bench):
+    def timed(*args, **kwargs):
+        with turn():
+            return bench(*args, **kwargs)
+    return timed
+
+
 def begin():
     import triton.testing
     from triton.runtime.autotuner import Autotuner
@@ -74,8 +83,8 @@ def begin():
         return
     pool = ThreadPoolExecutor(int(os.environ.get("FLIN_TUNERS", 8)))
     os.makedirs(folder(), exist_ok=True)
-    triton.testing.do_bench = functools.partial(
-        triton.testing.do_bench, warmup=WARM, rep=TIMED)
+    triton.testing.do_bench = timed_in_turn(functools.partial(
+        triton.testing.do_bench, warmup=WARM, rep=TIMED))
 
     def tuned(self, *args, **kwargs):
         if len(self.configs) < 2:

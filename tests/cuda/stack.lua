@@ -1,7 +1,7 @@
 -- What a layer's calls keep for the way back by the cut that they choose: with
 -- plan = "pieces" by all the memory that a call takes, of ways that take a
--- twentieth more time at most, with "stack" by what it keeps, of such as take a
--- fifth more. On a driver of tests that runs nothing, by tests/cuda/launched.c:
+-- twentieth more time at most, or the fastest in the memory that a call says,
+-- with "stack" by what it keeps, of such as take a fifth more. On a driver of tests that runs nothing, by tests/cuda/launched.c:
 -- FLIN_PIECES says a cut in a process of its own.
 --   launched tests/cuda/stack.lua [NAME TOKENS PLAN]      says the bytes
 package.path = "tests/cuda/?.lua;" .. package.path
@@ -29,9 +29,9 @@ local function inputs_of(name, T)
   return x
 end
 
-local function kept(name, T, how)
+local function kept(name, T, how, memory)
   local x = inputs_of(name, T)
-  x.save, x.plan = true, how
+  x.save, x.plan, x.memory = true, how, memory
   local _, _, saved = flin.layers[name]:forward(x)
   return saved.bytes
 end
@@ -64,6 +64,17 @@ for of in pairs(MORE) do
          of, stack, pieces)
   expect(kept(of, LONG, "stack") == stack, "%s: stack keeps others then",
          of)
+end
+
+-- In so much memory as there is: the least time, uncut; where it is too little,
+-- the least memory, in pieces whose states alone are kept.
+for of in pairs(MORE) do
+  local all <const> = kept(of, LONG)
+  local much <const> = kept(of, LONG, "pieces", 2^40)
+  local little <const> = kept(of, LONG, "pieces", 1)
+  expect(much >= all and little < 0.75 * all,
+         "%s: of %d bytes %d are kept in much memory, %d in little", of, all,
+         much, little)
 end
 
 -- What rows make again takes next to no time, and room to work in: that counts

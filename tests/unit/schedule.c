@@ -314,15 +314,21 @@ static void run(Ctx *c, void *ud)
     }
 }
 
-/* May the gradient lie over its input? */
-static bool gradient_over(const Schedule *s, const char *name)
+/* May the gradient lie over the input? */
+static bool gradient_of_over(const Schedule *s, const char *name,
+                             const char *of)
 {
     int output = 0, input = 0;
     while (strcmp(s->g->out[output].name, ctx_format(s->c, "d_%s", name)))
         output++;
-    while (strcmp(s->g->in[input].name, name))
+    while (strcmp(s->g->in[input].name, of))
         input++;
     return schedule_lies_over(s, output, input);
+}
+
+static bool gradient_over(const Schedule *s, const char *name)
+{
+    return gradient_of_over(s, name, name);
 }
 
 static void none_waits(Schedule *s)
@@ -351,11 +357,13 @@ static void lies_over(Ctx *c, void *ud)
     (void)ud;
     expect(gradient_over(s, "q") && gradient_over(s, "k")
            && gradient_over(s, "v"), "gradients over inputs", NULL);
+    expect(gradient_of_over(s, "v", "dy"), "a gradient over dy", NULL);
     expect(!gradient_over(s, "g"), "over what is read where it lies", NULL);
     for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
         s = schedule_of(c, &t, last, true);
         spoil[i](s);
         expect(!gradient_over(s, "q"), "over an input, spoiled", NULL);
+        expect(!gradient_of_over(s, "v", "dy"), "over dy, spoiled", NULL);
     }
     t.plan = plan_parse(c, read_text(c, "tests/plans/trapezoidal_chunks.plan"));
     s = schedule_of(c, &t, t.plan->nkernels - 2, true);

@@ -47,7 +47,8 @@ def load(source: str | os.PathLike[str], plan: str | None = None,
     time; None: what is predicted to be cheapest of the first two, or between
     them.
     memory: so many bytes of what lies between at most, by tiles where it is
-    more.
+    more; with "pieces", of all that a layer's training call takes, its result
+    among it: the least time in that, or, where nothing is so small, the least.
     checkpoint: a layer's calls keep their inputs alone for the way back, which
     then begins with the way forward; gradients have the same bits."""
     if "torch" in sys.modules:  # before the first call, which torch.compile

@@ -213,7 +213,8 @@ static double forward_seconds(const Plan *p, const CudaModule *m,
          + ends_seconds(p, m, ends, machine, units, call);
 }
 
-/* Whether it is one walk, which finds all that is found ahead. */
+/* Whether it is one walk, which finds all that is found ahead; or another, too,
+ * of what states are scaled by. */
 static bool is_cut_once(const Plan *p, const CudaModule *m)
 {
     int walks = 0;
@@ -221,7 +222,7 @@ static bool is_cut_once(const Plan *p, const CudaModule *m)
     for (int i = 0; i < m->nkernels; i++)
         walks += m->kernel[i].walk != CUDA_SCHEDULED
               && m->kernel[i].walk != CUDA_SUM;
-    return walks == 1 && finds_all_ahead(p, m);
+    return walks <= 2 && finds_all_ahead(p, m);
 }
 
 bool cuda_pays_as_few(const Plan *p, const CudaModule *few,

@@ -313,9 +313,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *carried*) more="FAKE_ARCH=8 FAKE_PROCESSORS=1" ;;
         *first_use*|*checked*|*constants.lua) more=FAKE_ARCH=9 ;;
         *opened.lua)
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=3" ;;
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=3" ;;
         *tiles_chosen*)
-            ;;
             more="FAKE_ARCH=9 FAKE_PROCESSORS=1 FAKE_TILES=1"
             more="$more FAKE_PRODUCTS=$tmp/products"
             ;;
@@ -357,7 +356,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
             ;;
         *"forward cyfa"*)       # blocks share a state: one leaves it
-            more="FLIN_SCHEDULE=forward FAKE_ARCH=9 FAKE_PROCESSORS=132"
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_CHECKED=1"
             ;;
         *"forward kda"*)                # no role ahead: factors are found

@@ -117,9 +117,10 @@ template<bool WRAP, bool MOST> INLINE float gone_on(float gate, float s,
  * modulo 2 pi; or, MOST, s = max(gate + s, x), of `rows` tokens. A lane has its
  * rows in registers, 64 columns of the warpgroup at a time: sums from the
  * warp's first row on and the gates' products, of which the last lie in the
- * first two of its rows for the warps behind. */
+ * first two of its rows for the warps behind. Without ROWS the last sums are
+ * all that is wanted. */
 template<int K, int SHARE, bool BACK, bool WRAP = false, bool MOST = false,
-         class Of, class Begin>
+         bool ROWS = true, class Of, class Begin>
 INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
                        int col0, const Lane &l, int rows = CHUNK_ROWS)
 {
@@ -159,10 +160,12 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
             UNROLL for (int e = 0; e < C && WRAP; e++)
                 before[e] = wrap_(before[e]);
             UNROLL for (int i = 1; i <= RANKS; i++)
-                if (!BACK && l.warp == 0)
+                if (ROWS && !BACK && l.warp == 0)
                     store_sums<C>(sum_row<K>(first, -i), before);
         }
         warpgroup_sync();
+        if (!ROWS && l.warp != CHUNK_WARPS - 1)
+            continue;
         UNROLL for (int i = 0; i < CHUNK_WARPS; i++) {
             const int w = BACK ? CHUNK_WARPS - 1 - i : i;
             if (here && (BACK ? w > l.warp : w < l.warp)) {
@@ -175,17 +178,19 @@ INLINE void gated_rows(u32 at, const Of &gates, Begin begin, u32 last,
                                                     sum[e]);
             }
         }
-        warpgroup_sync();
+        if (ROWS)
+            warpgroup_sync();
         if (here) {
-            UNROLL for (int n = 0; n < 16; n++) {
+            UNROLL for (int n = ROWS ? 0 : 15; n < 16; n++) {
                 UNROLL for (int e = 0; e < C; e++)
                     x[n][e] = gone_on<WRAP, MOST>(g[n][e], before[e], x[n][e]);
-                store_sums<C>(sum_row<K>(own, n), x[n]);
+                if (ROWS)
+                    store_sums<C>(sum_row<K>(own, n), x[n]);
             }
             if (last && !BACK && l.warp == CHUNK_WARPS - 1)
                 store_sums<C>(last + 4 * k, x[15]);
             const float zero[C] = { 0 };
-            if (l.warp == CHUNK_WARPS - 1)
+            if (ROWS && l.warp == CHUNK_WARPS - 1)
                 store_sums<C>(sum_row<K>(first, CHUNK_ROWS), zero);
         }
     }
@@ -332,7 +337,7 @@ INLINE void scores_of_warp(float *const (&d)[SUMS], const u32 (&a)[SUMS],
     const u32 start = sum_row<K>(gb, 16 * l.warp - 1) + 4 * l.col;
     NO_UNROLL for (int k = 0; k < K; k += 16) {
         Two u[SUMS][4];
-        float2 from[2], x[SUMS][4];
+        float2 from[2], x[SUMS][4], own[4];
         UNROLL for (int i = 0; i < SUMS; i++)
             if (i == 0 || a[i] != a[i - 1])
                 read_block(u[i], a[i], 16 * l.warp, k, l);
@@ -344,9 +349,13 @@ INLINE void scores_of_warp(float *const (&d)[SUMS], const u32 (&a)[SUMS],
                 from[n / 2] = times_log2e(load2(start + 4 * k + 16 * n));
             float2 f;
             UNROLL for (int i = 0; i < SUMS; i++) {
-                if (i == 0 || ga[i] != ga[i - 1])
-                    f = decay_from(load2(sum_row<K>(ga[i], l.row + n % 2 * 8)
-                        + 4 * (k + n / 2 * 8 + l.col)), from[n / 2]);
+                if (i == 0 || ga[i] != ga[i - 1]) {
+                    const float2 g = load2(sum_row<K>(ga[i], l.row + n % 2 * 8)
+                                           + 4 * (k + n / 2 * 8 + l.col));
+                    f = decay_from(g, from[n / 2]);
+                    if (ga[i] == gb)
+                        own[n] = g;
+                }
                 x[i][n] = { low(u[i][n]) * f.x, high(u[i][n]) * f.y };
             }
         }
@@ -357,12 +366,17 @@ INLINE void scores_of_warp(float *const (&d)[SUMS], const u32 (&a)[SUMS],
             float2 to[4], y[4];
             UNROLL for (int n = 0; n < 4; n++)
                 to[n] = decay_to({ from[n / 2].x + up, from[n / 2].y + up },
-                    load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
-                          + 4 * (k + n / 2 * 8 + l.col)));
+                    s == BELOW && ga[0] == gb ? own[n]
+                    : load2(sum_row<K>(gb, 16 * block + row + n % 2 * 8)
+                            + 4 * (k + n / 2 * 8 + l.col)));
             UNROLL for (int i = 0; i < SUMS; i++) {
                 Two v[4];
                 if (i == 0 || b[i] != b[i - 1]) {
-                    read_block(v, b[i], 16 * block, k, l);
+                    if (s == BELOW && b[i] == a[0])
+                        UNROLL for (int n = 0; n < 4; n++)
+                            v[n] = u[0][n];
+                    else
+                        read_block(v, b[i], 16 * block, k, l);
                     UNROLL for (int n = 0; n < 4; n++)
                         y[n] = { low(v[n]) * to[n].x, high(v[n]) * to[n].y };
                 }

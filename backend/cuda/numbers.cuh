@@ -50,6 +50,13 @@ INLINE float log2_(float x)
     asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+/* The same of numbers that are none below 2^-126. */
+INLINE float log2_normal_(float x)
+{
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 INLINE float inverse_(float a)
 {
     float y;
@@ -85,6 +92,7 @@ INLINE float max_(float a, float b) { return a != a || a > b ? a : b; }
 #define LN2   bits(0x3f317218)
 INLINE float exp_(float a) { return exp2_(a * LOG2E); }
 INLINE float log_(float a) { return log2_(a) * LN2; }
+INLINE float log_normal_(float a) { return log2_normal_(a) * LN2; }
 INLINE float abs_(float a) { return fabsf(a); }
 INLINE float sign_(float a) { return a > 0 ? 1.f : a < 0 ? -1.f : a; }
 INLINE float floor_(float a) { return floorf(a); }

@@ -580,7 +580,8 @@ static bool peels_first(const Schedule *s, KRole role)
 }
 
 /* Where tiles have rests a sequence's first chunk has a text of its own, and
- * the others' is as if there were none. */
+ * the others' is as if there were none; kernels over all chunks ask which it is
+ * where rests are, since what is run once in a while has to be fetched. */
 static void put_first(Print *p, KRole role)
 {
     p->first = true;
@@ -590,8 +591,10 @@ static void put_first(Print *p, KRole role)
 
 static void put_turn(Print *p, KRole role)
 {
-    bool both = keeps_rests(p->s, role) && !peels_first(p->s, role);
+    bool both = keeps_rests(p->s, role) && !peels_first(p->s, role)
+             && p->s->kind != K_TOKEN;
     put_turn_begin(p, role);
+    p->first = keeps_rests(p->s, role) && p->s->kind == K_TOKEN;
     if (both) {
         buf_printf(p->b, "if (x.row == x.where.start) {\n");
         put_first(p, role);
@@ -601,6 +604,7 @@ static void put_turn(Print *p, KRole role)
         put_loads(p, 0);
     else
         put_insts(p, role, K_LOAD, K_CARRY);
+    p->first = false;
     buf_printf(p->b, both ? "}\n" : "");
     p->slots = false;
 }

@@ -25,6 +25,14 @@ static const char *gates_text(Print *p, const KInst *k, const KValue *v)
                       place(p, v));
 }
 
+static bool is_read(const Print *p, int v)
+{
+    bool any = false;
+    for (int i = 0; i < p->s->ninsts; i++)
+        any |= has_value(p->s->inst[i].in, p->s->inst[i].nin, v);
+    return any;
+}
+
 static void put_gated_scan(Print *p, const KInst *k, bool back,
                            const char *last)
 {
@@ -42,10 +50,14 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
     }
     const Node *n = node_of(p, value_at(p, k->out[0])->node);
     n = op_is(n->op, SHIFTS) ? node_of(p, n->a[0]) : n;
-    bool most = is_running_most(n->op);
-    buf_printf(p->b, "gated_rows<%d, %d, %d%s>(%s, %s, %s, %s, col0(%d),"
+    bool most = is_running_most(n->op), rows = back;
+    for (int i = 0; i < k->nout; i++)
+        rows |= value_at(p, k->out[i])->layout == LAY_SUMS
+             && is_read(p, k->out[i]);
+    buf_printf(p->b, "gated_rows<%d, %d, %d%s%s>(%s, %s, %s, %s, col0(%d),"
                " l%s);\n", (int)k->ncol, share, back, most ? ", false, true"
-               : n->flags & WRAP ? ", true" : "",
+               : n->flags & WRAP ? ", true" : !rows ? ", false" : "",
+               rows ? "" : most ? ", false" : ", false, false",
                place(p, value_at(p, k->in[0])), gates, begin, last, share,
                most ? ", x.n" : "");
 }

@@ -5,6 +5,8 @@
 #include "print_parts.h"
 #include "source.h"
 
+#include <math.h>
+
 /* How far a lane's first row is behind its first column; in the loop, how far
  * the element's column is behind those. */
 static void put_over(Print *p, const KInst *k)
@@ -178,6 +180,18 @@ static const char *swish_text(Print *p, const KInst *k, Ref x)
                       (unsigned)x, (unsigned)x);
 }
 
+/* Whether it is a number and something, in float32: 0, or no smaller than what
+ * that number's last bits are, a product that is not rounded included. */
+static bool is_normal(const Graph *g, Ref r)
+{
+    const double least = 0x1p-60;
+    const Node *n = &g->n[r];
+    bool sum = false;
+    for (int i = 0; i < 2 && (n->op == OP_add || n->op == OP_sub); i++)
+        sum |= g->n[n->a[i]].op == OP_num && fabs(g->n[n->a[i]].num) >= least;
+    return sum;
+}
+
 static void put_node_text(Print *p, const KInst *k, Ref r)
 {
     Ref swish = swish_of(p, k, r);
@@ -209,6 +223,8 @@ static void put_node_text(Print *p, const KInst *k, Ref r)
     else if ((n->op == OP_sin || n->op == OP_cos)
              && is_angle_near(p, k, n->a[0]))
         buf_printf(b, "%s_near_(%s)", op_info[n->op].name, x[0]);
+    else if (n->op == OP_log && is_normal(p->s->g, n->a[0]))
+        buf_printf(b, "log_normal_(%s)", x[0]);
     else
         value_text(b, n->op, x);
 }

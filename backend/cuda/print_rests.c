@@ -1,5 +1,5 @@
 /* print_rests.c -- rests of tiles (compiler/schedule/rests.c): rests.cuh's, in
- * the text of a sequence's first chunk.
+ * the text of a sequence's first chunk, or where that is asked.
  */
 #include "print_parts.h"
 
@@ -21,12 +21,19 @@ static const char *lane_begin(Print *p)
     return ctx_format(p->c, "{\nconst Lane l = %s;\n", lane_text(p, true));
 }
 
+/* A kernel over all chunks has one text for them. */
+static const char *of_first(const Print *p)
+{
+    return p->s->kind == K_TOKEN ? "x.row == x.where.start && " : "";
+}
+
 const char *rest_text(Print *p, const KInst *k, const KValue *v)
 {
     int share = map_share(p, k);
     return v->rest == NOTHING || !p->first ? ""
-         : ctx_format(p->c, "%sif (l.warp == 0)\nleave_rest<%d>(%s, p, %s,"
-                      " x.n, col0(%d), l);\n}\n", lane_begin(p), share / 16,
+         : ctx_format(p->c, "%sif (%sl.warp == 0)\nleave_rest<%d>(%s, p,"
+                      " %s, x.n, col0(%d), l);\n}\n", lane_begin(p),
+                      of_first(p), share / 16,
                       rest_place(p, v), fragment_name(p, v->node), share);
 }
 
@@ -43,8 +50,8 @@ int put_given_rest(Print *p, const KValue *v, const char *full)
 /* The warp that has the first rows, and columns, of scores. */
 static void put_branch(Print *p, int share)
 {
-    buf_printf(p->b, "%sif (l.warp == 0 && col0(%d) == 0) {\n",
-               lane_begin(p), share);
+    buf_printf(p->b, "%sif (%sl.warp == 0 && col0(%d) == 0) {\n",
+               lane_begin(p), of_first(p), share);
 }
 
 /* Lanes read what the copy engine may write next. */

@@ -117,7 +117,8 @@ double cuda_way_seconds(const Plan *p, const CudaModule *m, bool back,
         && !finds_all_ahead(p, m) ? few * all : all;
 }
 
-/* Whether it is one walk, which finds all that is found ahead. */
+/* Whether it is one walk, which finds all that is found ahead; or another, too,
+ * of what states are scaled by. */
 static bool is_cut_once(const Plan *p, const CudaModule *m)
 {
     int walks = 0;
@@ -125,7 +126,7 @@ static bool is_cut_once(const Plan *p, const CudaModule *m)
     for (int i = 0; i < m->nkernels; i++)
         walks += m->kernel[i].walk != CUDA_SCHEDULED
               && m->kernel[i].walk != CUDA_SUM;
-    return walks == 1 && finds_all_ahead(p, m);
+    return walks <= 2 && finds_all_ahead(p, m);
 }
 
 /* Whether all of its kernels have schedules by roles. */

@@ -208,6 +208,8 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         if (s->row_axis)
             schedule_find_again(s);
         schedule_overwrite(s);
+        if (s->kind == K_TOKEN && !s->ordered)
+            schedule_late(s);
         s->large = true;
         bool fits = schedule_buffers(s);
         if (i < 0 && !fits)

@@ -23,6 +23,7 @@
  *   pair.c     what two blocks of a walk share
  *   rotate.c   what an iteration does for the next, or leaves to it
  *   order.c    products early, what waits for them late
+ *   late.c     what is found to be added up, right before that
  *   buffer.c   values -> buffers: bytes, depth, place
  *   together.c sums under decays that are one instruction
  *   length.c   long programs in parts
@@ -556,6 +557,7 @@ bool walks_behind(const Schedule *s);
 bool walks_alone(const Schedule *s);
 bool walks_alone_forward(const Schedule *s);
 void schedule_overwrite(Schedule *s);
+void schedule_late(Schedule *s);
 /* What of the matrix role's factors is read again, not kept. */
 void schedule_find_again(Schedule *s);
 /* Of a row axis: which programs ahead make their decays early; the registers

@@ -76,6 +76,7 @@ PLAIN inline unsigned bits_of(float x)
 }
 PLAIN inline float exp2_(float x) { return exp2f(x); }
 PLAIN inline float log2_(float x) { return log2f(x); }
+PLAIN inline float log2_normal_(float x) { return log2f(x); }
 PLAIN inline float __fsqrt_rn(float x) { return sqrtf(x); }
 PLAIN inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
 PLAIN inline float __fdividef(float a, float b) { return a / b; }

@@ -179,7 +179,7 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
     case CUDA_SUM:
         if (k->tensor[1].kind == ARG_OUTPUT)
-            return cuda_slots(m, call) * SUM_PARTS
+            return cuda_slots(m, call) * sum_parts(m->chunk)
                  * (call->heads / group_of(call, to));
         return (to->sb ? call->nseq : call->nseq > 0)
              * (call->heads / group_of(call, to));

@@ -96,9 +96,17 @@ typedef enum CudaWalk {
     CUDA_SUM                            /* adds up what heads share */
 } CudaWalk;
 
-/* An output's sums over heads: so many blocks have a chunk's tokens, each few
- * numbers one after another. */
+/* An output's sums over heads: so many blocks, or as many as there are tokens,
+ * have a chunk's, each few numbers one after another. */
 enum { SUM_PARTS = 8 };
+static inline int sum_rows(int chunk)
+{
+    return (chunk + SUM_PARTS - 1) / SUM_PARTS;
+}
+static inline int sum_parts(int chunk)
+{
+    return (chunk + sum_rows(chunk) - 1) / sum_rows(chunk);
+}
 
 /* A kernel of the source, and its one argument by value: of those by roles
  * `nmaps` tensor maps of 128 bytes, `ntensors` of device.cuh's Tensor, then

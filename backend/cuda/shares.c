@@ -16,7 +16,7 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
     const uint8_t *order = out ? g->out[index].order : g->st[index].order;
     int rank = out ? g->out[index].rank : g->st[index].rank;
     int64_t size = 1;
-    int rows = (m->chunk + SUM_PARTS - 1) / SUM_PARTS;
+    int rows = sum_rows(m->chunk), parts = sum_parts(m->chunk);
     Buf at = { .ctx = c }, b = { .ctx = c };
 
     k->text = to->len;
@@ -50,8 +50,8 @@ static void emit_shared(Ctx *c, const Graph *g, const CudaOptions *o,
                    "const i64 row = q.start + from;\n"
                    "for (i64 f = TID; f < n * %lld; f += THREADS) {\n"
                    "const i64 e = f %% %lld, token = row + f / %lld;\n",
-                   SUM_PARTS, m->chunk, m->chunk, m->chunk, SUM_PARTS, rows,
-                   rows, (long long)size, (long long)size, (long long)size);
+                   parts, m->chunk, m->chunk, m->chunk, parts, rows, rows,
+                   (long long)size, (long long)size, (long long)size);
     else
         buf_printf(&b, "const i64 s = all;\n"
                    "const i64 end = a.t[1].sb ? s + 1 : a.run.nseq;\n"

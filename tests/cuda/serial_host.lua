@@ -1,6 +1,7 @@
 -- Token by token on a GPU, with tensors of the host: segments of the way back
 -- begin in the middle of these. Of heads that share q and k, with constants,
--- packed, and with states at both ends.
+-- packed, and with states at both ends. And of tensors on the GPU, whose
+-- gradients that heads share are summed there, each token's once.
 --   flin tests/cuda/serial_host.lua
 local flin = require "flin"
 local dot, outer = flin.dot, flin.outer
@@ -47,5 +48,14 @@ for _, T in ipairs { 1, 64, 65, 300 } do
   check(("%d tokens"):format(T), T, 2, 2)
 end
 check("packed", 230, 1, 3, { 0, 70, 71, 230 })
+
+local x = { q = randn(2, 19, 1, 4), k = 0.4 * randn(2, 19, 1, 4),
+            v = randn(2, 19, 2, 3), c = randn(2, 4), b = randn(2) }
+x.dy = randn(2, 19, 2, 3)
+local got, want = v:backward(suite.on_gpu(x)), v:reference_backward(x)
+for _, input in ipairs { "q", "k", "v", "c", "b" } do
+  local off = relative(got[input], want[input])
+  expect(off <= 1e-4, "on the GPU: d_%s is off by %.1e", input, off)
+end
 
 suite.finish()

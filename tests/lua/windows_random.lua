@@ -78,7 +78,7 @@ for n = first, last do
   local S <const> = one_of { 0, 0, 1, 4, W, W + 9 }
   local late <const> = one_of { 0, 0, 0, 1, 2, W // 2 }
   local near, sink = one_of(weights), one_of(sinks)
-  local input = { s = S > 0 and "t" or nil }
+  local input = { s = S > 0 and sink ~= sinks[1] and "t" or nil }
   for name, axes in pairs(near[1]) do input[name] = axes end
   local name = ("seed %d: from %d to %d and the first %d"):format(n, late, W, S)
   local ok, v = pcall(flin.variant, { name = "window", input = input,

@@ -331,6 +331,163 @@ INLINE void carry_on(const Carry &a)
     }
 }
 
+/* ---- of few rows ---- */
+
+/* What a thread has of a transition: two rows of a warp's 16, and of each 16
+ * columns four; so many a warp has whole while it adds those before. */
+enum { SIXTEENTHS = CARRY_ROWS / 16 };
+struct Held { float at[SIXTEENTHS][4][2]; };
+
+INLINE int held_row() { return threadIdx.x / LANES * 16
+                             + threadIdx.x % LANES / 4 * 2; }
+INLINE int held_col() { return threadIdx.x % 4 * 4; }
+/* Where row k of a state lies in shared memory: of each 16 those beside one
+ * another that lanes read at once. */
+INLINE int slot_of(int k)
+{
+    return ((k & ~15) | (k & 3) << 2 | (k >> 2 & 3)) * STATE_PITCH;
+}
+INLINE void fetch_held(Held &h, const Layout &l, const float *m)
+{
+    const int r = held_row(), col = held_col();
+    if (l.across) {
+        UNROLL for (int i = 0; i < SIXTEENTHS; i++)
+            UNROLL for (int j = 0; j < 4; j++) {
+                const float2 p =
+                    *(const float2 *)(m + (16 * i + col + j) * l.col + r);
+                h.at[i][j][0] = p.x;
+                h.at[i][j][1] = p.y;
+            }
+    } else {
+        UNROLL for (int i = 0; i < SIXTEENTHS; i++)
+            UNROLL for (int y = 0; y < 2; y++) {
+                const Piece p =
+                    *(const Piece *)(m + (r + y) * l.row + 16 * i + col);
+                UNROLL for (int j = 0; j < 4; j++)
+                    h.at[i][j][y] = bits(p.x[j]);
+            }
+    }
+}
+/* Of two rows, half of the columns: the other half is the lane's that is so far
+ * away. */
+template<int COLS> INLINE void add_lanes(float (&sum)[2][16], int away)
+{
+    const bool upper = threadIdx.x & away;
+    UNROLL for (int y = 0; y < 2; y++)
+        UNROLL for (int c = 0; c < COLS; c++) {
+            const float own = upper ? sum[y][COLS + c] : sum[y][c];
+            const float other = upper ? sum[y][c] : sum[y][COLS + c];
+            sum[y][c] = own + lane_xor(other, away);
+        }
+}
+/* The transition's rows times the state: of each, the thread's four columns. */
+INLINE void times(float (&sum)[2][16], const Held &h, const float *state)
+{
+    UNROLL for (int y = 0; y < 2; y++)
+        UNROLL for (int c = 0; c < 16; c++)
+            sum[y][c] = 0.f;
+    UNROLL for (int i = 0; i < SIXTEENTHS; i++)
+        UNROLL for (int j = 0; j < 4; j++) {
+            const float *row = state + slot_of(16 * i + held_col() + j);
+            UNROLL for (int c = 0; c < 16; c += 4) {
+                const Piece p = *(const Piece *)(row + c);
+                UNROLL for (int x = 0; x < 4; x++)
+                    UNROLL for (int y = 0; y < 2; y++)
+                        sum[y][c + x] = fmaf(h.at[i][j][y], bits(p.x[x]),
+                                             sum[y][c + x]);
+            }
+        }
+    add_lanes<8>(sum, 2);
+    add_lanes<4>(sum, 1);
+}
+INLINE void fetch_two(float (&own)[2][4], const Carry &a, const float *from,
+                      int col)
+{
+    const bool pieces = in_pieces(a.own, a.cols);
+    UNROLL for (int y = 0; y < 2; y++) {
+        const float *row = from + (held_row() + y) * a.own.sr;
+        if (pieces && col < a.cols) {
+            const Piece p = *(const Piece *)(row + col);
+            UNROLL for (int c = 0; c < 4; c++)
+                own[y][c] = bits(p.x[c]);
+        } else UNROLL for (int c = 0; c < 4; c++)
+            own[y][c] = col + c < a.cols ? row[(col + c) * a.own.sc] : 0.f;
+    }
+}
+INLINE void leave_two(const float (&sum)[2][4], const Carry &a, float *to,
+                      int col)
+{
+    const bool pieces = in_pieces(a.start, a.cols);
+    UNROLL for (int y = 0; y < 2; y++) {
+        float *row = to + (held_row() + y) * a.start.sr;
+        Piece p;
+        UNROLL for (int c = 0; c < 4; c++)
+            p.x[c] = bits_of(sum[y][c]);
+        if (pieces && col < a.cols)
+            *(Piece *)(row + col) = p;
+        UNROLL for (int c = 0; c < 4; c++)
+            if (!pieces && col + c < a.cols)
+                row[(col + c) * a.start.sc] = sum[y][c];
+    }
+}
+/* The same as carry_on, of CARRY_ROWS rows, at most 16 a warp: a transition is
+ * in registers, the next under way, and a state goes round by memory once. */
+INLINE void carry_held(const Carry &a)
+{
+    const int blocks = (a.cols + CARRY_COLS - 1) / CARRY_COLS;
+    const int col = blockIdx.x % blocks * CARRY_COLS + held_col();
+    const int head = blockIdx.x / blocks % a.heads;
+    const i64 n = blockIdx.x / blocks / a.heads;
+    const bool any = held_row() < CARRY_ROWS;
+    const Layout l = layout_of(a);
+    const int by = a.back ? -1 : 1;
+    const i64 s = segment_at(a, n, 0);
+    const float *own = (const float *)a.own.p + place(a.own, s, head);
+    const float *m = (const float *)a.m.p + place(a.m, s + by, head);
+    float *start = (float *)a.start.p + place(a.start, s, head);
+    float *state = (float *)arena;
+    float next[2][4];
+    Held held;
+    if (any && a.segments > 2)
+        fetch_held(held, l, m);
+    UNROLL for (int y = 0; y < 2; y++)
+        UNROLL for (int c = 0; c < 4; c++)
+            next[y][c] = any && col + c < a.cols
+                ? whole_entry(a, n, head, held_row() + y, col + c) : 0.f;
+    NO_UNROLL for (int i = 0; i < a.segments; i++) {
+        const float *was = state + i % 2 * CARRY_ROWS * STATE_PITCH;
+        float *is = state + (i + 1) % 2 * CARRY_ROWS * STATE_PITCH;
+        float is_own[2][4], sum[2][16];
+        UNROLL for (int y = 0; y < 2; y++)
+            UNROLL for (int c = 0; c < 4; c++)
+                is_own[y][c] = next[y][c];
+        if (any && i + 1 < a.segments)
+            fetch_two(next, a, own, col);
+        if (any && i > 1) {
+            const Held now = held;
+            m += by * a.m.ss;
+            if (i + 1 < a.segments)
+                fetch_held(held, l, m);
+            times(sum, now, was);
+            UNROLL for (int y = 0; y < 2; y++)
+                UNROLL for (int c = 0; c < 4; c++)
+                    is_own[y][c] += sum[y][c];
+        }
+        if (any) {
+            UNROLL for (int y = 0; y < 2; y++) {
+                Piece p;
+                UNROLL for (int c = 0; c < 4; c++)
+                    p.x[c] = bits_of(is_own[y][c]);
+                *(Piece *)(is + slot_of(held_row() + y) + held_col()) = p;
+            }
+            leave_two(is_own, a, start, col);
+        }
+        __syncthreads();
+        own += by * a.own.ss;
+        start += by * a.start.ss;
+    }
+}
+
 /* ---- where a transition is a diagonal ---- */
 
 INLINE float own_entry(const Carry &a, i64 s, int head, int r, int c)

@@ -11,7 +11,7 @@
 
 enum { ALIGN = 256 };
 enum { THREADS = 256, COLS = 16, ROWS = 256, ROW_LANES = 32, PITCH = 36,
-       STATE_PITCH = 20, AHEAD = 4 };   /* carry.cuh's */
+       STATE_PITCH = 20, AHEAD = 4, HELD_ROWS = 128 };   /* carry.cuh's */
 
 /* ---- whether ---- */
 
@@ -176,6 +176,12 @@ static int moved_of(const Segments *s)
     return moved_state(s->ends ? s->cut->ends.plan->g : s->cut->walked->g);
 }
 
+/* Of few rows transitions go by registers. */
+static bool is_held(int rows)
+{
+    return rows % ROW_LANES == 0 && rows <= HELD_ROWS;
+}
+
 static const char source[] =
     "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
     "#include \"dense.cuh\"\n#include \"carry.cuh\"\n"
@@ -190,7 +196,7 @@ static const char source[] =
     "{\n    carry_unit(a);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_carry(const __grid_constant__ Carry a)\n"
-    "{\n    carry_on(a);\n}\n"
+    "{\n    CARRY_ON(a);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_carry_rows(const __grid_constant__ Carry a)\n"
     "{\n    carry_rows<4>(a);\n}\n"
@@ -209,6 +215,9 @@ static const CudaKernel
 
 static CudaKernel carry_kernel(int rows)
 {
+    if (is_held(rows))
+        return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
+                             .shared = rows * 4 * 2 * STATE_PITCH };
     return (CudaKernel){ .name = "flin_carry", .threads = THREADS,
                          .shared = rows * 4
                                  * (2 * STATE_PITCH + AHEAD * PITCH) };
@@ -243,8 +252,9 @@ static void compile_own(Ctx *c, Cutting *cut, const Plan *p, Gpu *g)
         return;
     int rows = is_diagonal(cut) ? 1 : rows_of(p->g, &cut->t);
     Module *m = cut->module = build_module(c, g, ctx_format(c,
-        "enum { CARRY_ROWS = %d };\n%s",
-        (rows + ROW_LANES - 1) / ROW_LANES * ROW_LANES, source));
+        "enum { CARRY_ROWS = %d };\n#define CARRY_ON %s\n%s",
+        (rows + ROW_LANES - 1) / ROW_LANES * ROW_LANES,
+        is_held(rows) ? "carry_held" : "carry_on", source));
     cut->begin = module_function(c, d, m, begin_kernel.name, 0);
     cut->end = module_function(c, d, m, end_kernel.name, 0);
     cut->unit = module_function(c, d, m, unit_kernel.name, 0);
@@ -392,12 +402,12 @@ static double walks_seconds(Ctx *c, const Segments *s, const CudaModule *m,
 }
 
 /* What carries one way: by matrices a step waits for that before it, and the
- * first two segments take none (an H200's, of 128 rows: 15 us of 4 segments, 35
+ * first two segments take none (an H200's, of 128 rows: 13 us of 4 segments, 31
  * of 8); of diagonals all entries are under way at once (an H100's, of 16 heads
  * in 8 segments), of vectors many segments, too. */
 static double carry_seconds(const Segments *s)
 {
-    const double first = 5e-6, step = 5e-6, began = 8e-6, each = 0.5e-6;
+    const double first = 5e-6, step = 4.4e-6, began = 8e-6, each = 0.5e-6;
     double waits = s->cut->t.kappa < 0 ? 1. / CARRIED_AT_ONCE : 1;
 
     return is_diagonal(s->cut) ? began + each * waits * s->n

@@ -25,6 +25,14 @@ for _, name in ipairs(flin.stdlib_names) do
 end
 expect(found > 10, "only %d variants have a transition", found)
 
+-- Transitions of 32, 64, 96 and 128 rows are carried by registers, others by
+-- shared memory.
+for _, K in ipairs { 40, 96 } do
+  local off = flin.stdlib.gated_deltanet:check { B = 1, T = 330, H = 1, K = K,
+      V = K, seed = 4, dtype = "float32", backend = "cuda" }
+  expect(off.worst <= 1e-4, "%d rows in segments: off by %.1e", K, off.worst)
+end
+
 -- Segments are walked side by side: a walk of several chunks is predicted to
 -- take what one of a chunk does.
 local function longest(T)

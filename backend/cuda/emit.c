@@ -71,6 +71,7 @@
  */
 #include "emit.h"
 #include "../../compiler/cost.h"
+#include "../../compiler/schedule/opening.h"
 #include "../../compiler/schedule/schedule.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "print.h"
 #include "prepare.h"
 #include "../../compiler/cost.h"
+#include "../../compiler/schedule/opening.h"
 #include "../../compiler/eval.h"
 #include "../../compiler/transition.h"
 

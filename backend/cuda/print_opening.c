@@ -3,6 +3,7 @@
  */
 #include "print_parts.h"
 #include "source.h"
+#include "../../compiler/schedule/opening.h"
 
 /* ---- at a sequence's first token ---- */
 

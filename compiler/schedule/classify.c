@@ -292,6 +292,13 @@ static bool may_be_left(const Select *x, int state)
         && !x->w->stores[st->node] && !x->w->stores[st->next];
 }
 
+void end_left(Select *x)
+{
+    for (int i = 0; i < x->g->nst; i++)
+        if (x->left & STATE(i))
+            inst_new(x, K_END, KR_STORE)->index = (int16_t)i;
+}
+
 static void find_needed(Select *x)
 {
     for (int i = 0; i < x->g->nst; i++)

@@ -1,6 +1,6 @@
 /* opening.c -- states with what the token before has yet to write, before a
- * plan is cut. A chunk finds a state S, and all that it reads or goes on from is
- * S + X: what the token before the chunk adds to it under the chunk's first
+ * plan is cut. A chunk finds a state S, and all that it reads or goes on from
+ * is S + X: what the token before the chunk adds to it under the chunk's first
  * decay (derive.c). X is the product of what the chunk before has in its last
  * row and of a number of this chunk's first token, so that the chunk before can
  * add it where it sums up its rows: its last row has that number as its weight,
@@ -8,10 +8,10 @@
  * it begins with, and the weight of a sequence's last token, which is none:
  * S is what a walk leaves.
  *
- * So OP_after, the weights, goes on to the next chunk, and OP_opening is what is
- * carried. All of a plan's are taken so, or all as they are in a chunk.
+ * So OP_after, the weights, goes on to the next chunk, and OP_opening is what
+ * is carried. All of a plan's are taken so, or all as they are in a chunk.
  */
-#include "schedule.h"
+#include "opening.h"
 #include "../cost.h"
 
 /* ---- what a walk begins with ---- */

@@ -457,17 +457,6 @@ bool is_angle_state(const Graph *g, Ref r);
 /* Whether it is how many tokens of a chunk there are so far. */
 bool counts_tokens(const Graph *g, Ref r);
 
-/* The plan in which states are carried with what the token before has yet to
- * write, if that is asked for (`ahead`) and may be; else in which each chunk
- * finds that beside its states. One of both is due to whoever prints kernels.
- */
-const Plan *plan_openings(Ctx *c, const Plan *p, bool ahead);
-/* The next node behind that one by which some kernel has the state opened, or
- * any state (0); 0: there is none. */
-Ref next_opening(const Plan *p, Ref state, Ref behind);
-/* The state that r is with all that is opened; 0: it is none. */
-Ref opened_state(const Graph *g, Ref r);
-
 /* The plan in which ranks are rows of a chunk of so many, which has so much
  * fewer tokens (Graph.rows), or each is a value of its own; p itself where it
  * has no ranks, or some cannot be. */
@@ -807,8 +796,8 @@ Schedule *schedule_parse(Ctx *c, const Plan *p, const Target *t,
 /* ---- what passes share ---- */
 
 /* Whether it is what it is made of, seen as rows or as columns, or, of a matrix
- * of tokens, under another name of its other axis; or a state that is carried
- * as what is opened. */
+ * of tokens, under another name of its other axis; a state, of what is opened.
+ */
 static inline bool is_seen_through(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];

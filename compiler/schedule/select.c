@@ -865,13 +865,8 @@ static bool end_states(Select *x)
         for (int i = 0; i < x->g->nst; i++) {
             Ref from = x->g->st[i].node;
             Ref to = shown_node(x->g, x->g->st[i].next);
-            if (!(x->s->k->states & STATE(i)))
+            if (!(x->s->k->states & ~x->left & STATE(i)))
                 continue;
-            if (x->left & STATE(i)) {
-                if (op == 1)
-                    inst_new(x, K_END, KR_STORE)->index = (int16_t)i;
-                continue;
-            }
             if (is_in_lanes(x, i)) {
                 if (op == 0 && !lane_state(x, i))
                     return false;
@@ -899,6 +894,7 @@ static bool end_states(Select *x)
             }
             reads(x, k, state);
         }
+    end_left(x);
     return true;
 }
 

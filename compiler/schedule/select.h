@@ -126,6 +126,9 @@ static inline bool is_next(const Select *x, Ref r)
     return false;
 }
 
+/* The ends of states that nobody carries. */
+void end_left(Select *x);
+
 /* Operands that instructions have of it: what a walk begins with is none. */
 static inline int arity_here(const Graph *g, Ref r)
 {

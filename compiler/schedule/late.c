@@ -22,7 +22,8 @@ static int added_at(const Schedule *s, int from, int value)
 {
     for (int i = from + 1; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
-        if (has_value(k->in, k->nin, value) || has_value(k->out, k->nout, value))
+        if (has_value(k->in, k->nin, value)
+            || has_value(k->out, k->nout, value))
             return k->op == K_SCAN && k->in[0] == value ? i : NOTHING;
     }
     return NOTHING;

@@ -42,8 +42,7 @@
  * What all of them ask is in queries.c. Before them scales.c, ranks.c,
  * constants.c and, of single tokens, found.c change the plan, as softmax.c does
  * for float16 and gate_sums.c for float32; range.c says what float16 may not
- * hold.
- * forms.def has the instructions that an architecture has for it.
+ * hold. forms.def has the instructions that an architecture has for it.
  * text.c prints a schedule (dump letter K) and reads it back. Nothing here
  * knows CUDA; backend/cuda/print.c prints instructions by template.
  */

@@ -554,10 +554,11 @@ FLIN_API int flin_reference_backward(flin_Variant *v, const flin_Call *call,
 FLIN_API int64_t flin_saved(flin_Variant *v, const flin_Call *call,
                             flin_Error *e);
 
-/* The seconds that the call's kernels are predicted to take on its GPU, whose
- * sequences are not cut there: forward, or both ways; `in_parts`: with its
- * summary, and both ways with its gradients at starts. Nothing is compiled, no
- * data is looked at. 0: that is not known; -1: see e. */
+/* The seconds that the call's kernels are predicted to take on its GPU, few
+ * long sequences cut there as is predicted to take least: forward, or both
+ * ways; `in_parts`: not cut, with its summary, and both ways with its gradients
+ * at starts. Nothing is compiled, no data is looked at. 0: that is not known;
+ * -1: see e. */
 FLIN_API double flin_seconds(flin_Variant *v, int both_ways,
                              const flin_Call *call, flin_Error *e);
 

@@ -4,6 +4,11 @@
 
 #include "layer_run.h"
 
+enum { ROOM_ALIGN = 256 };
+
+/* Whatever the memory that a call takes depends on, and its kernels. */
+uint64_t layer_call_hash(const Lay *k);
+
 /* Runs f(k), all of it queued on the call's stream, in the call's workspace
  * or the stream's. What it takes is found by a first run that computes nothing
  * (k->dry: by this alone). */

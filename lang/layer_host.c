@@ -230,5 +230,5 @@ static bool over(const Lay *k, int part, int input)
 }
 
 const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
-                           gives, product, cheap, adds, cheap, over, NULL, forward,
-                           backward };
+                           gives, product, cheap, adds, cheap, over, NULL,
+                           forward, backward };

@@ -580,9 +580,11 @@ static Segments segments_counted(Ctx *c, Builds *all, Cutting *cut,
     return segments_in(c, p, cut, call, count_well(c, all, cut, call, n));
 }
 
+/* What is cut by a rule, not by prices, is predicted as it is. */
 double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call)
 {
-    bool may = call->seq && !cut->why && !call->in_parts;
+    bool may = call->seq && !cut->why && !call->in_parts
+            && build_may_have_ends(c, all, call);
     const Segments s = may ? segments_counted(c, all, cut, call)
                            : whole_of(all->plan, cut, call);
     double seconds = !call->seq ? INFINITY

@@ -74,8 +74,9 @@ int segments_count(const Call *call, int chunk, const Cuts *k,
 double segments_gain(Ctx *c, const Graph *g, int64_t heads, int64_t chunks,
                      bool joint, int processors);
 
-/* Seconds that the call is predicted to take, in as many segments as it runs
- * in; of one in parts (Call.in_parts) all of these. 0: that is not known. */
+/* Seconds that the call is predicted to take, in as many segments as pay by
+ * their prices; of one in parts (Call.in_parts) all of these. 0: that is not
+ * known. */
 double segments_seconds(Ctx *c, Builds *all, Cutting *cut, const Call *call);
 /* Cuts the call, or says that it is as it was (n == 1, call the same). Compiles
  * what cutting takes. */

@@ -1,8 +1,9 @@
 -- What a layer's calls keep for the way back by the cut that they choose: with
 -- plan = "pieces" by all the memory that a call takes, of ways that take a
 -- twentieth more time at most, or the fastest in the memory that a call says,
--- with "stack" by what it keeps, of such as take a fifth more. On a driver of tests that runs nothing, by tests/cuda/launched.c:
--- FLIN_PIECES says a cut in a process of its own.
+-- with "stack" by what it keeps, of such as take a fifth more. On a driver of
+-- tests that runs nothing, by tests/cuda/launched.c: FLIN_PIECES says a cut in
+-- a process of its own.
 --   launched tests/cuda/stack.lua [NAME TOKENS PLAN]      says the bytes
 package.path = "tests/cuda/?.lua;" .. package.path
 local flin = require "flin"

@@ -354,11 +354,10 @@ static unsigned char *put_tensor(unsigned char *at, const View *v, int rank,
     return put(at, last, sizeof last);
 }
 
-/* run.cuh's per_head: exact of x where x heads < 2^32. */
-static uint32_t part_of_heads(int64_t heads)
+uint32_t cuda_share(int64_t n)
 {
     int64_t all = (int64_t)1 << 32;
-    return heads > 1 ? (uint32_t)((all + heads - 1) / heads) : 0;
+    return n > 1 ? (uint32_t)((all + n - 1) / n) : 0;
 }
 
 HostDivisor cuda_divisor(int64_t n)
@@ -385,7 +384,7 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
     run.by_slots = cuda_divisor(run.per_entry / pieces + 1);
     run.by_pieces = cuda_divisor(pieces);
     run.items = items_of(m, k, call);
-    run.per_head = part_of_heads(run.heads);
+    run.per_head = cuda_share(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);

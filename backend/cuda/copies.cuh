@@ -138,7 +138,7 @@ INLINE void copy_tokens(u32 to, const Tensor &t, const Item &x, int col,
 {
     const int piece = lane % 8, n = some_within(col + SOME * piece, COLS);
     const Element *p = (const Element *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + (i64)x.row * t.st;
+        + head_of(t, x.head) * t.sh + (i64)x.row * t.st;
     const i64 step = step_of<RANKED>(t);
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
@@ -166,7 +166,7 @@ INLINE void copy_constant(u32 to, const Tensor &t, const Item &x, int row,
 {
     const int piece = lane % 8, n = some_within(col + SOME * piece, COLS);
     const i64 step = step_of<true>(t);
-    const Element *p = (const Element *)t.p + x.head / t.group * t.sh;
+    const Element *p = (const Element *)t.p + head_of(t, x.head) * t.sh;
     const auto copy_row = [&](int i, auto copy) {
         const int r = row + 4 * i + lane / 8;
         const bool has = r < ROWS && n > 0;
@@ -197,7 +197,7 @@ INLINE void widen_tokens(u32 to, const Tensor &t, const Item &x, int col,
     const int piece = lane % 4, n = min(COLS - col - 8 * piece, 8);
     const i64 step = step_of<RANKED>(t);
     const unsigned short *p = (const unsigned short *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + (i64)x.row * t.st + off * t.st
+        + head_of(t, x.head) * t.sh + (i64)x.row * t.st + off * t.st
         + (col + 8 * piece) * step;
     const int first = (x.where.start - x.row - off) * RANKS;
     const int end = first + x.where.len;
@@ -255,7 +255,8 @@ INLINE void put_rows(const Tensor &t, u32 from, const Item &x, int col,
     const int piece = lane % 8, n = some_within(col + SOME * piece, cols);
     const i64 step = step_of<RANKED>(t);
     Element *p = (Element *)t.p + x.where.b * t.sb
-        + x.head / t.group * t.sh + x.row * t.st + (col + SOME * piece) * step;
+        + head_of(t, x.head) * t.sh
+        + x.row * t.st + (col + SOME * piece) * step;
     UNROLL_ROWS for (int i = 0; i < CHUNK_ROWS / 4; i++) {
         const int row = 4 * i + lane / 8;
         const uint4 v = load16(from + piece_of(row, piece));

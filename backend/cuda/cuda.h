@@ -309,6 +309,9 @@ bool cuda_is_asked(const CudaModule *m, const CudaKernel *k, const Call *call);
 typedef struct HostDivisor { uint32_t n, share; } HostDivisor;
 /* Of numbers below 2^32; n: so is it. */
 HostDivisor cuda_divisor(int64_t n);
+/* run.cuh's per_head, device.cuh's per_group: 2^32 / n, rounded up, 0 of one; a
+ * quotient by it is exact of x where x n < 2^32. */
+uint32_t cuda_share(int64_t n);
 typedef struct HostRun {
     uint64_t seq;
     int64_t nseq, tokens, each, per_entry, items;

@@ -17,8 +17,14 @@
 struct alignas(64) TensorMap { unsigned char opaque[128]; };
 
 /* A tensor by element strides: batch (or sequence), token, head, and up to
- * two axes of its own. Null p: absent. Head h reads the tensor's h / group. */
-struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group, pad; };
+ * two axes of its own. Null p: absent. Head h reads the tensor's h / group;
+ * per_group: 2^32 / group, rounded up; 0: each head has its own. */
+struct Tensor { void *p; i64 sb, st, sh, sd[2]; int group; u32 per_group; };
+/* Which of its heads a head reads: a quotient, by what the host has found. */
+INLINE int head_of(const Tensor &t, int head)
+{
+    return t.per_group ? (int)((u64)(u32)head * t.per_group >> 32) : head;
+}
 
 /* x, which is one for all of a warp and then known to be: products take their
  * places from registers that a warp has once. */
@@ -75,7 +81,7 @@ INLINE int chunks_of(const Rows &s)
 }
 INLINE i64 token_at(const Tensor &t, int head, const Rows &s, int token)
 {
-    return s.b * t.sb + head / t.group * t.sh + (i64)(s.start + token) * t.st;
+    return s.b * t.sb + head_of(t, head) * t.sh + (i64)(s.start + token) * t.st;
 }
 
 /* ---- barriers ---- */

@@ -9,7 +9,8 @@ enum { MAP_BYTES = 128 };
 typedef struct HostTensor {
     uint64_t p;
     int64_t sb, st, sh, sd[2];
-    int32_t group, pad;
+    int32_t group;
+    uint32_t per_group;
 } HostTensor;
 
 static const char *name_of(const Graph *g, CudaArg a)
@@ -198,6 +199,8 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
     CudaArg a = k->tensor[i];
     HostTensor t = { .p = (uint64_t)(uintptr_t)v->data, .sb = v->sb,
                      .st = v->st, .sh = v->sh, .group = group_of(call, v) };
+
+    t.per_group = cuda_share(t.group);
     if (a.kind == ARG_INPUT || a.kind == ARG_OUTPUT) {
         t.sd[0] = v->sd[0];
         t.sd[1] = rank_of(p->g, a) > 1 ? v->sd[1] : 0;

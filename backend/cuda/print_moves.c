@@ -151,7 +151,7 @@ void put_heads(Print *p)
         for (int j = 0; j < i && n; j++)
             before |= engine_input(p, &p->s->inst[j]) == n;
         if (n && !before)
-            buf_printf(p->b, "const int %s = x.head / a.tensor[%d].group;\n",
+            buf_printf(p->b, "const int %s = head_of(a.tensor[%d], x.head);\n",
                        head_name(p, n), tensor_for(p, ARG_INPUT, n->index,
                                                    p->o->in[n->index]));
     }
@@ -186,7 +186,7 @@ void put_load(Print *p, const KInst *k)
     const char *head = !input ? NULL : p->s->kind != K_TOKEN
                      ? head_name(p, n) : "head";
     if (input && p->s->kind == K_TOKEN)
-        buf_printf(p->b, "const int head = x.head / a.tensor[%d].group;\n",
+        buf_printf(p->b, "const int head = head_of(a.tensor[%d], x.head);\n",
                    tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]));
     bool constant = input && v->row >= AX_DIM;
     for (int c = 0; c < v->ncol; c += piece_cols(v))

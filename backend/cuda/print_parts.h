@@ -30,6 +30,9 @@ typedef struct Print {
                                            in registers; NULL: none */
     bool sums;                          /* shares of results are added up in
                                            registers */
+    const char *next;                   /* in an iteration of a vector role: the
+                                           chunk of its next */
+    bool asks;                          /* in which it asks for later chunks */
     bool slots;                         /* an iteration of a loop begins with
                                            the places of its rings' slots */
     KRole role;                         /* whose iteration it is, then */

@@ -89,31 +89,33 @@ bool vectors_in_turn(const Print *p)
     return all;
 }
 
-/* Vectors of tokens are fetched a chunk ahead, and asked for in the cache
- * before that: a walk's chunk takes no longer than memory does where bytes are
- * what it takes. */
-enum { ASKED_AHEAD = 4 };
+/* Vectors of tokens are fetched a chunk ahead. */
 static bool fetches_ahead(const Schedule *s)
 {
     return s->row_axis;
 }
 
-static const char *fetched_text(Print *p, const Node *n, const char *item)
+static const char *input_type(Print *p, const Node *n)
 {
-    if (n->op == OP_after)
-        return fetched_text(p, &p->s->g->n[n->a[0]],
-                            ctx_format(p->c, "one_behind(%s)", item));
-    return ctx_format(p->c, "input_pair<%s%s>(a.tensor[%d], %s, lane)",
-                      element_type(p->o->in[n->index]),
-                      p->s->g->in[n->index].ranked ? ", true" : "",
-                      tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]),
-                      item);
+    return ctx_format(p->c, "%s%s", element_type(p->o->in[n->index]),
+                      p->s->g->in[n->index].ranked ? ", true" : "");
+}
+
+static int input_tensor(Print *p, const Node *n)
+{
+    return tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]);
+}
+
+/* The input whose tokens a vector has, or those behind them. */
+static const Node *fetched_input(const Schedule *s, Ref r)
+{
+    const Node *n = &s->g->n[r];
+    return n->op == OP_after ? &s->g->n[n->a[0]] : n;
 }
 
 static bool is_fetched(const Schedule *s, const KInst *k, int node)
 {
-    const Node *n = &s->g->n[k->node[node]];
-    n = n->op == OP_after ? &s->g->n[n->a[0]] : n;
+    const Node *n = fetched_input(s, k->node[node]);
     return k->op == K_VECTOR && !k->nrow && n->op == OP_input && n->timed;
 }
 
@@ -126,15 +128,37 @@ static bool fetches_tokens(const Schedule *s, KRole role)
     return any;
 }
 
-/* The next chunk's first token is asked for with that chunk. */
-static void put_asked(Print *p, const Node *n, const char *item)
+/* What is done (load, ask_for) with a vector's chunk. */
+static const char *along_text(Print *p, Ref r, const char *what,
+                              const char *use)
 {
-    if (n->op == OP_after)
+    return ctx_format(p->c, "s%u.%s(a.tensor[%d], %s)", (unsigned)r, what,
+                      input_tensor(p, fetched_input(p->s, r)), walked_text(p, use));
+}
+
+/* Before that they are asked for in the cache, where an iteration may take no
+ * longer than memory does: a lean one, or a warp's that has each chunk. */
+enum { ASKED_AHEAD = 4 };
+static bool asks_ahead(const Print *p, KRole role)
+{
+    return p->lean || role != KR_VECTOR || !vectors_in_turn(p);
+}
+
+/* So many chunks before the loop: they are found there whatever it is. */
+static void put_first_asked(Print *p, KRole role, const char *from)
+{
+    const Schedule *s = p->s;
+    bool whole = asks_ahead(p, role), lean = s->splits && has_lean(s, role);
+    if (!fetches_tokens(s, role) || (!whole && !lean))
         return;
-    buf_printf(p->b, "ask_pair<%s%s>(a.tensor[%d], %s, lane);\n",
-               element_type(p->o->in[n->index]),
-               p->s->g->in[n->index].ranked ? ", true" : "",
-               tensor_for(p, ARG_INPUT, n->index, p->o->in[n->index]), item);
+    buf_printf(p->b, "%sNO_UNROLL for (int m = 1; m < %d; m++) {\n",
+               whole ? "" : "if (x.first > 0)\n", ASKED_AHEAD);
+    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
+        for (int i = 0; i < k->nnodes && k->role == role; i++)
+            if (is_fetched(s, k, i) && s->g->n[k->node[i]].op == OP_input)
+                buf_printf(p->b, "%s;\n", along_text(p, k->node[i], "ask_for",
+                           ctx_format(p->c, "%s + m", from)));
+    buf_printf(p->b, "}\n");
 }
 
 /* Whether the role fetches vectors over an axis, which each chunk there is has.
@@ -155,7 +179,7 @@ void put_first_fetch(Print *p, KRole role)
 {
     const Schedule *s = p->s;
     const char *from = s->splits && !has_lean(s, role) ? "x.first" : "0";
-    const char *first = walked_text(p, from);
+    const char *first = from;
     bool any = false;
     for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
         for (int i = 0; i < k->nnodes && k->role == role; i++)
@@ -173,32 +197,24 @@ void put_first_fetch(Print *p, KRole role)
             && !leaves_carried(s, k)) {
             buf_printf(p->b, "%sfloat n%u[%d];\n", any ? ""
                        : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    first),
+                                    walked_text(p, first)),
                        (unsigned)k->node[0], lane_entries((int)k->nrow));
             put_lanes_found(p, k, "n");
             any = true;
         }
         for (int i = 0; i < k->nnodes; i++) {
-            const Node *n = &s->g->n[k->node[i]];
+            const Node *n = fetched_input(s, k->node[i]);
             if (k->role != role || !is_fetched(s, k, i))
                 continue;
-            buf_printf(p->b, "%sPair n%u = %s;\n", any ? ""
-                       : ctx_format(p->c, "find_chunk(a.run, %s, x);\n",
-                                    first), (unsigned)k->node[i],
-                       fetched_text(p, n, "x"));
-            any = true;
+            buf_printf(p->b, "const Along<%s> s%u(a.tensor[%d], x, lane%s);\n"
+                       "Loaded<%s> n%u = %s;\n", input_type(p, n),
+                       (unsigned)k->node[i], input_tensor(p, n),
+                       s->g->n[k->node[i]].op == OP_after ? ", 1" : "",
+                       element_type(p->o->in[n->index]), (unsigned)k->node[i],
+                       along_text(p, k->node[i], "load", first));
         }
     }
-    if (!fetches_tokens(s, role))
-        return;
-    buf_printf(p->b, "NO_UNROLL for (int m = 1; m < %d; m++) {\n"
-               "find_chunk(a.run, %s, x);\n", ASKED_AHEAD,
-               walked_text(p, ctx_format(p->c, "%s + m", from)));
-    for (const KInst *k = s->inst; k < s->inst + s->ninsts; k++)
-        for (int i = 0; i < k->nnodes && k->role == role; i++)
-            if (is_fetched(s, k, i))
-                put_asked(p, &s->g->n[k->node[i]], "x");
-    buf_printf(p->b, "}\n");
+    put_first_asked(p, role, from);
 }
 
 void put_vector_turn(Print *p, KRole role)
@@ -208,28 +224,31 @@ void put_vector_turn(Print *p, KRole role)
     if (turns)
         buf_printf(p->b, "if ((%s + warp) & 1)\ncontinue;\n",
                    turn_counter(s, role));
-    if (fetches_ahead(s))
+    p->next = fetches_lanes(s, role) ? "min(m + 1, chunks - 1)"
+            : turns ? "m + 2" : "m + 1";
+    p->asks = asks_ahead(p, role);
+    if (fetches_ahead(s) && fetches_lanes(s, role))
         buf_printf(p->b, "Item next = x;\nfind_chunk(a.run, %s, next);\n",
-                   walked_text(p, fetches_lanes(s, role)
-                                  ? "min(m + 1, chunks - 1)"
-                                  : turns ? "m + 2" : "m + 1"));
-    if (fetches_ahead(s) && fetches_tokens(s, role))
-        buf_printf(p->b, "Item later = x;\nfind_chunk(a.run, %s, later);\n",
-                   walked_text(p, ctx_format(p->c, "m + %d", ASKED_AHEAD)));
+                   walked_text(p, p->next));
 }
 
+/* The next chunk's first token is asked for with that chunk. */
 static void put_fetched(Print *p, Ref r)
 {
-    const Node *n = &p->s->g->n[r];
+    const Node *n = fetched_input(p->s, r);
     unsigned at = (unsigned)r;
+    bool behind = p->s->g->n[r].op == OP_after;
     if (!fetches_ahead(p->s)) {
-        buf_printf(p->b, "const Pair v%u = %s;\n", at,
-                   fetched_text(p, n, "x"));
+        buf_printf(p->b, "const Pair v%u = input_pair<%s>(a.tensor[%d], %s,"
+                   " lane);\n", at, input_type(p, n), input_tensor(p, n),
+                   behind ? "one_behind(x)" : "x");
         return;
     }
-    buf_printf(p->b, "const Pair v%u = n%u;\nn%u = %s;\n", at, at, at,
-               fetched_text(p, n, "next"));
-    put_asked(p, n, "later");
+    buf_printf(p->b, "const Pair v%u = pair_of(n%u);\nn%u = %s;\n", at, at, at,
+               along_text(p, r, "load", p->next));
+    if (p->asks && !behind)
+        buf_printf(p->b, "%s;\n", along_text(p, r, "ask_for",
+                   ctx_format(p->c, "m + %d", ASKED_AHEAD)));
 }
 
 static void put_vector_node(Print *p, Ref r)

@@ -305,7 +305,7 @@ template<bool RANKED = false, int END = 0, int N>
 INLINE void store_share(const Tensor &t, const float (&x)[N], const Item &at,
                         int col, const Lane &l, bool first)
 {
-    float *p = (float *)t.p + at.where.b * t.sb + at.head / t.group * t.sh
+    float *p = (float *)t.p + at.where.b * t.sb + head_of(t, at.head) * t.sh
              + (i64)at.row * t.st;
     UNROLL for (int e = 0; e < N; e += 2) {
         const int row = l.row + e / 2 % 2 * 8;
@@ -367,7 +367,7 @@ template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void begin_state(float (&x)[N], const Tensor &t, const Item &at,
                         int row, int col, const Lane &l)
 {
-    const T *p = (const T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
+    const T *p = (const T *)t.p + at.seq * t.sb + head_of(t, at.head) * t.sh;
     UNROLL for (int e = 0; e < N; e++)
         x[e] = 0.f;
     if (t.p)                            /* most calls have none */
@@ -380,7 +380,7 @@ template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void load_constant(float (&x)[N], const Tensor &t, const Item &at,
                           int row, int col, const Lane &l)
 {
-    const T *p = (const T *)t.p + at.head / t.group * t.sh;
+    const T *p = (const T *)t.p + head_of(t, at.head) * t.sh;
     UNROLL for (int e = 0; e < N; e++)
         x[e] = has_entry<ROWS, SHARE, END_ROW, END>(e, row, col, l)
              ? element(p + state_place<SHARE>(t, e, row, col, l)) : 0.f;
@@ -389,7 +389,7 @@ template<class T, int ROWS, int SHARE, int END_ROW = 0, int END = 0, int N>
 INLINE void end_state(const float (&x)[N], const Tensor &t, const Item &at,
                       int row, int col, const Lane &l)
 {
-    T *p = (T *)t.p + at.seq * t.sb + at.head / t.group * t.sh;
+    T *p = (T *)t.p + at.seq * t.sb + head_of(t, at.head) * t.sh;
     if (!t.p)
         return;
     UNROLL for (int e = 0; e < N; e++)
@@ -401,38 +401,38 @@ template<class T>
 INLINE float begin_entry(const Tensor &t, const Item &x, int at)
 {
     return t.p ? element((const T *)t.p + x.seq * t.sb
-                         + x.head / t.group * t.sh + at * t.sd[0]) : 0.f;
+                         + head_of(t, x.head) * t.sh + at * t.sd[0]) : 0.f;
 }
 /* Entry `at` of what a token has, or its number, where it lies. */
 template<class T>
 INLINE float token_entry(const Tensor &t, const Item &x, int token, int at)
 {
-    return element((const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+    return element((const T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
                    + (i64)token * t.st + at * t.sd[0]);
 }
 template<class T>
 INLINE float token_number(const Tensor &t, const Item &x, int token)
 {
-    return element((const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+    return element((const T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
                    + (i64)token * t.st);
 }
 template<class T>
 INLINE void end_entry(const Tensor &t, const Item &x, int at, float v)
 {
     if (t.p)
-        put_element((T *)t.p + x.seq * t.sb + x.head / t.group * t.sh
+        put_element((T *)t.p + x.seq * t.sb + head_of(t, x.head) * t.sh
                     + at * t.sd[0], v);
 }
 template<class T> INLINE float begin_number(const Tensor &t, const Item &x)
 {
     return t.p ? element((const T *)t.p + x.seq * t.sb
-                         + x.head / t.group * t.sh) : 0.f;
+                         + head_of(t, x.head) * t.sh) : 0.f;
 }
 template<class T>
 INLINE void end_number(const Tensor &t, const Item &x, float v)
 {
     if (t.p)
-        put_element((T *)t.p + x.seq * t.sb + x.head / t.group * t.sh, v);
+        put_element((T *)t.p + x.seq * t.sb + head_of(t, x.head) * t.sh, v);
 }
 
 /* ---- vectors ---- */
@@ -458,7 +458,7 @@ template<int PARTS> INLINE Pair parts_pair(u32 from, int lane)
 template<class T, bool RANKED = false>
 INLINE Pair input_pair(const Tensor &t, const Item &x, int lane)
 {
-    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+    const T *p = (const T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
                + (i64)x.row * t.st;
     const bool stored = !RANKED || is_stored(lane);
     return { stored && lane < x.n ? element(p + row_place<RANKED>(t, lane))
@@ -481,22 +481,62 @@ INLINE Pair tokens_behind(const Item &x, float number, int lane)
     const int n = one_behind(x).n;
     return { lane < n ? number : 0.f, lane + 32 < n ? number : 0.f };
 }
-/* Asks for the same in the cache. */
-template<class T, bool RANKED = false>
-INLINE void ask_pair(const Tensor &t, const Item &x, int lane)
+/* What memory has of a pair: numbers are made of it where they are used, so
+ * that nobody waits for it before. */
+template<class T> struct Loaded { T a, b; };
+template<class T> INLINE Pair pair_of(const Loaded<T> &x)
 {
-    const T *p = (const T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
-               + (i64)x.row * t.st;
-    const bool stored = !RANKED || is_stored(lane);
-    if (stored && lane < x.n)
-        ask(p + row_place<RANKED>(t, lane));
-    if (stored && lane + 32 < x.n)
-        ask(p + row_place<RANKED>(t, lane + 32));
+    return { element(&x.a), element(&x.b) };
 }
+/* What a lane reads of a walk's vector of tokens: rows l and l + 32 of each
+ * chunk, or so many tokens behind those. Its place is found once a walk. */
+template<class T, bool RANKED = false> struct Along {
+    const T *p;
+    int len;                            /* of the sequence, from row l on */
+    INLINE_MEMBER Along(const Tensor &t, const Item &x, int lane,
+                        int behind = 0)
+    {
+        p = (const T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
+          + (i64)(x.where.start + behind) * t.st + row_place<RANKED>(t, lane);
+        len = lane >= CHUNK_ROWS || (RANKED && !is_stored(lane))
+            ? 0 : x.where.len - RANKS * behind - lane;
+    }
+    INLINE_MEMBER const T *chunk(const Tensor &t, int c) const
+    {
+        return p + (i64)c * (CHUNK * t.st);
+    }
+    /* From row l to l + 32. */
+    INLINE_MEMBER i64 half(const Tensor &t) const
+    {
+        static_assert(RANKS <= 32, "a token's rows are of one half");
+        return 32 / RANKS * t.st;
+    }
+    INLINE_MEMBER Loaded<T> load(const Tensor &t, int c) const
+    {
+        const T *from = chunk(t, c);
+        const i64 left = len - (i64)CHUNK_ROWS * c;
+        Loaded<T> x = {};
+        if (left > 0)
+            x.a = from[0];
+        if (CHUNK_ROWS > 32 && left > 32)
+            x.b = from[half(t)];
+        return x;
+    }
+    /* Asks for the same in the cache. */
+    INLINE_MEMBER void ask_for(const Tensor &t, int c) const
+    {
+        const T *from = chunk(t, c);
+        const i64 left = len - (i64)CHUNK_ROWS * c;
+        if (left > 0)
+            ask(from);
+        if (CHUNK_ROWS > 32 && left > 32)
+            ask(from + half(t));
+    }
+};
 template<class T, bool RANKED = false>
 INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
 {
-    T *p = (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+    T *p = (T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
          + (i64)x.row * t.st;
     if (t.p && lane < x.n && has_place<RANKED>(lane))
         put_element(p + row_place<RANKED>(t, lane), v.a);
@@ -507,7 +547,7 @@ INLINE void output_pair(const Tensor &t, const Item &x, Pair v, int lane)
 template<class T, bool RANKED>
 INLINE T *lane_place(const Tensor &t, const Item &x, int col, const Lane &l)
 {
-    return (T *)t.p + x.where.b * t.sb + x.head / t.group * t.sh
+    return (T *)t.p + x.where.b * t.sb + head_of(t, x.head) * t.sh
          + x.row * t.st + row_place<RANKED>(t, l.row)
          + (i64)(col + l.col) * column_step<RANKED>(t);
 }
@@ -681,7 +721,7 @@ INLINE void store_columns(const Tensor &t, u32 tile, const Item &x, int col,
                           int cols, int lane)
 {
     unsigned short *p = (unsigned short *)t.p + x.where.b * t.sb
-                      + x.head / t.group * t.sh + x.row * t.st + col;
+                      + head_of(t, x.head) * t.sh + x.row * t.st + col;
     for (int at = lane; at < x.n * 8; at += 32) {
         const int row = at / 8, piece = at % 8;
         const uint4 v = load16(tile + row * 128 + ((piece ^ (row & 7)) * 16));
@@ -733,7 +773,7 @@ INLINE void keep_matrix(Element *p, const float (&y)[N], const Item &x,
 template<class T>
 INLINE float vector_at(const Tensor &t, const Item &x, int at)
 {
-    return element((const T *)t.p + x.head / t.group * t.sh + at * t.sd[0]);
+    return element((const T *)t.p + head_of(t, x.head) * t.sh + at * t.sd[0]);
 }
 /* What kernels keep for one another: a vector of 64 tokens, of which those
  * behind the end may not have been written. */

@@ -134,7 +134,7 @@ template<int BYTES> struct Stream {
 };
 template<int BYTES> INLINE float constant(const Tensor &t, int head)
 {
-    const i64 at = head / t.group * t.sh;
+    const i64 at = head_of(t, head) * t.sh;
     if (BYTES == 4)
         return ((const float *)t.p)[at];
     return low(((const unsigned short *)t.p)[at]);
@@ -142,7 +142,7 @@ template<int BYTES> INLINE float constant(const Tensor &t, int head)
 /* Entry k of a head's vector. */
 template<int BYTES> INLINE float column(const Tensor &t, int head, int k)
 {
-    const i64 at = head / t.group * t.sh + k * t.sd[0];
+    const i64 at = head_of(t, head) * t.sh + k * t.sd[0];
     if (BYTES == 4)
         return ((const float *)t.p)[at];
     return low(((const unsigned short *)t.p)[at]);

@@ -271,7 +271,32 @@ static uint32_t waited_before(const Schedule *s, uint32_t last)
     return set;
 }
 
-/* The matrix role waits for all that is made ahead at once, when it first wants
+/* Whether the role ahead has said that the one is there, or has waited for it,
+ * before it says so of the other. */
+static bool is_told_before(const Schedule *s, int one, int other)
+{
+    bool before = waited_before(s, 1u << other) >> one & 1, told = false;
+    for (int i = 0; i < s->ninsts && !told && !is_filled_by_both(s, one); i++) {
+        uint32_t full = s->inst[i].role == KR_AHEAD ? s->inst[i].post_full : 0;
+        told = full >> other & 1;
+        before |= full >> one & 1 && (!told || one < other);
+    }
+    return before;
+}
+
+/* Of the buffers those that nothing else is told of behind. */
+static uint32_t told_last(const Schedule *s, uint32_t buffers)
+{
+    uint32_t set = buffers;
+    for (int one = 0; one < s->nbuffers; one++)
+        for (int other = 0; other < s->nbuffers; other++)
+            if (one != other && buffers >> one & buffers >> other & 1
+                && is_told_before(s, one, other))
+                set &= ~(1u << one);
+    return set;
+}
+
+/* The matrix role waits for what is made ahead last, when it first wants
  * something of it or of what that role has waited for: it waits for nothing of
  * that again. */
 static void chain_waits(Schedule *s)
@@ -289,7 +314,7 @@ static void chain_waits(Schedule *s)
         if (k->role != KR_MATRIX || !(k->wait_full & (written | found)))
             continue;
         k->wait_full &= ~(written | found);
-        k->wait_full |= first ? written : 0;
+        k->wait_full |= first ? told_last(s, written) : 0;
         first = false;
     }
 }

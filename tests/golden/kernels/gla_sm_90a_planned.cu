@@ -793,6 +793,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
             float f54[32];
             float f31[32];
             const Lane l = lane_of(fresh((int)threadIdx.x));
+            u32 q4_2[16];
+            find_matrix<0>(q4_2, a.tensor[8], x, 0 + col0(64), l);
+            matrix_sync<2>();
+            {
+                const u32 (&q4)[16] = q4_2;
+                float z9 = 0;
+                UNROLL for (int e = 0; e < 32; e++) {
+                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                    (void)h;
+                    (void)row;
+                    (void)col;
+                    const float x9 = max_((e & 1 ? high(q4[e / 2]) : low(q4[e / 2])), bits(0xc2d00000));
+                    if (e % 2)
+                        store2(base + 148000 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
+                    else
+                    z9 = row < x.n ? x9 : 0.f;
+                }
+            }
             wait(base + 218144, parity(it, 1));
             if (x.n < CHUNK_ROWS) {
                 clear_tail<256>(base + 0, 2, x.n, thread);
@@ -817,26 +836,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                     write_columns<2>(base + 184320 + 0, p, 64, col0(32), l);
                 }
             }
-            u32 q4_9[16];
-            find_matrix<0>(q4_9, a.tensor[8], x, 0 + col0(64), l);
             fence_async();
-            matrix_sync<2>();
-            {
-                const u32 (&q4)[16] = q4_9;
-                float z9 = 0;
-                UNROLL for (int e = 0; e < 32; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
-                    const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const float x9 = max_((e & 1 ? high(q4[e / 2]) : low(q4[e / 2])), bits(0xc2d00000));
-                    if (e % 2)
-                        store2(base + 148000 + row * 544 + 4 * (col - 1), z9, row < x.n ? x9 : 0.f);
-                    else
-                    z9 = row < x.n ? x9 : 0.f;
-                }
-            }
             matrix_sync<2>();
             scan_rows<128, 64, 0>(base + 148000, base + 217088, col0(64), l);
             wait(base + 218176, parity(it, 1));

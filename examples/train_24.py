@@ -18,14 +18,10 @@ as a CUDA graph, on all sides alike; --kernels N says what takes a step's time,
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse
-import collections
 import functools
-import glob
-import itertools
 import json
 import math
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -45,6 +41,7 @@ import flin.nn                                      # noqa: E402
 import torch.nn.functional as F                     # noqa: E402
 from train_24_adamw import AdamW, lie_on            # noqa: E402
 from train_24_costs import kernels_of, memory_of    # noqa: E402
+from train_24_text import tokens_of, words_of       # noqa: E402
 from torch import nn                                # noqa: E402
 
 FULL = dict(layers=24, width=1024, heads=16, key_heads=4, hidden=4096,
@@ -57,40 +54,6 @@ SIDES = "flin", "torch", "fla"
 EPS = 1e-5
 BASE = 10000                    # of the rotations' angles
 WARM = 3                        # steps before a graph is recorded
-
-
-# ---- text ----
-
-
-def words_of(path=None):
-    """The text, cut into words, numbers and signs."""
-    root = os.path.join(HERE, "..")
-    files = [path] if path else sorted(itertools.chain.from_iterable(
-        glob.glob(os.path.join(root, p), recursive=True) for p in (
-            "*.md", "docs/**/*.md", "stdlib/**/*.lua", "lang/**/*.lua",
-            "lang/**/*.py", "compiler/**/*.[ch]", "lang/*.[ch]",
-            "examples/**/*.*")))
-    text = []
-    for file in files:
-        with open(file, "rb") as f:
-            text.append(f.read())
-    return re.findall(rb" ?[A-Za-z_]+|[0-9]|\s+|.", b"\n".join(text), re.S)
-
-
-def tokens_of(words, vocabulary):
-    """As whole numbers below `vocabulary`: the 256 bytes, then what is most
-    frequent; other words are their bytes."""
-    common = [w for w, _ in collections.Counter(words).most_common()
-              if len(w) > 1][:max(0, vocabulary - 256)]
-    index = {w: 256 + i for i, w in enumerate(common)}
-    found = []
-    for w in words:
-        i = index.get(w)
-        if i is None:
-            found.extend(w)
-        else:
-            found.append(i)
-    return torch.tensor(found)
 
 
 # ---- the operations, by whoever computes them ----

@@ -132,8 +132,9 @@ static bool fetches_tokens(const Schedule *s, KRole role)
 static const char *along_text(Print *p, Ref r, const char *what,
                               const char *use)
 {
+    int tensor = input_tensor(p, fetched_input(p->s, r));
     return ctx_format(p->c, "s%u.%s(a.tensor[%d], %s)", (unsigned)r, what,
-                      input_tensor(p, fetched_input(p->s, r)), walked_text(p, use));
+                      tensor, walked_text(p, use));
 }
 
 /* Before that they are asked for in the cache, where an iteration may take no

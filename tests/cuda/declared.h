@@ -33,10 +33,13 @@ static size_t value_name(const char *s)
     return is_of_name(s[n]) ? 0 : n;
 }
 
-/* Whether the name at s stands behind a type, or behind others that do. */
+/* Whether the name at s stands behind a type, or behind others that do. Behind
+ * one with parameters, and not behind "greater than": it is given a value. */
 static bool is_declared_at(const char *text, const char *s)
 {
-    const char *before = s;
+    const char *before = s, *behind = s + value_name(s);
+    if (s - text > 2 && s[-1] == ' ' && s[-2] == '>' && s[-3] != ' ')
+        return *behind == '(' || !strncmp(behind, " = ", 3);
     while (before > text && strchr(" *&", before[-1]))
         before--;
     if (before[-1] == '(' && *before == '&')

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 101408 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 101472 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -242,9 +242,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -311,28 +311,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0 + ((it + warp) & 1), x);
-                Pair n4 = input_pair<float>(a.tensor[4], x, lane);
-                Pair n5 = input_pair<float>(a.tensor[5], x, lane);
-                NO_UNROLL for (int m = 1; m < 4; m++) {
-                    find_chunk(a.run, 0 + m, x);
-                    ask_pair<float>(a.tensor[4], x, lane);
-                    ask_pair<float>(a.tensor[5], x, lane);
-                }
+                const Along<float> s4(a.tensor[4], x, lane);
+                Loaded<float> n4 = s4.load(a.tensor[4], 0 + ((it + warp) & 1));
+                const Along<float> s5(a.tensor[5], x, lane);
+                Loaded<float> n5 = s5.load(a.tensor[5], 0 + ((it + warp) & 1));
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     if ((it + warp) & 1)
                         continue;
-                    Item next = x;
-                    find_chunk(a.run, m + 2, next);
-                    Item later = x;
-                    find_chunk(a.run, m + 4, later);
-                    const Pair v4 = n4;
-                    n4 = input_pair<float>(a.tensor[4], next, lane);
-                    ask_pair<float>(a.tensor[4], later, lane);
-                    const Pair v5 = n5;
-                    n5 = input_pair<float>(a.tensor[5], next, lane);
-                    ask_pair<float>(a.tensor[5], later, lane);
+                    const Pair v4 = pair_of(n4);
+                    n4 = s4.load(a.tensor[4], m + 2);
+                    const Pair v5 = pair_of(n5);
+                    n5 = s5.load(a.tensor[5], m + 2);
                     const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                     Pair v11 = running_sum(v10, lane, x.n);
                     const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
@@ -596,9 +586,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 231824 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -664,26 +654,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, max(chunks - 1 - (0), 0), x);
-                Pair n4 = input_pair<float>(a.tensor[3], x, lane);
-                Pair n5 = input_pair<float>(a.tensor[4], x, lane);
+                const Along<float> s4(a.tensor[3], x, lane);
+                Loaded<float> n4 = s4.load(a.tensor[3], max(chunks - 1 - (0), 0));
+                const Along<float> s5(a.tensor[4], x, lane);
+                Loaded<float> n5 = s5.load(a.tensor[4], max(chunks - 1 - (0), 0));
                 NO_UNROLL for (int m = 1; m < 4; m++) {
-                    find_chunk(a.run, max(chunks - 1 - (0 + m), 0), x);
-                    ask_pair<float>(a.tensor[3], x, lane);
-                    ask_pair<float>(a.tensor[4], x, lane);
+                    s4.ask_for(a.tensor[3], max(chunks - 1 - (0 + m), 0));
+                    s5.ask_for(a.tensor[4], max(chunks - 1 - (0 + m), 0));
                 }
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
-                    Item next = x;
-                    find_chunk(a.run, max(chunks - 1 - (m + 1), 0), next);
-                    Item later = x;
-                    find_chunk(a.run, max(chunks - 1 - (m + 4), 0), later);
-                    const Pair v4 = n4;
-                    n4 = input_pair<float>(a.tensor[3], next, lane);
-                    ask_pair<float>(a.tensor[3], later, lane);
-                    const Pair v5 = n5;
-                    n5 = input_pair<float>(a.tensor[4], next, lane);
-                    ask_pair<float>(a.tensor[4], later, lane);
+                    const Pair v4 = pair_of(n4);
+                    n4 = s4.load(a.tensor[3], max(chunks - 1 - (m + 1), 0));
+                    s4.ask_for(a.tensor[3], max(chunks - 1 - (m + 4), 0));
+                    const Pair v5 = pair_of(n5);
+                    n5 = s5.load(a.tensor[4], max(chunks - 1 - (m + 1), 0));
+                    s5.ask_for(a.tensor[4], max(chunks - 1 - (m + 4), 0));
                     const Pair v10 = { (float)(max_(v5.a, bits(0xc2d00000))), (float)(max_(v5.b, bits(0xc2d00000))) };
                     Pair v11 = running_sum(v10, lane, x.n);
                     const Pair v13 = { (float)(exp_(v11.a)), (float)(exp_(v11.b)) };
@@ -1004,7 +990,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 225504, to = base + 49152;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -1018,7 +1004,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 225568, to = base + 106496;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
@@ -1033,7 +1019,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 225584, to = base + 122880;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = head_of(a.tensor[2], x.head);
                     load_tile(to + 0, &a.map[5], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[5], full, 64, x.row, head, x.where.b);
                 }
@@ -1050,7 +1036,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 225472, to = base + 0;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
+                    const int head = head_of(a.tensor[3], x.head);
                     load_tile(to + 0, &a.map[7], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[7], full, 64, x.row, head, x.where.b);
                 }

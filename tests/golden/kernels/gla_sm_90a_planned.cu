@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 110592 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 110624, to = base + 32768;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 110640, to = base + 49152;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = head_of(a.tensor[2], x.head);
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
@@ -213,10 +213,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
-                const int head3 = x.head / a.tensor[3].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
+                const int head3 = head_of(a.tensor[3], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 225296 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -518,9 +518,9 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<2>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 109840 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -749,7 +749,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 226384, to = base + 49152;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -757,7 +757,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 226400, to = base + 65536;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -774,7 +774,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 226352, to = base + 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = head_of(a.tensor[2], x.head);
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }
@@ -782,7 +782,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 226368, to = base + 32768;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
+                    const int head = head_of(a.tensor[3], x.head);
                     load_tile(to + 0, &a.map[4], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[4], full, 64, x.row, head, x.where.b);
                 }
@@ -799,7 +799,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 226336, to = base + 0;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[4].group;
+                    const int head = head_of(a.tensor[4], x.head);
                     load_tile(to + 0, &a.map[6], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[6], full, 64, x.row, head, x.where.b);
                 }

@@ -48,8 +48,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<2>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 90704 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -271,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                 {
                     const u32 full = base + 107584 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -279,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                 {
                     const u32 full = base + 107552 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -294,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k1_token(const __grid_const
                 {
                     const u32 full = base + 107632, to = base + 81920;
                     arrive_expecting(full, 8192);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = head_of(a.tensor[2], x.head);
                     load_tile(to + 0, &a.map[3], full, x.slice * 64 + 0, x.row, head, x.where.b);
                 }
             }
@@ -487,8 +487,8 @@ extern "C" __global__ void __launch_bounds__(384, 2) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<2>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 90704 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -732,7 +732,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 220864 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -740,7 +740,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 220928 + it % 2 * 8, to = base + 65536 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -748,7 +748,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 220896 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[2].group;
+                    const int head = head_of(a.tensor[2], x.head);
                     load_tile(to + 0, &a.map[2], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[2], full, 64, x.row, head, x.where.b);
                 }
@@ -756,7 +756,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k3_token(const __grid_const
                 {
                     const u32 full = base + 220960, to = base + 98304;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[3].group;
+                    const int head = head_of(a.tensor[3], x.head);
                     load_tile(to + 0, &a.map[3], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[3], full, 64, x.row, head, x.where.b);
                 }

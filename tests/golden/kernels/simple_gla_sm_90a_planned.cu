@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 82464 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[0].group;
+                    const int head = head_of(a.tensor[0], x.head);
                     load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
                 }
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_const
                 {
                     const u32 full = base + 82496 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
                     arrive_expecting(full, 16384);
-                    const int head = x.head / a.tensor[1].group;
+                    const int head = head_of(a.tensor[1], x.head);
                     load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
                     load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
                 }
@@ -189,9 +189,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     wait(base + 214672 + it % 2 * 8, parity(it, 2) ^ 1);
@@ -254,23 +254,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                find_chunk(a.run, 0 + ((it + warp) & 1), x);
-                Pair n4 = input_pair<float>(a.tensor[4], x, lane);
-                NO_UNROLL for (int m = 1; m < 4; m++) {
-                    find_chunk(a.run, 0 + m, x);
-                    ask_pair<float>(a.tensor[4], x, lane);
-                }
+                const Along<float> s4(a.tensor[4], x, lane);
+                Loaded<float> n4 = s4.load(a.tensor[4], 0 + ((it + warp) & 1));
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
                     if ((it + warp) & 1)
                         continue;
-                    Item next = x;
-                    find_chunk(a.run, m + 2, next);
-                    Item later = x;
-                    find_chunk(a.run, m + 4, later);
-                    const Pair v4 = n4;
-                    n4 = input_pair<float>(a.tensor[4], next, lane);
-                    ask_pair<float>(a.tensor[4], later, lane);
+                    const Pair v4 = pair_of(n4);
+                    n4 = s4.load(a.tensor[4], m + 2);
                     const Pair v9 = { (float)(max_(v4.a, bits(0xc2d00000))), (float)(max_(v4.b, bits(0xc2d00000))) };
                     Pair v10 = running_sum(v9, lane, x.n);
                     const float v11 = last_row(v10, x.n);
@@ -512,10 +503,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
                 const int chunks = find_walk<1>(a.run, item, x);
-                const int head0 = x.head / a.tensor[0].group;
-                const int head1 = x.head / a.tensor[1].group;
-                const int head2 = x.head / a.tensor[2].group;
-                const int head3 = x.head / a.tensor[3].group;
+                const int head0 = head_of(a.tensor[0], x.head);
+                const int head1 = head_of(a.tensor[1], x.head);
+                const int head2 = head_of(a.tensor[2], x.head);
+                const int head3 = head_of(a.tensor[3], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 229216 + it % 2 * 8, parity(it, 2) ^ 1);

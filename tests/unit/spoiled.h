@@ -804,7 +804,7 @@ static void not_half(Schedule *s)
         s->value[v].half = false;
 }
 static const Spoiled pairs[] = {
-    { "not waited for", not_waited_given, "is given before" },
+    { "not waited for", not_waited_given, "used unasked" },
     { "not of half the columns", not_half, "axes' extents" },
     { NULL, NULL, NULL },
 };

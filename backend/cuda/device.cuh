@@ -395,19 +395,6 @@ INLINE Lane opposed_lane_of(int thread)
 {
     return lane_of(thread ^ 96 * (thread >> 8));
 }
-/* The same in one of two warpgroups at one chunk, worked out anew: registers
- * are few. The second's warps have rows the other way round; threads below 128
- * are half of each. */
-INLINE Lane joint_lane()
-{
-    const int thread = fresh((int)threadIdx.x);
-    Lane l = lane_of(thread);
-    l.team = (thread >> 7) - 1;
-    l.thread = (thread & 64) * 2 + 64 * l.team + (thread & 63);
-    l.warp ^= 3 * l.team;
-    l.row = 16 * l.warp + (l.lane >> 2);
-    return l;
-}
 /* Address, within a tile, of the rows that this lane names to ldmatrix and
  * stmatrix, for a fragment that lies as it is (columns along the row) ... */
 INLINE u32 tile_row(const Lane &l, int step)
@@ -497,12 +484,6 @@ INLINE void write_fragment(u32 tile, const u32 (&p)[16], const Lane &l)
     UNROLL for (int k = 0; k < 4; k++)
         stmatrix(tile + tile_row(l, k), p + 4 * k);
 }
-/* Half of the columns, 32. */
-INLINE void write_half(u32 tile, const u32 (&p)[8], const Lane &l, int half)
-{
-    UNROLL for (int k = 0; k < 2; k++)
-        stmatrix(tile + tile_row(l, 2 * half + k), p + 4 * k);
-}
 INLINE void read_fragment(u32 (&p)[16], u32 tile, const Lane &l)
 {
     UNROLL for (int k = 0; k < 4; k++)
@@ -530,17 +511,6 @@ INLINE void joint_sync()
 {
     asm volatile("bar.sync 7, 256;" ::: "memory");
 }
-/* Each column times the token vector at v. */
-INLINE void scale_columns(u32 (&to)[16], const u32 (&p)[16], u32 v,
-                          const Lane &l)
-{
-    UNROLL for (int n = 0; n < 8; n++) {
-        const float2 f = load2(v + 4 * (8 * n + l.col));
-        to[2 * n] = pack(low(p[2 * n]) * f.x, high(p[2 * n]) * f.y);
-        to[2 * n + 1] = pack(low(p[2 * n + 1]) * f.x,
-                             high(p[2 * n + 1]) * f.y);
-    }
-}
 
 /* ---- rows past the end of a sequence ---- */
 
@@ -555,12 +525,6 @@ INLINE float state_entry(const Tensor &t, int seq, int head, int k)
 {
     return t.p ? ((const float *)t.p)[seq * t.sb + head * t.sh + k * t.sd[0]]
                : 0.f;
-}
-INLINE float input_entry(const Tensor &t, int head, const Rows &s,
-                         int token, int k)
-{
-    return low(((const unsigned short *)t.p)[token_at(t, head, s, token)
-                                             + k * t.sd[0]]);
 }
 /* Row 0 of TILES tiles: the token before the first, from col of `cols`. */
 template<int TILES>
@@ -578,16 +542,6 @@ INLINE void end_entry(const Tensor &t, int seq, int head, int k, float x)
 {
     if (t.p)
         ((float *)t.p)[seq * t.sb + head * t.sh + k * t.sd[0]] = x;
-}
-/* Entry k of the state that is the last token of an input. */
-INLINE void end_previous(const Tensor &to, const Tensor &from,
-                         const Tensor &in, const Rows &s, int seq,
-                         int head, int k)
-{
-    if (to.p)
-        end_entry(to, seq, head, k, s.len > 0
-                  ? input_entry(in, head, s, s.len - 1, k)
-                  : state_entry(from, seq, head, k));
 }
 /* Copies rows [0, rows) of a tile to memory, `cols` columns at stride st. */
 INLINE void copy_rows(unsigned short *to, i64 st, u32 tile, int rows,
@@ -624,43 +578,3 @@ INLINE void store_chunk(const TensorMap &m, const Tensor &t, u32 tile,
 
 /* ---- states: float32, rows from row0, of a size rows x cols ---- */
 
-template<int COLS, class F>
-INLINE void each_entry(const Lane &l, int row0, int rows, F f)
-{
-    UNROLL for (int half = 0; half < 2; half++) {
-        const int r = row0 + l.row + 8 * half;
-        if (r >= rows)
-            continue;
-        UNROLL for (int i = 0; i < (COLS + 7) / 8 * 2; i++) {
-            const int c = 8 * (i / 2) + l.col + i % 2;
-            if (8 * (i / 2) + 8 <= COLS || c < COLS)
-                f(4 * (i / 2) + 2 * half + i % 2, r, c);
-        }
-    }
-}
-template<int COLS, int N>
-INLINE void load_state(float (&x)[N], const Tensor &t, int seq, int head,
-                       const Lane &l, int row0, int rows)
-{
-    UNROLL for (int i = 0; i < N; i++)
-        x[i] = 0;
-    if (!t.p)
-        return;
-    const float *p = (const float *)t.p + seq * t.sb + head * t.sh;
-    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
-        x[i] = p[r * t.sd[0] + c * t.sd[1]];
-    });
-}
-/* From the lane's column on: how far the others are is the same for all rows,
- * worked out once. */
-template<int COLS, int N>
-INLINE void store_state(const float (&x)[N], const Tensor &t, int seq,
-                        int head, const Lane &l, int row0, int rows)
-{
-    if (!t.p)
-        return;
-    float *p = (float *)t.p + seq * t.sb + head * t.sh + l.col * t.sd[1];
-    each_entry<COLS>(l, row0, rows, [&](int i, int r, int c) {
-        p[r * t.sd[0] + (c - l.col) * t.sd[1]] = x[i];
-    });
-}

@@ -5,9 +5,9 @@
 /* ---- matrices ---- */
 
 #ifdef ELEMENT_F16
-constexpr u32 MINUS8 = 0xc800c800, HALF = 0x38003800;
+constexpr u32 MINUS8 = 0xc800c800;
 #else
-constexpr u32 MINUS8 = 0xc100c100, HALF = 0x3f003f00;
+constexpr u32 MINUS8 = 0xc100c100;
 #endif
 /* The lowest of m and of values below it: MINUS8 where there are none. Negative
  * ones are the largest as integers. */
@@ -16,12 +16,6 @@ template<int N> INLINE u32 deepest(const u32 (&x)[N], u32 m = MINUS8)
     UNROLL for (int i = 0; i < N; i += 2)
         m = __vimax3_u16x2(m, x[i], x[i + 1]);
     return m;
-}
-template<int N> INLINE void halve(u32 (&h)[N], const u32 (&x)[N])
-{
-    UNROLL for (int i = 0; i < N; i++)
-        asm("fma.rn." ELEMENT "x2 %0, %1, %2, %3;" : "=r"(h[i]) : "r"(x[i]),
-            "r"(HALF), "r"(0x80008000u));   /* sm_80 has no product */
 }
 /* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8, of half of x. */
 template<bool DEEP> INLINE float swish(float x, float half)
@@ -37,71 +31,6 @@ template<bool DEEP> INLINE float swish(float x)
     return swish<DEEP>(x, 0.5f * x);
 }
 
-/* ---- angles that grow at one rate: before the chunk, the next, rates ---- */
-
-template<int BYTES>
-INLINE void begin_turn(u32 at, int row, const Tensor &from, const Tensor &rate,
-                       int seq, int head, int p, int tokens)
-{
-    const float s = !from.p ? 0.f : ((const float *)from.p)
-        [seq * from.sb + head * from.sh + p * from.sd[0]];
-    const float r = wrap_(column<BYTES>(rate, head, p));
-    store1(at + 4 * p, wrap_(fmaf(r, (float)tokens, s)));
-    store1(at + 2 * row + 4 * p, r);
-}
-INLINE void advance_turn(u32 at, int row, int p, u32 now, int tokens)
-{
-    store1(at + (now ^ 1) * row + 4 * p,
-           wrap_(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
-                       load1(at + now * row + 4 * p))));
-}
-INLINE void end_turn(u32 at, int row, const Tensor &to, int seq, int head,
-                     int p, u32 now, int tokens)
-{
-    if (to.p)
-        ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
-            wrap_(fmaf(load1(at + 2 * row + 4 * p), (float)tokens,
-                        load1(at + now * row + 4 * p)));
-}
-
-/* ---- states of one axis ---- */
-
-INLINE void begin_chain(u32 carry, const Tensor &from, int seq, int head,
-                        int p, int size)
-{
-    store1(carry + 4 * p, !from.p || p >= size ? 0.f : ((const float *)from.p)
-           [seq * from.sb + head * from.sh + p * from.sd[0]]);
-}
-INLINE void end_chain(u32 carry, const Tensor &to, int seq, int head, int p)
-{
-    if (to.p)
-        ((float *)to.p)[seq * to.sb + head * to.sh + p * to.sd[0]] =
-            load1(carry + 4 * p);
-}
-template<int K> INLINE u32 gate_row(u32 gate, int r);
-/* Column p of the rows: what is added becomes the sum. Decays are `step` bytes
- * apart, 0 and 0: there is none. */
-template<int K, int WRAP>
-INLINE void chain_rows(u32 rows, u32 carry, u32 decay, int step, int column,
-                       int n)
-{
-    const int p = fresh(column);
-    float s = load1(carry + 4 * p);
-    store1(gate_row<K>(rows, 0) + 4 * p, s);
-    NO_UNROLL for (int i = 0; i < 64; i += 16) {
-        const u32 at = gate_row<K>(rows, i + 1) + 4 * p;
-        float x[16], d[16];
-        UNROLL for (int t = 0; t < 16; t++) {
-            x[t] = load1(at + 4 * (K + 8) * t);
-            d[t] = decay ? load1(decay + (i + t) * step) : 1.f;
-        }
-        UNROLL for (int t = 0; t < 16; t++) {
-            s = i + t < n ? fmaf(d[t], s, x[t]) : s;
-            store1(at + 4 * (K + 8) * t, s);
-        }
-    }
-    store1(carry + 4 * p, WRAP ? wrap_(s) : s);
-}
 
 /* ---- gates per key ---- */
 
@@ -118,36 +47,6 @@ INLINE void store_row(u32 a, float sum, const Lane &l)
 template<int K> INLINE u32 gate_row(u32 gate, int r)
 {
     return gate + 4 * (K + 8) * r;
-}
-/* Sums along the chunk of C columns a lane, 16 rows a warp, to their place in
- * the row before. The warpgroup does it together. */
-template<int C> INLINE void store_line(u32 a, const float *x)
-{
-    UNROLL for (int e = 0; e < C; e += 2)
-        store2(a + 4 * e, x[e], x[e + 1]);
-}
-template<int K, int C>
-INLINE void running_rows(float (&x)[16][C], u32 at, const Lane &l)
-{
-    UNROLL for (int n = 1; n < 16; n++)
-        UNROLL for (int e = 0; e < C; e++)
-            x[n][e] += x[n - 1][e];
-    store_line<C>(gate_row<K>(at, l.warp), x[15]);
-    warpgroup_sync();
-    float before[C];
-    UNROLL for (int e = 0; e < C; e++)
-        before[e] = 0;
-    UNROLL for (int w = 0; w < 3; w++)
-        UNROLL for (int e = 0; e < C; e++)
-            before[e] += w < l.warp ? load1(gate_row<K>(at, w) + 4 * e) : 0.f;
-    warpgroup_sync();
-    if (l.warp == 0)
-        store_line<C>(at, before);
-    UNROLL for (int n = 0; n < 16; n++) {
-        UNROLL for (int e = 0; e < C; e++)
-            x[n][e] += before[e];
-        store_line<C>(gate_row<K>(at, 16 * l.warp + n + 1), x[n]);
-    }
 }
 /* Elements k, k + 1 ... of row i. */
 template<int N> INLINE void read_line(u32 (&x)[N], u32 tile, int i, int k)
@@ -274,46 +173,6 @@ INLINE void product16(float *c, const u32 *a, const u32 *b)
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-/* The block on the diagonal pair by pair: every exponent is <= 0. */
-template<int K>
-INLINE void gated_diagonal(float (&d)[32], u32 a, u32 b, u32 gate, int before,
-                           const Lane &l)
-{
-    float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
-    const int j0 = 16 * l.warp + l.col;
-    NO_UNROLL for (int k = 0; k < K; k += 2)
-        UNROLL for (int x = 0; x < 8; x++) {
-            const int i = l.row + 8 * (x >> 1 & 1);
-            const int j = j0 + 8 * (x >> 2) + (x & 1);
-            const u32 u = word_of(a, i, k), v = word_of(b, j, k);
-            const float2 p = load2(gate_row<K>(gate, i + 1 - before) + 4 * k);
-            const float2 q = load2(gate_row<K>(gate, j + 1) + 4 * k);
-            sum[x] += low(u) * low(v) * exp2_((p.x - q.x) * LOG2E)
-                    + high(u) * high(v) * exp2_((p.y - q.y) * LOG2E);
-        }
-    UNROLL for (int n = 0; n < 8; n++)
-        UNROLL for (int e = 0; e < 4; e++)
-            if (n >> 1 == l.warp)
-                d[4 * n + e] = sum[4 * (n & 1) + e];
-}
-/* Each row of a tile decayed to the end of its block of 16, by its columns of
- * K. */
-template<int K> INLINE void anchor_rows(u32 to, u32 b, u32 gate,
-                                        const Lane &l)
-{
-    const u32 here = gate_row<K>(gate, l.row + 1) + 4 * l.col;
-    const u32 end = gate_row<K>(gate, 16 * l.warp + 16) + 4 * l.col;
-    u32 x[16];
-    __syncwarp();
-    read_fragment(x, b, l);
-    UNROLL for (int n = 0; n < 8; n++) {
-        const float2 from = times_log2e(load2(end + 32 * n));
-        UNROLL for (int h = 0; h < 2; h++)
-            x[2 * n + h] = decayed(x[2 * n + h], decay_to(from,
-                load2(here + 32 * n + 32 * h * (K + 8))));
-    }
-    write_fragment(to, x, l);
-}
 /* d[x][y][i][j] = sum over k of a[x][i][k] b[y][j][k] exp(G[i][k] - G[j][k]),
  * i >= j; the rest is anything. before: a's sums are those of the token
  * before; BEFORE: they may be. A warp has 16 rows, decayed from the sum before
@@ -397,35 +256,4 @@ INLINE void gated_rows(float (&d)[A * B][32], const u32 (&ta)[A],
         UNROLL for (int x = 0; x < A * B; x++)
             UNROLL for (int e = 0; e < 8; e++)
                 d[x][8 * (LAST - TWO) + e] = d[x][8 * LAST + e];
-}
-/* SHARED: two warps share their code, which suits two warpgroups that are at
- * it together; one alone is faster where each warp has its own. */
-template<int K, int BEFORE, int A, int B, bool SHARED>
-INLINE void gated_products(float (&d)[A * B][32], const u32 (&ta)[A],
-                           const u32 (&tb)[B], const u32 (&anchored)[B],
-                           u32 gate, int before, const Lane &l)
-{
-    UNROLL for (int x = 0; x < A * B; x++)
-        UNROLL for (int i = 0; i < 32; i++)
-            d[x][i] = 0;
-    if (SHARED ? l.warp >= 2 : l.warp == 3)
-        gated_rows<K, BEFORE, A, B, 3, SHARED>(d, ta, tb, anchored, gate,
-                                               before, l);
-    else if (SHARED || l.warp == 1)
-        gated_rows<K, BEFORE, A, B, 1, SHARED>(d, ta, tb, anchored, gate,
-                                               before, l);
-    else if (l.warp == 2)
-        gated_rows<K, BEFORE, A, B, 2, 0>(d, ta, tb, anchored, gate, before,
-                                          l);
-    else
-        gated_rows<K, BEFORE, A, B, 0, 0>(d, ta, tb, anchored, gate, before,
-                                          l);
-    bool strong = false;
-    UNROLL for (int k = 0; k < K; k += 32)
-        strong |= load1(gate_row<K>(gate, 16 * l.warp) + 4 * (k + l.lane))
-                - load1(gate_row<K>(gate, 16 * l.warp + 16)
-                        + 4 * (k + l.lane)) > 60.f;
-    if (__any_sync(~0u, strong))
-        UNROLL for (int x = 0; x < A * B; x++)
-            gated_diagonal<K>(d[x], ta[x / B], tb[x % B], gate, before, l);
 }

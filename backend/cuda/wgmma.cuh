@@ -35,7 +35,6 @@ INLINE u64 descriptor(u32 a, u32 lead)
          | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 INLINE u64 along_k(u32 a) { return descriptor(a, 0); }
-INLINE u64 across_k(u32 a) { return descriptor(a, 8192); }
 INLINE u64 step_along(u64 d, int k) { return d + (k / 4) * 512 + (k % 4) * 2; }
 INLINE u64 step_across(u64 d, int k) { return d + k * 128; }
 

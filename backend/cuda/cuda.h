@@ -113,7 +113,9 @@ static inline int sum_parts(int chunk)
  * run.cuh's Run; of others what tile.cuh says. */
 typedef struct CudaKernel {
     char name[32];
-    int threads, shared, blocks, row_axis;
+    int threads, shared;
+    int blocks, slice_axis;             /* of a head: each a slice of the axis
+                                           of what has it */
     int resident;                       /* blocks on a multiprocessor, of
                                            those from schedules */
     bool paired;                        /* such blocks are clusters of two */
@@ -136,8 +138,9 @@ typedef struct CudaKernel {
     bool adds;                          /* a block has several heads of a chunk
                                            in sequence, and adds up their parts
                                            */
-    uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis;
-                                           0: row_axis, all states' */
+    uint8_t rows[CUDA_TENSORS];         /* of a matrix state the rows' axis */
+    bool looked_up[CUDA_TENSORS];       /* a state that roles read where it
+                                           lies, when they come to it */
     bool split;                         /* segments may be more than one */
     double lean, lean_moves;            /* the time of an iteration for the
                                            states alone, of another's, and its

@@ -1,7 +1,7 @@
 /* inplace.c -- states whose memory is the same before and after a call. What
  * one block or kernel stores there another may still have to read: all read a
  * copy of a state, unless each of its numbers is read and stored by one block
- * alone.
+ * alone, by the same threads of it.
  */
 #include "inplace.h"
 
@@ -21,11 +21,20 @@ static bool has_arg(const CudaKernel *k, CudaArgKind kind, int state)
     return false;
 }
 
-/* A block has its rows of a matrix. Vectors and scalars are read by all of a
- * head's blocks. */
+/* Whether one role may have left its end before another looks it up. */
+static bool is_looked_up(const CudaKernel *k, int state)
+{
+    bool any = false;
+    for (int i = 0; i < k->ntensors; i++)
+        any |= k->looked_up[i] && k->tensor[i].index == state;
+    return any;
+}
+
+/* Blocks of a head have slices of an axis: what a state that lacks it holds is
+ * read by all of them. */
 static bool is_shared(const Graph *g, const CudaKernel *k, int state)
 {
-    return k->blocks > 1 && !(g->st[state].axes & AXIS(k->row_axis));
+    return k->blocks > 1 && !(g->st[state].axes & AXIS(k->slice_axis));
 }
 
 /* Of the module's kernels those that belong to the plan's from .. to - 1. */
@@ -40,6 +49,7 @@ static void count_users(Users *u, const Build *b, int from, int to)
         u->read |= reads;
         u->shared |= reads && (k->walk == CUDA_CHUNKS
                                || is_shared(u->g, k, u->state)
+                               || is_looked_up(k, u->state)
                                || may_split(k, u->call));
     }
 }

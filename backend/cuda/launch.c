@@ -208,8 +208,7 @@ static HostTensor tensor_of(const Plan *p, const CudaKernel *k,
     if (a.part) {
         t.sd[0] = v->sd[0];
     } else if (a.kind == ARG_STATE || a.kind == ARG_NEXT) {
-        int row = order_of(&p->g->st[a.index],
-                           k->rows[i] ? k->rows[i] : k->row_axis);
+        int row = order_of(&p->g->st[a.index], k->rows[i]);
         t.sd[0] = v->sd[row];
         t.sd[1] = v->sd[1 - row];
     }

@@ -841,6 +841,7 @@ void schedule_text(const Schedule *s, const CudaOptions *o,
     k->threads = GROUP_THREADS * (1 + s->groups + s->ahead * s->interleave);
     k->shared = s->shared;
     k->blocks = s->slices;
+    k->slice_axis = s->slice_axis;
     k->split = s->splits;
     k->lean = s->splits ? lean_share(s, options_machine(o)) : 0;
     k->lean_moves = s->splits ? lean_moves(s) : 0;

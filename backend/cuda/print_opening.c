@@ -20,6 +20,7 @@ static const char *first_state(Print *p, Ref r, const char *at)
     const char *type = element_type(result_type(p, ARG_STATE, i));
     int t = result_tensor(p, ARG_STATE, i);
     bool wraps = is_angle_state(p->s->g, r);
+    p->k->looked_up[t] = true;
     if (!p->s->g->n[r].axes)
         return ctx_format(p->c, "begin_number<%s>(a.tensor[%d], x)", type, t);
     return ctx_format(p->c, "%sbegin_entry<%s>(a.tensor[%d], x, %s)%s",

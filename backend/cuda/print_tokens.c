@@ -446,7 +446,7 @@ void tokens_text(const Schedule *s, const CudaOptions *o,
     k->threads = s->tokens.threads;
     k->shared = s->shared;
     k->blocks = s->slices;
-    k->row_axis = s->slices > 1 ? s->slice_axis : 0;
+    k->slice_axis = s->slice_axis;
     k->spill = s->spill;
     k->follows = o->arch >= 90 && !s->spill && !has_rows(s);
     if (k->follows)

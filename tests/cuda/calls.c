@@ -12,7 +12,8 @@
  *                     that gets them wrong on request (tests/cuda/fake)
  *   calls start [NAME]  the gradient of an initial state, alone; a call that
  *                     saves, begun by its summary, before its start is known
- *   calls back        all gradients (deltanet's), begun by that at a start
+ *   calls back        all gradients (gated_oja's, whose way back has a kernel
+ *                     before the walk), begun by that at a start
  */
 #include "../../backend/cuda/driver_entry.h"
 #include "../../lang/flin.h"
@@ -931,7 +932,7 @@ int main(int argc, char **argv)
             "  return flin.exp(i < j and -d or d) end }\n", NULL, &k->e);
     else
         k->v = flin_stdlib(k->s, k->turned ? "simple_gla" : k->back
-                           ? "deltanet" : !k->start ? name
+                           ? "gated_oja" : !k->start ? name
                            : argc > 2 ? argv[2] : "gated_deltanet", &k->e);
     if (!k->v || !ctx_protect(k->c, run, k))
         expect(false, k->v ? k->c->err.message : k->e.message);

@@ -94,6 +94,20 @@ static bool has_long_vectors(const Schedule *s)
     return any;
 }
 
+/* Of a role that is no matrix role. Vectors that are fetched ahead take more
+ * than 40: ptxas spills up to 44 bytes of walks of training there, so that they
+ * have 56 where two warpgroups leave it; and 4 bytes beside an inverse, whose
+ * warpgroup makes do with 8 less. */
+static int few_registers(const Schedule *s, bool rows)
+{
+    enum { FEW = 40, SOLVES = 48, MORE = 56, LEFT = 224 };
+    bool room = registers_live(s, KR_MATRIX) + ROWS_REGS + s->spare <= LEFT;
+    return s->ahead > 1 && !has_long_vectors(s) ? 32
+         : !rows ? s->resident > 1 ? SOLVES : MORE
+         : s->ahead ? has_op(s, K_INVERSE) ? SOLVES : FEW
+         : room ? MORE : FEW;
+}
+
 /* A warp each for the roles that are not the matrix role; those make up a
  * warpgroup, whose threads need few registers. */
 static void deal_roles(Schedule *s)
@@ -101,8 +115,7 @@ static void deal_roles(Schedule *s)
     bool rows = s->row_axis
              && (s->groups > 1 || s->interleave > 1 || s->ahead > 1);
     int all = 1 + s->groups + s->ahead * s->interleave;
-    int few = s->ahead > 1 && !has_long_vectors(s) ? 32
-            : rows ? 40 : s->resident > 1 ? 48 : 56;
+    int few = few_registers(s, rows);
     int threads = all * s->target->group * s->target->warp;
     int each = s->target->regs / s->resident / threads / s->target->reg_step
              * s->target->reg_step;
@@ -147,7 +160,9 @@ static Schedule *attempt_early(Ctx *c, const KernelWish *w,
 static Schedule *attempt_once(Ctx *c, const KernelWish *w,
                               const Schedule *like)
 {
-    enum { TRIES = 6 };
+    /* ptxas serialises gated_deltanet's products, of which four are under way
+     * at once beside an inverse, where there are no more than are counted */
+    enum { TRIES = 6, SOLVE_SPARE = 16 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     int tries = like->resident < 2 ? 2 * TRIES
               : like->kind == K_TOKEN && like->slices == 1 ? TRIES : 1;
@@ -184,6 +199,8 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         s->interleave = s->row_axis && s->groups == 1
                 && (solves || has_features(s)) && !carries_ahead(s)
                 ? like->interleave : 1;
+        if (s->row_axis && s->ahead == 1 && s->groups > 1 && solves)
+            s->spare += SOLVE_SPARE;
         if (s->row_axis) {
             schedule_remake(s);
             schedule_pair(s);

@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<40>();
+        fewer_registers<56>();
         if (warp == 0 && lane == 0) {
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
@@ -294,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
             bulk_wait();
     }
     else {
-        more_registers<232>();
+        more_registers<224>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         const int row0 = 64 * group;

@@ -5,9 +5,9 @@
 /* ---- matrices ---- */
 
 #ifdef ELEMENT_F16
-constexpr u32 MINUS8 = 0xc800c800;
+constexpr u32 MINUS8 = 0xc800c800, HALF = 0x38003800;
 #else
-constexpr u32 MINUS8 = 0xc100c100;
+constexpr u32 MINUS8 = 0xc100c100, HALF = 0x3f003f00;
 #endif
 /* The lowest of m and of values below it: MINUS8 where there are none. Negative
  * ones are the largest as integers. */
@@ -16,6 +16,12 @@ template<int N> INLINE u32 deepest(const u32 (&x)[N], u32 m = MINUS8)
     UNROLL for (int i = 0; i < N; i += 2)
         m = __vimax3_u16x2(m, x[i], x[i + 1]);
     return m;
+}
+template<int N> INLINE void halve(u32 (&h)[N], const u32 (&x)[N])
+{
+    UNROLL for (int i = 0; i < N; i++)
+        asm("fma.rn." ELEMENT "x2 %0, %1, %2, %3;" : "=r"(h[i]) : "r"(x[i]),
+            "r"(HALF), "r"(0x80008000u));   /* sm_80 has no product */
 }
 /* x sigmoid(x), to 2e-4 of it; by one tanh where x >= -8, of half of x. */
 template<bool DEEP> INLINE float swish(float x, float half)

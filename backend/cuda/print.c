@@ -315,7 +315,7 @@ static void put_op(Print *p, const KInst *k)
         break;
     case K_BEGIN:
     case K_END:     put_state(p, k); return;
-    case K_CARRY:   put_carry(p, k); return;
+    case K_CARRY:   put_carry(p, k); break;
     case K_PARTIAL:
     case K_SOLVE:
     case NKOPS:     break;

@@ -246,6 +246,18 @@ local GREEDY <const> = { rwkv7 = 0.55, mamba3_mimo = 0.4 }
 local LEFT <const> = { deltaproduct = 0.65 }
 -- Seconds, where each rank is a row of a chunk: all ways are larger graphs.
 local LONG <const> = { mamba3_mimo = 3.5 }
+-- They are those of a machine that takes 50 ms for this; a slower one, or one
+-- that others keep busy, has as many times more.
+local function slowness()
+  local least = math.huge
+  for _ = 1, 3 do
+    local start, sum = os.clock(), 0
+    for i = 1, 5000000 do sum = sum + i % 7 end
+    least = math.min(least, os.clock() - start)
+  end
+  return math.max(1, least / 0.05)
+end
+local SLOWER <const> = slowness()
 for _, name in ipairs(names) do
   local v = flin.stdlib[name]
   local sizes = { K = 128, V = 128, backward = true, machine = "h200" }
@@ -256,7 +268,8 @@ for _, name in ipairs(names) do
   local again = v:map({}):plan(sizes)   -- another variant: made anew
   local seconds = math.min(middle - start, os.clock() - middle)
   -- all ways to cut the kernels are weighed, each kernel scheduled once
-  expect(seconds < (LONG[name] or 1), "%s: planned in %.2f s", name, seconds)
+  expect(seconds < (LONG[name] or 1) * SLOWER, "%s: planned in %.2f s", name,
+         seconds)
   expect(plan.gap and plan.gap < (GREEDY[name] or 0.05)
          and (plan.gap == 0 or not plan.optimal), "%s: the gap is %s",
          name, plan.gap)

@@ -160,8 +160,8 @@ static Schedule *attempt_early(Ctx *c, const KernelWish *w,
 static Schedule *attempt_once(Ctx *c, const KernelWish *w,
                               const Schedule *like)
 {
-    /* ptxas serialises gated_deltanet's products, of which four are under way
-     * at once beside an inverse, where there are no more than are counted */
+    /* ptxas serialises products of which four are under way at once beside an
+     * inverse, where there are no more registers than are counted */
     enum { TRIES = 6, SOLVE_SPARE = 16 };
     Schedule *s = ctx_alloc(c, sizeof *s);
     int tries = like->resident < 2 ? 2 * TRIES

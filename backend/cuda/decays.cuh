@@ -106,6 +106,19 @@ INLINE void gates_at(float (&g)[C], const Gates<ROW, COL> &of, int row, int col,
         g[e] = row >= of.rows ? none : e && !COL ? g[0]
              : load1(of.at + ROW * row + COL * (col + e));
 }
+/* The same for all tokens: `of` a column. */
+template<class Of> struct Same { Of of; int rows; };
+template<class Of> INLINE Same<Of> same_gates(Of of, int rows)
+{
+    return { of, rows };
+}
+template<int C, class Of>
+INLINE void gates_at(float (&g)[C], const Same<Of> &of, int row, int col,
+                     float none)
+{
+    UNROLL for (int e = 0; e < C; e++)
+        g[e] = row >= of.rows ? none : of.of(col + e);
+}
 /* s, and then x; an angle is kept small, as x is, so that no sum loses what it
  * adds. */
 template<bool WRAP, bool MOST> INLINE float gone_on(float gate, float s,

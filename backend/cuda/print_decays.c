@@ -13,16 +13,34 @@ static const Node *node_of(const Print *p, Ref r)
 
 /* ---- instructions ---- */
 
-/* One a token, a number, or a matrix of them; NULL: v is none. */
+/* One a token, a number, or a matrix of them; or of each column one. */
 static const char *gates_text(Print *p, const KInst *k, const KValue *v)
 {
+    const char *inside = inside_text(p, k->col, "k");
+    if (v->layout == LAY_GLOBAL)
+        return ctx_format(p->c, "same_gates([&](int k) { return %s%s%s%s; },"
+                          " x.n)", inside ? inside : "", inside ? " ? " : "",
+                          vector_text(p, v->node, ctx_format(p->c, "%s + k",
+                          sliced_index(p, k->col, 0))),
+                          inside ? " : 0.f" : "");
     bool vector = v->layout == LAY_VECTOR && v->row != k->col;
     if (vector || v->layout == LAY_SCALAR)
         return ctx_format(p->c, "Gates<%d, 0> { %s, x.n }", vector ? 4 : 0,
                           place(p, v));
-    return v->layout != LAY_SUMS ? NULL
-         : ctx_format(p->c, "Gates<%d, 4> { %s, x.n }", (int)sums_pitch(v),
+    return ctx_format(p->c, "Gates<%d, 4> { %s, x.n }", (int)sums_pitch(v),
                       place(p, v));
+}
+
+/* A gate that is a number; NULL: it is none, or there is no gate. */
+static const char *number_gate(Print *p, Ref gate)
+{
+    Buf b = { .ctx = p->c };
+    if (!gate || node_of(p, gate)->op != OP_num)
+        return NULL;
+    buf_printf(&b, "same_gates([](int) { return ");
+    number_text(&b, node_of(p, gate)->num);
+    buf_printf(&b, "; }, x.n)");
+    return b.s;
 }
 
 static bool is_read(const Print *p, int v)
@@ -36,20 +54,21 @@ static bool is_read(const Print *p, int v)
 static void put_gated_scan(Print *p, const KInst *k, bool back,
                            const char *last)
 {
-    const char *gates = "Gates<0, 0> { 0, 0 }", *begin = "0u";
+    const char *begin = "0u";
     int share = share_of(p->s, k->role, k->ncol);
+    const Node *n = node_of(p, scan_of(p->s->g,
+                                       value_at(p, k->out[0])->node));
+    Ref gate = shown_node(p->s->g, n->a[0]);
+    const char *gates = number_gate(p, gate);
     for (int i = 1; i < k->nin; i++) {
         const KValue *v = value_at(p, k->in[i]);
-        const char *of = gates_text(p, k, v);
-        if (of)
-            gates = of;
+        if (v->node == gate)
+            gates = gates_text(p, k, v);
         else if (v->layout == LAY_VECTOR)
             begin = place(p, v);
         else
             begin = found_vector(p, v->node, k->col);
     }
-    const Node *n = node_of(p, value_at(p, k->out[0])->node);
-    n = op_is(n->op, SHIFTS) ? node_of(p, n->a[0]) : n;
     bool most = is_running_most(n->op), rows = back;
     for (int i = 0; i < k->nout; i++)
         rows |= value_at(p, k->out[i])->layout == LAY_SUMS
@@ -58,7 +77,8 @@ static void put_gated_scan(Print *p, const KInst *k, bool back,
                " l%s);\n", (int)k->ncol, share, back, most ? ", false, true"
                : n->flags & WRAP ? ", true" : !rows ? ", false" : "",
                rows ? "" : most ? ", false" : ", false, false",
-               place(p, value_at(p, k->in[0])), gates, begin, last, share,
+               place(p, value_at(p, k->in[0])), gates ? gates
+               : "Gates<0, 0> { 0, 0 }", begin, last, share,
                most ? ", x.n" : "");
 }
 

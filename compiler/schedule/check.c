@@ -504,7 +504,10 @@ static const char *check_sums(const Schedule *s)
         for (int j = 1; j < k->nin && k->op == K_SCAN; j++) {
             const KValue *v = &s->value[k->in[j]];
             AxisSet axes = s->g->n[v->node].axes;
+            Ref of = s->g->n[scan_of(s->g, s->value[k->out[0]].node)].a[0];
             bool gate = (axes == AXIS(AX_I) && v->layout == LAY_VECTOR)
+                     || (axes == AXIS(k->col) && v->layout == LAY_GLOBAL
+                         && v->node == shown_node(s->g, of))
                      || (!axes && v->layout == LAY_SCALAR)
                      || (v->layout == LAY_SUMS && v->col == k->col
                          && v->buffer != s->value[k->in[0]].buffer);

@@ -45,18 +45,30 @@ static void scan_writes(Select *x, KInst *k, Ref r)
     writes(x, k, v);
 }
 
+/* Of a token, or of all alike: a constant of the sums' axis, a number. */
+static bool scan_gates(Select *x, KInst *k, Ref gate)
+{
+    const Node *n = &x->g->n[gate];
+    if (is_matrix(x, gate)) {
+        if (x->kind[gate] != ELEMENT && x->kind[gate] != SHIFTED)
+            return refuse(x, gate, "gates that are found, or no programs'");
+        reads(x, k, sums_of(x, gate));
+    } else if (x->kind[gate] == VECTOR) {
+        reads(x, k, value_of(x, gate, vector_layout(x, gate)));
+    } else if (n->op == OP_input && n->axes == AXIS(k->col)) {
+        reads(x, k, value_of(x, gate, found_layout(x, gate)));
+    } else if (n->op != OP_num) {
+        return refuse(x, gate, "gates that no vector role computes");
+    }
+    return true;
+}
+
 /* A scan's gates, and what it begins with. */
 static bool scan_begins(Select *x, KInst *k, const Node *n)
 {
     Ref gate = shown_node(x->g, n->a[0]), before = n->a[2];
-    bool matrix = gate && is_matrix(x, gate);
-    if (gate && !matrix && x->kind[gate] != VECTOR)
-        return refuse(x, gate, "gates that no vector role computes");
-    if (matrix && x->kind[gate] != ELEMENT && x->kind[gate] != SHIFTED)
-        return refuse(x, gate, "gates that are found, or no programs'");
-    if (gate)
-        reads(x, k, matrix ? sums_of(x, gate)
-                           : value_of(x, gate, vector_layout(x, gate)));
+    if (gate && !scan_gates(x, k, gate))
+        return false;
     if (x->g->n[before].op == OP_num)
         return x->g->n[before].num == 0
             || refuse(x, before, "a scan that does not begin with zeros");

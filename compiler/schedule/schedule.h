@@ -812,6 +812,12 @@ static inline Ref shown_node(const Graph *g, Ref r)
         r = g->n[r].a[0];
     return r;
 }
+
+/* The scan that lies where r does. */
+static inline Ref scan_of(const Graph *g, Ref r)
+{
+    return op_is(g->n[r].op, SHIFTS) ? g->n[r].a[0] : r;
+}
 /* What a tile of node r is loaded from: itself, as another kernel stored it, or
  * what it is delayed of here, some tokens before or after; how many; what its
  * first tokens are then, or 0. */

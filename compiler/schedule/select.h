@@ -171,12 +171,6 @@ static inline bool lies_as_sums(const Select *x, Ref r)
     return x->kind[r] >= SCANNED && x->kind[r] <= SHIFTED;
 }
 
-/* The scan that lies where r does. */
-static inline Ref scan_of(const Graph *g, Ref r)
-{
-    return op_is(g->n[r].op, SHIFTS) ? g->n[r].a[0] : r;
-}
-
 /* ---- reads.c: what nodes are to one another ---- */
 
 /* Sums of a matrix along the chunk, with a gate a token or without. */

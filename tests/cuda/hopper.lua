@@ -97,6 +97,10 @@ end)
 decayed("keyed_state_decay", "k : unit", function (x, m)
   return 0.9 * m + 0.1 * x.u * x.A
 end)
+-- Such states' own decays are constants, too.
+local function keeps(x, m) return x.A * m + 0.1 * x.u end
+decayed("state_kept", ": unit", keeps)
+decayed("keyed_state_kept", "k : unit", keeps)
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

@@ -23,22 +23,15 @@ static bool is_of_pairs(const Select *x, Ref r)
     return op_is(x->g->n[r].op, PAIRS);
 }
 
-static bool goes_into(const Select *x, Ref r, Ref u)
-{
-    for (int i = 0; i < 4; i++)
-        if (shown_node(x->g, x->g->n[u].a[i]) == r)
-            return true;
-    return false;
-}
-
 /* Whether programs of matrices go on from r. */
 static bool is_read_by_matrices(const Select *x, Ref r)
 {
-    for (int i = 0; i < x->s->k->nnodes; i++) {
-        Ref u = x->s->k->node[i];
+    for (const Reader *e = readers(x, r); e->of == r; e++) {
+        Ref u = e->node;
         bool across = x->kind[u] == ACROSS && !is_of_pairs(x, u);
-        if (u > r && (across || in_matrix_role(x, u)) && goes_into(x, r, u)
-            && (in_matrix_role(x, u) || is_read_by_matrices(x, u)))
+        if (schedule_computes(x->s, u)
+            && (in_matrix_role(x, u)
+                || (across && is_read_by_matrices(x, u))))
             return true;
     }
     return false;
@@ -48,12 +41,10 @@ static bool is_read_by_matrices(const Select *x, Ref r)
  * columns of these, which others have, too. */
 static bool is_of_columns(const Select *x, Ref r)
 {
-    for (int i = 0; i < x->s->k->nnodes && x->s->row_axis; i++) {
-        Ref u = x->s->k->node[i];
-        if (u > r && x->g->n[u].axes & AXIS(x->s->row_axis)
-            && in_matrix_role(x, u) && goes_into(x, r, u))
+    for (const Reader *u = readers(x, r); u->of == r && x->s->row_axis; u++)
+        if (schedule_computes(x->s, u->node) && in_matrix_role(x, u->node)
+            && x->g->n[u->node].axes & AXIS(x->s->row_axis))
             return true;
-    }
     return false;
 }
 

@@ -90,8 +90,8 @@ static bool is_for_pairs(const Select *x, Ref r)
 {
     const Graph *g = x->g;
     bool any = false;
-    for (Ref u = r + 1; u < g->len; u++)
-        any |= op_is(g->n[u].op, SPREADS) && shown_node(g, g->n[u].a[0]) == r;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        any |= op_is(g->n[u->node].op, SPREADS) && u->operand == 0;
     return any && g->n[r].axes & AXIS(AX_I) && g->n[r].axes & DIM_AXES
         && count_axes(g->n[r].axes) == 2
         && op_info[g->n[r].op].traits & ELEMENTWISE;

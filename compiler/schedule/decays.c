@@ -14,11 +14,10 @@ static bool same_scan(const Graph *g, Ref a, Ref b)
 
 bool is_decayed_factor(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
-        for (int i = 0; i < 2 && is_decayed_contraction(x->g->n[u].op); i++)
-            if ((x->kind[u] == PRODUCT || x->kind[u] == MERGED)
-                && shown_node(x->g, x->g->n[u].a[i]) == r)
-                return true;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (u->operand < 2 && is_decayed_contraction(x->g->n[u->node].op)
+            && (x->kind[u->node] == PRODUCT || x->kind[u->node] == MERGED))
+            return true;
     return false;
 }
 

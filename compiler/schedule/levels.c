@@ -156,14 +156,12 @@ static bool has_scan(const Select *x)
 /* The last at which those who read a vector still find it. */
 static int last_level(const Select *x, Ref r)
 {
-    const Graph *g = x->g;
     int level = x->deepest + 1;
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++)
-            if (shown_node(g, g->n[u].a[i]) == r) {
-                int l = x->level[u] - is_step(x, r, u);
-                level = l < level ? l : level;
-            }
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (x->kind[u->node] >= VECTOR) {
+            int l = x->level[u->node] - is_step(x, r, u->node);
+            level = l < level ? l : level;
+        }
     return level;
 }
 
@@ -212,13 +210,11 @@ static void raise_levels(Select *x)
 /* Whether r is made for sums alone: it is one, or they alone read it. */
 static bool is_for_sums(const Select *x, Ref r)
 {
-    const Graph *g = x->g;
     if (x->kind[r] != ELEMENT || is_result(x, r) || is_next(x, r))
         return x->kind[r] == REDUCED;
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4 && x->kind[u] >= VECTOR; i++)
-            if (shown_node(g, g->n[u].a[i]) == r && !is_for_sums(x, u))
-                return false;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (x->kind[u->node] >= VECTOR && !is_for_sums(x, u->node))
+            return false;
     return true;
 }
 

@@ -48,13 +48,22 @@ Schedule *schedule_new(Ctx *c, const KernelWish *w, const Target *t)
 {
     Schedule *s = ctx_alloc(c, sizeof *s);
     *s = (Schedule){ .c = c, .p = w->p, .g = w->p->g, .target = t,
-                     .k = &w->p->kernel[w->kernel],
                      .tile = w->tile, .memory = w->memory,
                      .wants_out = w->wants_out, .sum_out = w->sum_out,
                      .stores = w->stores,
                      .spare = w->spare };
-    s->kind = s->k->kind;
+    schedule_of_kernel(s, w->kernel);
     return s;
+}
+
+void schedule_of_kernel(Schedule *s, int kernel)
+{
+    uint8_t *computes = ctx_alloc(s->c, s->g->len);
+    s->k = &s->p->kernel[kernel];
+    s->kind = s->k->kind;
+    for (int i = 0; i < s->k->nnodes; i++)
+        computes[s->k->node[i]] = 1;
+    s->computes = computes;
 }
 
 const char *const layout_name[NLAYOUTS] = { "tile", "fragment", "packed",
@@ -103,14 +112,6 @@ Ref first_row(const Graph *g, Ref r, int token)
     for (int i = 0; i < token; i++)
         r = shown_node(g, g->n[r].a[0]);
     return op_is(g->n[r].op, SHIFTS) && !g->n[r].flags ? g->n[r].a[1] : 0;
-}
-
-bool schedule_computes(const Schedule *s, Ref node)
-{
-    for (int i = 0; i < s->k->nnodes; i++)
-        if (s->k->node[i] == node)
-            return true;
-    return false;
 }
 
 int schedule_value(const Schedule *s, Ref node, Layout layout)

@@ -45,11 +45,10 @@ static Ref scan_gates(const Select *x, Ref r)
 
 bool is_scanned(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if ((x->kind[u] == SCANNED && (scan_operand(x->g, u) == r
-                                       || scan_gates(x, u) == r))
-            || (x->kind[u] == SHIFTED
-                && shown_node(x->g, x->g->n[u].a[0]) == r))
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if ((x->kind[u->node] == SCANNED && (scan_operand(x->g, u->node) == r
+                                             || scan_gates(x, u->node) == r))
+            || (x->kind[u->node] == SHIFTED && u->operand == 0))
             return true;
     return false;
 }
@@ -89,30 +88,20 @@ static bool multiplies(const Select *x, Ref r)
 
 bool is_factor(const Select *x, Ref r)
 {
-    const Graph *g = x->g;
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 2 && multiplies(x, u); i++)
-            if (shown_node(g, g->n[u].a[i]) == r
-                && (i || !is_solve(x, &g->n[u])))
-                return true;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (u->operand < 2 && multiplies(x, u->node)
+            && (u->operand || !is_solve(x, &x->g->n[u->node])))
+            return true;
     return false;
 }
 
 bool is_inverted(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
-        if (x->g->n[u].a[0] == r && multiplies(x, u)
-            && is_solve(x, &x->g->n[u]))
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (x->g->n[u->node].a[0] == r && multiplies(x, u->node)
+            && is_solve(x, &x->g->n[u->node]))
             return true;
     return x->w->stores[r] && is_solved(x, r);
-}
-
-int output_of(const Select *x, Ref r)
-{
-    for (int i = 0; i < x->g->nout; i++)
-        if (x->w->wants_out[i] && shown_node(x->g, x->g->out[i].node) == r)
-            return i;
-    return NOTHING;
 }
 
 Layout vector_layout(const Select *x, Ref r)

@@ -291,6 +291,7 @@ typedef struct Schedule {
     const Plan *p;
     const Graph *g;
     const Kernel *k;
+    const uint8_t *computes;            /* of each node whether k does */
     const Target *target;
     DType tile, memory;                 /* of tiles; of matrices where they
                                            lie, of which tiles are made */
@@ -466,6 +467,8 @@ const Plan *plan_without_ranks(Ctx *c, const Plan *p);
 
 /* One without values or instructions. */
 Schedule *schedule_new(Ctx *c, const KernelWish *w, const Target *t);
+/* It is to be of that kernel of its plan. */
+void schedule_of_kernel(Schedule *s, int kernel);
 
 /* The extents of the graph's axes, as products of so many rows and columns need
  * them. */
@@ -825,7 +828,10 @@ Ref loaded_node(const Schedule *s, Ref r);
 int tokens_delayed(const Schedule *s, Ref r);
 Ref first_row(const Graph *g, Ref r, int token);
 /* Whether the kernel computes it; else it finds it. */
-bool schedule_computes(const Schedule *s, Ref node);
+static inline bool schedule_computes(const Schedule *s, Ref node)
+{
+    return s->computes[node];
+}
 /* The value of the node in that layout; NOTHING: there is none. */
 int schedule_value(const Schedule *s, Ref node, Layout layout);
 /* The first instruction that writes the value; NOTHING: none does. */

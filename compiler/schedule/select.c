@@ -37,14 +37,12 @@ static KRole vector_role(const Select *x, int level)
 /* Whether the matrix role, or another vector role, reads it. */
 static bool is_read_elsewhere(const Select *x, Ref r)
 {
-    const Graph *g = x->g;
     KRole role = vector_role(x, x->level[r]);
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4; i++)
-            if (shown_node(g, g->n[u].a[i]) == r && x->kind[u] >= VECTOR
-                && (x->kind[u] >= ACROSS
-                    || vector_role(x, x->level[u]) != role))
-                return true;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (x->kind[u->node] >= VECTOR
+            && (x->kind[u->node] >= ACROSS
+                || vector_role(x, x->level[u->node]) != role))
+            return true;
     return false;
 }
 
@@ -377,23 +375,20 @@ static bool map_computes(Select *x, KInst *k, Ref r)
 
 static bool is_read_later(const Select *x, Ref r)
 {
-    const Graph *g = x->g;
-    for (Ref u = r + 1; u < g->len; u++)
-        for (int i = 0; i < 4; i++)
-            if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED || x->term[u])
-                && shown_node(g, g->n[u].a[i]) == r
-                && (x->group[u] != x->group[r] || x->part[u] != x->part[r]))
-                return true;
+    for (const Reader *e = readers(x, r); e->of == r; e++) {
+        Ref u = e->node;
+        if ((x->kind[u] == ELEMENT || x->kind[u] == REDUCED || x->term[u])
+            && (x->group[u] != x->group[r] || x->part[u] != x->part[r]))
+            return true;
+    }
     return false;
 }
 
 static bool is_read_here(const Select *x, Ref r)
 {
-    for (Ref u = r + 1; u < x->g->len; u++)
-        for (int i = 0; i < 4; i++)
-            if (x->kind[u] >= VECTOR && schedule_computes(x->s, u)
-                && shown_node(x->g, x->g->n[u].a[i]) == r)
-                return true;
+    for (const Reader *u = readers(x, r); u->of == r; u++)
+        if (x->kind[u->node] >= VECTOR && schedule_computes(x->s, u->node))
+            return true;
     return false;
 }
 
@@ -965,6 +960,36 @@ static int find_groups_of_warps(const Select *x)
 
 /* Inputs: a kernel's nodes, classified. Requires sizes. Leaves values without
  * buffers, instructions without waits. */
+static void find_readers(Select *x)
+{
+    const Graph *g = x->g;
+    int *first = ctx_alloc(x->c, (g->len + 2) * sizeof *first);
+    Reader *reader = ctx_alloc(x->c, (4 * g->len + 1) * sizeof *reader);
+    for (Ref u = 1; u < g->len; u++)
+        for (int i = 0; i < 4; i++)
+            first[shown_node(g, g->n[u].a[i]) + 2]++;
+    first[2] = 0;                       /* of no operand */
+    for (Ref r = 1; r < g->len; r++)
+        first[r + 2] += first[r + 1];
+    for (Ref u = 1; u < g->len; u++)
+        for (int i = 0; i < 4; i++) {
+            Ref of = shown_node(g, g->n[u].a[i]);
+            if (of)
+                reader[first[of + 1]++] = (Reader){ of, u, i };
+        }
+    x->reader = reader;
+    x->first_reader = first;
+}
+
+static void find_outputs(Select *x)
+{
+    x->output = ctx_alloc(x->c, x->g->len);
+    memset(x->output, NOTHING, x->g->len);
+    for (int i = x->g->nout - 1; i >= 0; i--)
+        if (x->w->wants_out[i])
+            x->output[shown_node(x->g, x->g->out[i].node)] = (int8_t)i;
+}
+
 bool schedule_select(Schedule *s, const KernelWish *w)
 {
     size_t n = s->g->len;
@@ -982,6 +1007,8 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.term = ctx_alloc(s->c, n * sizeof *x.term);
     x.base = ctx_alloc(s->c, n * sizeof *x.base);
     x.done = ctx_alloc(s->c, n * sizeof *x.done);
+    find_readers(&x);
+    find_outputs(&x);
     if (!select_classify(&x))
         return false;
     if (s->row_axis)

@@ -16,6 +16,9 @@ typedef enum Kind { NOT_HERE, NUMBER, VIEW, LOADED, HELD, MERGED, VECTOR,
                     ACROSS, PRODUCT, ELEMENT, CARRIED, SCANNED, PAIRED,
                     SHIFTED, REDUCED, LAST } Kind;
 
+/* An operand of a node that, looked at through what shows it, is `of`. */
+typedef struct Reader { Ref of, node; int operand; } Reader;
+
 typedef struct Select {
     Schedule *s;
     const KernelWish *w;
@@ -30,6 +33,11 @@ typedef struct Select {
     Ref *term, *base;                   /* of a sum: the product in it, and
                                            what that is added to */
     bool *done;                         /* groups: there are instructions */
+    const Reader *reader;               /* those of a node, by their number,
+                                           and then of the next */
+    const int *first_reader;            /* per node */
+    int8_t *output;                     /* per node: the first that it is and
+                                           that is wanted, or NOTHING */
     int deepest;
     StateSet left;                      /* what a walk leaves is in memory */
 } Select;
@@ -39,6 +47,12 @@ static inline bool refuse(Select *x, Ref r, const char *why)
     x->s->why = ctx_format(x->c, "%%%u = %s: %s", (unsigned)r,
                            op_info[x->g->n[r].op].name, why);
     return false;
+}
+
+/* Who reads r: `for (const Reader *u = readers(x, r); u->of == r; u++)`. */
+static inline const Reader *readers(const Select *x, Ref r)
+{
+    return x->reader + x->first_reader[r];
 }
 
 /* ---- axes ---- */
@@ -109,11 +123,7 @@ static inline bool is_solved(const Select *x, Ref r)
 /* Whether r is kept for other kernels, or a result that is wanted. */
 static inline bool is_result(const Select *x, Ref r)
 {
-    bool any = x->w->stores[r];
-    for (int i = 0; i < x->g->nout; i++)
-        any |= x->w->wants_out[i]
-            && shown_node(x->g, x->g->out[i].node) == r;
-    return any;
+    return x->w->stores[r] || x->output[r] != NOTHING;
 }
 
 /* Whether a state that is carried becomes r. */
@@ -192,7 +202,7 @@ bool is_factor(const Select *x, Ref r);
 /* For solves. */
 bool is_inverted(const Select *x, Ref r);
 /* The number of the output that this node is here, or NOTHING. */
-int output_of(const Select *x, Ref r);
+static inline int output_of(const Select *x, Ref r) { return x->output[r]; }
 Layout vector_layout(const Select *x, Ref r);
 /* A state as each chunk finds it, for kernels behind this one; where it is
  * found, in float32: it is kept so. */

@@ -263,8 +263,7 @@ static void read_tokens(Read *x, KTokens *t)
 static void read_head(Read *x)
 {
     Schedule *s = x->s;
-    s->k = &s->p->kernel[number(x, 0, s->p->nkernels - 1)];
-    s->kind = s->k->kind;
+    schedule_of_kernel(s, number(x, 0, s->p->nkernels - 1));
     must(x, s->target->name);
     must(x, "slices");
     s->slices = number(x, 1, 64);

@@ -626,6 +626,17 @@ static bool overwrites(const Schedule *s, const KInst *k, int b)
     return any;
 }
 
+/* Whether the role ahead leaves something in the buffer, which is its own or
+ * holds what was loaded. */
+static bool leaves_ahead(const Schedule *s, const KInst *k, int b)
+{
+    bool any = overwrites(s, k, b);
+    for (int i = 0; i < k->nout; i++)
+        any |= s->buffer[b].writer == KR_AHEAD
+            && s->value[k->out[i]].buffer == b;
+    return any;
+}
+
 /* Whether the matrix role, at that instruction, has waited for what the role
  * ahead made behind its own wait for the buffer, and behind what it left there.
  */
@@ -636,8 +647,9 @@ static bool is_found_ahead(const Schedule *s, int at, int b)
     for (int i = 0; i < s->ninsts; i++) {
         const KInst *k = &s->inst[i];
         if (k->role == KR_AHEAD) {
-            open |= k->wait_full >> b & 1;
-            told = overwrites(s, k, b) ? 0 : told;
+            bool leaves = leaves_ahead(s, k, b);
+            open |= leaves || k->wait_full >> b & 1;
+            told = leaves ? 0 : told;
             told |= open ? k->post_full : 0;
         }
         if (k->role == KR_MATRIX && i <= at)

@@ -77,6 +77,45 @@ static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
         || writes_any(s, b, a->in, a->nin);
 }
 
+/* Adds what other roles make of the values. */
+static void make_elsewhere(const Order *o, bool *made)
+{
+    const Schedule *s = o->s;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            bool reads = false;
+            for (int j = 0; j < k->nin && k->role != o->role; j++)
+                reads |= made[k->in[j]];
+            for (int j = 0; j < k->nout && reads; j++) {
+                more |= !made[k->out[j]];
+                made[k->out[j]] = true;
+            }
+        }
+    }
+}
+
+/* What the i-th leaves, and what other roles make of that: who reads it comes
+ * behind. */
+static bool *find_elsewhere(const Order *o, int i)
+{
+    const KInst *k = &o->inst[i];
+    bool *made = ctx_alloc(o->s->c, (size_t)o->s->nvalues * sizeof *made);
+    for (int j = 0; j < k->nout; j++)
+        made[k->out[j]] = true;
+    make_elsewhere(o, made);
+    return made;
+}
+
+static bool reads_any(const KInst *k, const bool *made)
+{
+    bool any = false;
+    for (int i = 0; i < k->nin; i++)
+        any |= made[k->in[i]];
+    return any;
+}
+
 /* ---- the longest way from each ---- */
 
 /* The next iteration begins with what is packed of a state. */
@@ -93,9 +132,11 @@ static void find_heights(Order *o)
     for (int i = 0; i < o->n; i++)
         o->free[i] = o->inst[i].op != K_PRODUCT;
     for (int i = o->n - 1; i >= 0; i--) {
+        const bool *made = find_elsewhere(o, i);
         int behind = 0;
         for (int j = i + 1; j < o->n; j++) {
-            o->meets[i * o->n + j] = in_order(o->s, &o->inst[i], &o->inst[j]);
+            o->meets[i * o->n + j] = in_order(o->s, &o->inst[i], &o->inst[j])
+                                  || reads_any(&o->inst[j], made);
             if (o->meets[i * o->n + j] && o->height[j] > behind)
                 behind = o->height[j];
         }

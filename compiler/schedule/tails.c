@@ -26,18 +26,6 @@ static bool is_behind_load(const Schedule *s, const KInst *k, int *load)
         && s->inst[*load].role == KR_LOAD && loaded_node(s, r) == r;
 }
 
-void schedule_clear_loaded(Schedule *s)
-{
-    int load;
-    if (!walks_behind(s) || !s->target->form[FORM_COPY]->waited)
-        return;
-    for (int i = s->ninsts - 1; i >= 0; i--)
-        if (is_behind_load(s, &s->inst[i], &load)) {
-            s->inst[load].clears = true;
-            inst_remove(s, i);
-        }
-}
-
 /* The copy engine brings such tiles of tokens. */
 static bool may_clear(const Schedule *s, const KInst *k)
 {
@@ -45,6 +33,19 @@ static bool may_clear(const Schedule *s, const KInst *k)
     return k->op == K_LOAD && k->role == KR_LOAD && s->kind != K_TOKEN
         && s->target->form[FORM_COPY]->waited && v && v->layout == LAY_TILE
         && v->row == AX_I && loaded_node(s, v->node) == v->node;
+}
+
+void schedule_clear_loaded(Schedule *s)
+{
+    int load;
+    if (!walks_behind(s) || !s->target->form[FORM_COPY]->waited)
+        return;
+    for (int i = s->ninsts - 1; i >= 0; i--)
+        if (is_behind_load(s, &s->inst[i], &load)
+            && may_clear(s, &s->inst[load])) {
+            s->inst[load].clears = true;
+            inst_remove(s, i);
+        }
 }
 
 const char *tails_fault(const Schedule *s)

@@ -60,19 +60,29 @@ static bool writes_any(const Schedule *s, const KInst *k, const int16_t *list,
     return any;
 }
 
-/* Results leave through one ring in the order in which they are made. */
-static bool leaves_result(const Schedule *s, const KInst *k)
+/* What a store takes of the instruction's; NOTHING: none takes any. */
+static int result_left(const Schedule *s, const KInst *k)
 {
-    bool any = false;
     for (int i = 0; i < s->ninsts; i++)
-        any |= s->inst[i].op == K_STORE && !has_matrices(s->inst[i].role)
-            && has_value(k->out, k->nout, s->inst[i].in[0]);
-    return any;
+        if (s->inst[i].op == K_STORE && !has_matrices(s->inst[i].role)
+            && has_value(k->out, k->nout, s->inst[i].in[0]))
+            return s->inst[i].in[0];
+    return NOTHING;
+}
+
+/* Results leave through one ring in the order in which they are made; with a
+ * row axis those of one size do. */
+static bool leave_in_order(const Schedule *s, const KInst *a, const KInst *b)
+{
+    int v = result_left(s, a), w = v == NOTHING ? v : result_left(s, b);
+    return w != NOTHING
+        && (!s->row_axis
+            || value_bytes(&s->value[v]) == value_bytes(&s->value[w]));
 }
 
 static bool in_order(const Schedule *s, const KInst *a, const KInst *b)
 {
-    return (!s->row_axis && leaves_result(s, a) && leaves_result(s, b))
+    return leave_in_order(s, a, b)
         || writes_any(s, a, b->in, b->nin) || writes_any(s, a, b->out, b->nout)
         || writes_any(s, b, a->in, a->nin);
 }
@@ -149,12 +159,15 @@ static void find_heights(Order *o)
 
 /* ---- one after another ---- */
 
-/* Whether a tile is cleared with the first that finds it, not before: until
- * then nobody waits for it. */
+/* Whether what another role has left is cleared with the first that finds it,
+ * not before: until then nobody waits for it. */
 static bool goes_along(const Order *o, int at)
 {
-    return (!o->s->row_axis || walks_alone_forward(o->s))
-        && o->inst[at].op == K_CLEAR;
+    const KInst *k = &o->inst[at];
+    if ((o->s->row_axis && !walks_alone_forward(o->s)) || k->op != K_CLEAR)
+        return false;
+    int w = value_writer(o->s, k->in[0]);
+    return w == NOTHING || o->s->inst[w].role != o->role;
 }
 
 /* Whether the program reads a state as it was carried, and waits for no

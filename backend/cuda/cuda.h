@@ -50,6 +50,7 @@ typedef struct CudaOptions {
                                            alone, for what their states end as,
                                            which find what the plan's own
                                            kernels keep */
+    const char **fault;                 /* of those: KernelWish's */
 } CudaOptions;
 
 /* What prices are of. */

@@ -139,7 +139,7 @@ static KernelWish wish_of(const Lowered *t, bool ahead, bool roughly)
         .stores = t->stored_here, .few = t->o->few, .spare = t->o->spare,
         .inverses = ahead, .roughly = roughly, .s0 = t->o->s0,
         .s1 = t->o->s1, .waits = t->waits, .single = t->o->single,
-        .spilled = t->o->attempt,
+        .spilled = t->o->attempt, .fault = t->o->fault,
     };
 }
 

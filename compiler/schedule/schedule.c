@@ -251,6 +251,8 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
         schedule_tensor(s);
         schedule_rests(s);
         s->why = schedule_check(s);
+        if (s->why && w->fault && !*w->fault && !registers_fault(s))
+            *w->fault = s->why;
         if (!s->why || s->narrow)
             return s;
         i = TRIES - 1;

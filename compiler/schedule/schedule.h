@@ -396,6 +396,9 @@ typedef struct KernelWish {
                                            */
     int spare;                          /* registers beside what a thread of
                                            the matrix role is known to need */
+    const char **fault;                 /* if there: what the checker says of
+                                           the first attempt that has room, but
+                                           that a pass has left wrong */
 } KernelWish;
 
 /* A schedule of the kernel; where there is none, `why` says what it would

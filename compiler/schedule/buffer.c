@@ -288,6 +288,37 @@ static bool is_as_late(const Schedule *s, int buffer, const KValue *v)
     return same;
 }
 
+/* Whether the value is made of what another role makes of one that lies in the
+ * buffer, or behind a program that waits for that: they are not handed over at
+ * once. */
+static bool is_made_behind(const Schedule *s, int buffer, int value)
+{
+    enum { THERE = 1, BEHIND };
+    uint8_t *made = ctx_alloc(s->c, (size_t)s->nvalues);
+    for (int v = 0; v < s->nvalues; v++)
+        made[v] = s->value[v].buffer == buffer ? THERE : 0;
+    for (bool more = true; more;) {
+        bool waits = false;
+        more = false;
+        for (int i = 0; i < s->ninsts; i++) {
+            const KInst *k = &s->inst[i];
+            bool own = k->role == s->buffer[buffer].writer;
+            uint8_t most = 0;
+            for (int j = 0; j < k->nin; j++)
+                most = made[k->in[j]] > most ? made[k->in[j]] : most;
+            waits |= own && most == BEHIND;
+            if ((most && !own) || (waits && own))
+                most = BEHIND;
+            for (int j = 0; j < k->nout; j++) {
+                more |= most > made[k->out[j]];
+                made[k->out[j]] = most > made[k->out[j]] ? most
+                                                         : made[k->out[j]];
+            }
+        }
+    }
+    return made[value] == BEHIND;
+}
+
 static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
                          uint16_t readers)
 {
@@ -298,6 +329,8 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
                   && readers & 1u << KR_MATRIX;
         if (b->writer == from->role && b->tile == (v->layout < LAY_VECTOR)
             && is_as_late(s, i, v)
+            && (from->op == K_LOAD
+                || !is_made_behind(s, i, (int)(v - s->value)))
             && (b->tile ? b->readers == readers || loads : !is_internal(b)))
             return i;
     }

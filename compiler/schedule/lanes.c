@@ -121,12 +121,12 @@ static KInst lanes_of(const Schedule *s, const KInst *across, int vector)
     return k;
 }
 
-/* What nobody reads is left no more. */
-static void drop_unread(Schedule *s)
+void schedule_drop_unread(Schedule *s)
 {
     for (int v = s->nvalues - 1; v >= 0; v--) {
         int from = value_writer(s, v);
-        bool read = false;
+        bool read = s->value[v].layout != LAY_VECTOR
+                 && s->value[v].layout != LAY_SCALAR;
         for (int i = 0; i < s->ninsts; i++)
             read |= has_value(s->inst[i].in, s->inst[i].nin, v);
         if (read)
@@ -229,19 +229,14 @@ static void carry_in_lanes(Schedule *s, int vector, int from)
 
 void schedule_carry_in_lanes(Schedule *s)
 {
-    bool any = false;
     for (int v = 0; v < s->nvalues; v++) {
         bool begun = s->value[v].layout == LAY_VECTOR
                   && state_inst(s, K_BEGIN, v) != NOTHING
                   && state_inst(s, K_END, v) != NOTHING;
         int from = begun ? next_in_lanes(s, v) : NOTHING;
-        if (from != NOTHING) {
+        if (from != NOTHING)
             carry_in_lanes(s, v, from);
-            any = true;
-        }
     }
-    if (any)
-        drop_unread(s);
 }
 
 bool leaves_carried(const Schedule *s, const KInst *k)

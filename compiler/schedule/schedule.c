@@ -191,6 +191,7 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             schedule_fetch_vectors(s);
             schedule_carry_in_lanes(s);
         }
+        schedule_drop_unread(s);
         if (s->groups > 2 && s->resident > 1) {
             s->why = "one block of four warpgroups is as many as two";
             return s;

@@ -517,6 +517,8 @@ void schedule_fetch_vectors(Schedule *s);
  * inputs and numbers alone, are carried by a vector role, which hands them
  * over as each chunk finds them. */
 void schedule_carry_in_lanes(Schedule *s);
+/* Vectors and numbers that nobody reads are left no more: lanes have them. */
+void schedule_drop_unread(Schedule *s);
 /* Whether the instruction, of a vector role, hands over such a vector. */
 bool leaves_carried(const Schedule *s, const KInst *k);
 /* Of a row axis: what is made of vectors is made where pairs of columns find

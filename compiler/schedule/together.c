@@ -210,7 +210,19 @@ static bool has_room(const Schedule *s, int before)
     return live <= before || live + OTHER_REGS + MORE <= s->regs[1];
 }
 
-/* For each two that may be so, where that leaves enough registers. */
+/* Whether what lies in one place is still there at different times. */
+static bool keeps_apart(const Schedule *s)
+{
+    for (int i = 0; i < s->nbuffers; i++)
+        for (int j = 0; j < i; j++)
+            if (!lie_apart(&s->buffer[i], &s->buffer[j])
+                && !buffers_apart(s, i, j))
+                return false;
+    return true;
+}
+
+/* For each two that may be so, where that leaves enough registers, and buffers
+ * may lie as they do. */
 static void put_together(Schedule *s, bool (*may)(const Schedule *s, int i,
                                                   int j),
                          void (*put)(Schedule *s, int i, int j))
@@ -227,7 +239,8 @@ static void put_together(Schedule *s, bool (*may)(const Schedule *s, int i,
             put(s, i, j);
             if (put == join && registers_fault(s))
                 hasten(s, i);
-            if (!registers_fault(s) && (put == join || has_room(s, live)))
+            if (!registers_fault(s) && (put == join || has_room(s, live))
+                && keeps_apart(s))
                 continue;
             memcpy(s->inst, before, size);
             s->ninsts = n;

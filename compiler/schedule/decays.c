@@ -49,8 +49,9 @@ static bool scan_gates(Select *x, KInst *k, Ref gate)
 {
     const Node *n = &x->g->n[gate];
     if (is_matrix(x, gate)) {
-        if (x->kind[gate] != ELEMENT && x->kind[gate] != SHIFTED)
-            return refuse(x, gate, "gates that are found, or no programs'");
+        if (x->kind[gate] != ELEMENT && x->kind[gate] != SHIFTED
+            && x->kind[gate] != LOADED)
+            return refuse(x, gate, "gates that are no programs'");
         reads(x, k, sums_of(x, gate));
     } else if (x->kind[gate] == VECTOR) {
         reads(x, k, value_of(x, gate, vector_layout(x, gate)));
@@ -101,6 +102,27 @@ static bool select_operand(Select *x, Ref space, Ref a)
     return true;
 }
 
+static bool is_scanned_here(const Schedule *s, int v)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].op == K_SCAN && s->inst[i].in[0] == v;
+    return any;
+}
+
+/* Gates that are found lie as sums, too, once for all scans that they gate. */
+static bool select_gates(Select *x, Ref space, Ref scan)
+{
+    const Node *n = &x->g->n[scan];
+    Ref gate = n->a[2] ? shown_node(x->g, n->a[0]) : 0;
+    if (!gate || !is_matrix(x, gate) || x->kind[gate] != LOADED)
+        return true;
+    int v = schedule_value(x->s, gate, LAY_SUMS);
+    if (v != NOTHING && is_scanned_here(x->s, v))
+        return refuse(x, gate, "gates that are added up, too");
+    return v != NOTHING || select_operand(x, space, gate);
+}
+
 bool select_scan(Select *x, Ref r)
 {
     Schedule *s = x->s;
@@ -119,6 +141,8 @@ bool select_scan(Select *x, Ref r)
         && !found)
         return refuse(x, a, "to be added up, but not computed here");
     if (!k && found && !select_operand(x, r, a))
+        return false;
+    if (!k && !select_gates(x, r, scan_of(x->g, r)))
         return false;
     if (!k) {
         int from = sums_of(x, a);

@@ -101,6 +101,31 @@ end)
 local function keeps(x, m) return x.A * m + 0.1 * x.u end
 decayed("state_kept", ": unit", keeps)
 decayed("keyed_state_kept", "k : unit", keeps)
+-- Averages whose gates are inputs: of keys, and of queries by the same gates;
+-- of values.
+own.averaged_keys = flin.variant {
+  name = "averaged_keys",
+  input = { q = "t k", k = "t k", v = "t v", a = "t k : unit",
+            g = "t : log_decay" },
+  state = { S = "k v", m = "k", n = "k" },
+  step = function (x, s)
+    local m = x.a * s.m + (1 - x.a) * x.k
+    local n = x.a * s.n + (1 - x.a) * x.q
+    local S = flin.exp(x.g) * s.S + flin.outer(m, x.v)
+    return { S = S, m = m, n = n }, flin.dot(n, S)
+  end,
+}
+own.averaged_values = flin.variant {
+  name = "averaged_values",
+  input = { q = "t k", k = "t k", v = "t v", a = "t v : unit",
+            g = "t k : log_decay" },
+  state = { S = "k v", m = "v" },
+  step = function (x, s)
+    local m = x.a * s.m + (1 - x.a) * x.v
+    local S = flin.exp(x.g) * s.S + flin.outer(x.k, x.v)
+    return { S = S, m = m }, flin.dot(x.q, S) + m
+  end,
+}
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

@@ -126,6 +126,20 @@ own.averaged_values = flin.variant {
     return { S = S, m = m }, flin.dot(x.q, S) + m
   end,
 }
+-- Inputs that are only compared: their gradients are zero.
+own.compared = flin.variant {
+  name = "compared",
+  input = { q = "t k", k = "t k : unit_norm", v = "t v", g = "t : log_decay",
+            r = "t", w = "t k", u = "t v", beta = "t : unit" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S = flin.where(flin.lt(1, x.r), 0, flin.exp(x.g)) * s.S
+    local k = flin.where(flin.lt(x.w, 0), x.k, 0.5 * x.k)
+    local v = flin.where(flin.lt(x.u, 0), x.v, -x.v)
+    S = S + flin.outer(x.beta * k, v - flin.dot(k, S))
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

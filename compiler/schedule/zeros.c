@@ -1,39 +1,48 @@
-/* zeros.c -- gradients that nothing contributes to, before a plan is cut.
+/* zeros.c -- zeros that have an input's axes, before a plan is cut.
  *
- * Those of what is only compared: a reset, a step's condition. They are made of
- * the first entry of a result's adjoint, so that they are known when others
- * are. Roles have no entry of a matrix by itself: an input of these axes, less
- * than itself, is the same zeros.
+ * A gradient that nothing contributes to, of what is only compared (a reset, a
+ * step's condition), is made of the first entry of a result's adjoint, so that
+ * it is known when others are; one that a sum's operand has is the same along
+ * the axis, to which zeros of that axis are added. Roles have no entry of a
+ * matrix by itself: an input, less than itself, is the same zeros.
  */
 #include "schedule.h"
 
-static bool is_nothing(const Graph *g, Ref r)
+/* As gradients are made, see grad.c. */
+static bool is_zero(const Graph *g, Ref r)
 {
     const Node *n = &g->n[r];
+    Ref a = n->a[0], b = n->a[1];
 
-    return is_num(g, r, 0)
-        || (n->op == OP_mul && (is_num(g, n->a[0], 0) || is_num(g, n->a[1], 0)));
+    return n->op == OP_num ? n->num == 0
+         : n->op == OP_lt ? a == b
+         : n->op == OP_mul ? (is_one_hot(g->n[a].op) && is_zero(g, b))
+                             || (is_one_hot(g->n[b].op) && is_zero(g, a))
+         : n->op == OP_add && is_zero(g, a) && is_zero(g, b);
 }
 
-static bool is_less_than_itself(const Graph *g, const Node *n)
+/* Zeros of an input of tokens with these axes; 0: there is none. */
+static Ref input_zeros(Graph *g, AxisSet axes)
 {
-    return n->op == OP_lt ? n->a[0] == n->a[1]
-         : n->op == OP_add && is_less_than_itself(g, &g->n[n->a[0]])
-           && is_nothing(g, n->a[1]);
+    for (int i = 0; i < g->nin; i++)
+        if (g->n[g->in[i].node].axes == axes)
+            return op2(g, OP_lt, g->in[i].node, g->in[i].node);
+    return 0;
 }
 
 static Ref zeros_of_input(void *ud, Graph *g, const Node *n, const Ref a[4],
                           const Ref *image)
 {
     const Graph *old = ud;
+    bool zero = n->op == OP_lt && n->a[0] == n->a[1];
+    bool spread = n->op == OP_add && is_zero(old, n->a[1]);
 
-    (void)a, (void)image;
-    if (!(n->axes & AXIS(AX_I)) || !is_less_than_itself(old, n))
+    (void)image;
+    if (!(n->axes & AXIS(AX_I)) || !(zero || spread))
         return 0;
-    for (int i = 0; i < old->nin; i++)
-        if (old->n[old->in[i].node].axes == n->axes)
-            return op2(g, OP_lt, old->in[i].node, old->in[i].node);
-    return 0;
+    Ref zeros = input_zeros(g, n->axes);
+    return zeros && spread && !is_zero(old, n->a[0])
+         ? op2(g, OP_add, a[0], zeros) : zeros;
 }
 
 /* The way back begins with the same kernel. */

@@ -140,6 +140,16 @@ own.compared = flin.variant {
     return { S = S }, flin.dot(x.q, S)
   end,
 }
+-- Sums of inputs along keys and values: their gradients are the same for all.
+own.summed = flin.variant {
+  name = "summed",
+  input = { q = "t k", k = "t k", v = "t v", w = "t k", u = "t v" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local S = flin.sigmoid(flin.mean(x.w, "k")) * s.S + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S) * flin.sigmoid(flin.sum(x.u, "v"))
+  end,
+}
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

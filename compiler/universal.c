@@ -101,13 +101,43 @@ static bool is_stepped(const Graph *g, Ref x)
     }
 }
 
-/* The logarithm taken of an x that may be zero: its slope there is none that a
- * sum of logarithms can tell. */
+/* The most that x may be, for all that is known. */
+static double most_of(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+
+    return n->op == OP_num ? n->num
+         : is_unit(g, x) ? n->op == OP_mul ? most_of(g, n->a[0])
+                                             * most_of(g, n->a[1]) : 1
+         : INFINITY;
+}
+
+/* The least. */
+static double least_of(const Graph *g, Ref x)
+{
+    const Node *n = &g->n[x];
+    Ref a = n->a[0], b = n->a[1];
+
+    switch (n->op) {
+    case OP_num: return n->num;
+    case OP_add: return least_of(g, a) + least_of(g, b);
+    case OP_sub: return least_of(g, a) - most_of(g, b);
+    case OP_max: return fmax(least_of(g, a), least_of(g, b));
+    case OP_min: return fmin(least_of(g, a), least_of(g, b));
+    case OP_where: return fmin(least_of(g, b), least_of(g, n->a[2]));
+    default: return is_nonnegative(g, x) ? 0 : -INFINITY;
+    }
+}
+
+/* The logarithm taken of an x that may be zero, or nearly: its slope there is
+ * none that a sum of logarithms can tell. */
 static Ref log_taken(Graph *g, Ref x, Ref *sloped)
 {
+    static const double enough = 0.5;
+
     if (!is_nonnegative(g, x))
         return 0;
-    if (!is_stepped(g, x))
+    if (!is_stepped(g, x) && least_of(g, x) < enough)
         *sloped = x;
     return op1(g, OP_log, x);
 }

@@ -150,6 +150,18 @@ own.summed = flin.variant {
     return { S = S }, flin.dot(x.q, S) * flin.sigmoid(flin.sum(x.u, "v"))
   end,
 }
+-- Gates that are a half at least: what they are made of has gradients by way of
+-- their logarithms.
+own.floored = flin.variant {
+  name = "floored",
+  input = { q = "t k", k = "t k", v = "t v", a = "t k : unit", b = "t k" },
+  state = { S = "k v" },
+  step = function (x, s)
+    local gate = (1 - 0.5 * x.a) * (0.9 + 0.1 * flin.sigmoid(x.b))
+    local S = gate * s.S + flin.outer(x.k, x.v)
+    return { S = S }, flin.dot(x.q, S)
+  end,
+}
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

@@ -5,7 +5,8 @@
 local flin = require "flin"
 local suite = require "suite"
 local dot, outer, exp, prev = flin.dot, flin.outer, flin.exp, flin.prev
-local sigmoid, where, lt, l2norm = flin.sigmoid, flin.where, flin.lt, flin.l2norm
+local sigmoid, l2norm = flin.sigmoid, flin.l2norm
+local where, lt = flin.where, flin.lt
 
 -- Their input, if they have one, and what a state is multiplied by.
 local GATES <const> = {

@@ -811,6 +811,8 @@ static const Plan *plan_for_schedules(Ctx *c, const Plan *printed,
 {
     if (o->scheduled && plan_is_joint(printed) && printed->g->chunk)
         printed = plan_scales_of_adjoints(c, plan_zeros_of_inputs(c, printed));
+    if (o->scheduled && printed->g->chunk)
+        printed = plan_scans_apart(c, printed);
     const Plan *whole = !o->scheduled ? printed : plan_scales_in(c, printed);
     if (o->scheduled && !plan_is_joint(whole))  /* gradients want the terms */
         whole = plan_ramps(c, plan_scales_joined(c, whole));

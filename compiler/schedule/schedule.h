@@ -447,6 +447,8 @@ const Plan *plan_sums_found(Ctx *c, const Plan *p);
 /* The plan in which inputs of these types that are constant matrices of float32
  * are rounded before products find them. */
 const Plan *plan_constants_rounded(Ctx *c, const Plan *p, const DType *in);
+/* The plan in which a kernel has several sums of no matrix. */
+const Plan *plan_scans_apart(Ctx *c, const Plan *p);
 /* The plan in which zeros that gradients are made of are those of inputs. */
 const Plan *plan_zeros_of_inputs(Ctx *c, const Plan *p);
 /* The plan in which differences of sums of gates lose no bits to gates before

@@ -162,6 +162,18 @@ own.floored = flin.variant {
     return { S = S }, flin.dot(x.q, S)
   end,
 }
+-- Averages of one matrix at two rates, and what the keys add up to.
+own.two_averages = flin.variant {
+  name = "two_averages",
+  input = { q = "t k", k = "t k", v = "t v", a = "k : unit",
+            g = "t : log_decay" },
+  state = { S = "k v", m = "k", n = "k" },
+  step = function (x, s)
+    local m, n = 0.9 * s.m + x.k, x.a * s.n + x.k
+    local S = flin.exp(x.g) * s.S + flin.outer(m - 0.5 * n, x.v)
+    return { S = S, m = m, n = n }, flin.dot(x.q, S)
+  end,
+}
 local function seed_of(name)
   return tonumber(name), tonumber(name:match "^wild_(%d+)$")
 end

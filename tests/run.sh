@@ -269,7 +269,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/hopper.lua wide weighted" \
         "flin tests/cuda/hopper.lua mixed ranked wild_64" \
         "flin tests/cuda/hopper.lua key_decay state_decay" \
-        "flin tests/cuda/hopper.lua averaged_keys averaged_values two_averages" \
+        "flin tests/cuda/hopper.lua averaged_keys averaged_values" \
+        "flin tests/cuda/hopper.lua two_averages" \
         "flin tests/cuda/hopper.lua gradients floored" \
         "flin tests/cuda/coverage.lua" \
         "flin tests/cuda/hopper.lua gradients compared summed averaged_values" \

@@ -18,6 +18,13 @@ static bool is_scan_of_matrix(const Graph *g, Ref r)
         && n->axes & DIM_AXES && __builtin_popcount(n->axes) == 2;
 }
 
+/* From a start on, with gates or without. */
+static bool is_started_sum(const Node *n)
+{
+    return op_is(n->op, RECURS) && n->a[2] && !adds_tokens(n->op)
+        && !is_running_most(n->op);
+}
+
 static Ref operand_of(const Graph *g, Ref r)
 {
     return g->n[r].a[g->n[r].a[2] != 0];
@@ -60,7 +67,7 @@ static int scans_before(const Apart *x, Ref r)
 
     for (Ref u = 1; u < x->g->len; u++)
         n += u != r && is_scan_of_matrix(x->g, u)
-          && (u < r || x->g->n[u].op != OP_scan)
+          && (u < r || !is_started_sum(&x->g->n[u]))
           && operand_of(x->g, u) == operand_of(x->g, r)
           && share_kernel(x->p, u, r);
     return n;
@@ -73,7 +80,7 @@ static Ref scan_apart(void *ud, Graph *g, const Node *n, const Ref a[4],
     Ref to[4] = { a[0], a[1], a[2], a[3] };
 
     (void)image;
-    if (n->op != OP_scan || !n->a[2])
+    if (!is_started_sum(n))
         return 0;
     Ref r = find_node(x->g, n);
     if (!r || !is_scan_of_matrix(x->g, r)

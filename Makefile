@@ -132,7 +132,7 @@ sanitized:
 
 tests: build $(UNIT) $(HOST_TESTS) $(CUDA_TESTS) $(EXAMPLES) \
     $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13 $(FAKE)/libcublasLt.so.13 \
-    $(FAKE)/libopenblas.so.0 $(if $(SAN),,$(BUILD)/free/flin)
+    $(FAKE)/libopenblas.so.0 $(FAKE)/races $(if $(SAN),,$(BUILD)/free/flin)
 
 test-cuda: tests
 	@BUILD=$(BUILD) sh tests/cuda/run.sh $(WORDS)
@@ -286,6 +286,10 @@ $(FAKE)/host.so: $(wildcard tests/cuda/*.cc) tests/cuda/host.h \
 	    -fno-semantic-interposition -Wl,-Bsymbolic,-z,nodelete \
 	    -Wl,-soname,flin-$(@F) \
 	    -o $@ tests/cuda/hopper.cc -lm -lc -lgcc
+$(FAKE)/races: tests/cuda/races.cc $(FAKE)/host.so
+	$(call say,CXX $@)
+	$(Q)! command -v g++ >/dev/null || g++ -std=c++17 -O1 -ffp-contract=off \
+	    -fno-strict-aliasing -fPIC -Wall -o $@ $< -lm -ldl
 # Its own build_verify is the first that the linker meets.
 $(BUILD)/tests/cuda/launched: FLAGS += -Wl,-z,muldefs
 $(BUILD)/tests/%: tests/%.c $(LIB_OBJ)

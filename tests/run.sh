@@ -191,6 +191,7 @@ cuda() {
     ln -s "$fake" "$tmp/fake"   # the loader takes no path with a space
     fake=$tmp/fake
     lt=$fake/libcublasLt.so.13
+    program "the driver of tests: tests/cuda/races.cc" "$fake/races"
     # the longest first, so that none is left alone at the end;
     # behind its checks, calls measures the host's time alone
     for test in "flin tests/cuda/layers.lua" "flin tests/cuda/scheduled.lua" \
@@ -220,6 +221,7 @@ deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "tests/cuda/calls sinks" "flin tests/cuda/windows.lua 3 4" \
         "tests/cuda/calls start" \
         "tests/cuda/calls start gla" "tests/cuda/calls back" \
+        "tests/cuda/calls back mamba2" "tests/cuda/calls back comba" \
         tests/cuda/exit \
         tests/host/signals tests/cuda/launched \
         "tests/cuda/launched tests/cuda/stack.lua" \
@@ -257,6 +259,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/layers.lua pieces mamba2" \
         "flin tests/cuda/layers.lua pieces gated_deltanet" \
         "flin tests/cuda/layers.lua pieces rwkv7" \
+        "flin tests/cuda/layers.lua over gated_deltanet" \
         "flin tests/cuda/layers.lua stack gated_deltanet" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
@@ -297,7 +300,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FAKE_EMPTY=$tmp/calls FAKE_ARCH=9 FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there
         *"calls start"*) more=FAKE_ARCH=9 ;;
-        *"calls back") more=FAKE_ARCH=9 ;;
+        *"calls back"*) more=FAKE_ARCH=9 ;;
         *"calls both") more=FAKE_IDLE=100 ;;
         *"calls keyed"|*"calls sinks") more="FAKE_ARCH=9 FAKE_IDLE=400" ;;
         *calls*) more=FAKE_IDLE=40 ;;
@@ -305,6 +308,8 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"pieces mamba2") more="FAKE_ARCH=9 FLIN_PIECES=4" ;;
         *"pieces rwkv7") more="FAKE_ARCH=9 FLIN_PIECES=1beside" ;;
         *pieces*) more="FAKE_ARCH=9 FLIN_PIECES=2again" ;;
+        *"layers.lua over"*)
+            more="FAKE_ARCH=9 FAKE_CHECKED=1 FAKE_PROCESSORS=132" ;;
         *"layers.lua stack"*) more="FAKE_ARCH=9 FLIN_PIECES=1rows" ;;
         *"rows.lua cuda") more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *layers.lua|*random*|*point.lua*|*"pools.lua cuda"*|\

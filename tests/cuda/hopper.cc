@@ -283,6 +283,12 @@ void bulk_wait_read()
     const int w = my_warp();
     clocks[w].at[STORES + w] = begun[STORES + w] - 1;
 }
+void bulk_wait()
+{
+    const int w = my_warp();
+    bulk_wait_read();
+    clocks[w].at[LANDED + w] = begun[STORES + w] - 1;
+}
 
 /* ---- the copy engine; the map is fake/driver.c's ---- */
 
@@ -294,17 +300,18 @@ struct Map {
 };
 
 /* The engine's for the thread that asks. */
-static void copies(const char *p, unsigned bytes, unsigned each, bool write)
+static void copies(const char *p, unsigned bytes, unsigned each, bool write,
+                   By by)
 {
     for (unsigned i = 0; looks && i < bytes; i += each)
-        access(p + i, each, 1, write, __builtin_return_address(0));
+        access(p + i, each, 1, write, __builtin_return_address(0), by);
 }
 void copy_elements(unsigned to, const void *from, int bytes, unsigned each)
 {
     uint4 x = { 0, 0, 0, 0 };
     if ((size_t)from % 16)
         fault("16 bytes that are not aligned");
-    copies((const char *)from, (unsigned)bytes, each, false);
+    copies((const char *)from, (unsigned)bytes, each, false, by_own_warp());
     memcpy(&x, from, (size_t)bytes);
     store(to, x);
 }
@@ -314,7 +321,7 @@ void copy_bytes(unsigned to, const void *from, int bytes, int part)
     if ((size_t)from % (unsigned)part || to % (unsigned)part || bytes < 0
         || bytes > part)
         fault("bytes that are not aligned, or more");
-    copies((const char *)from, (unsigned)bytes, 2, false);
+    copies((const char *)from, (unsigned)bytes, 2, false, by_own_warp());
     memcpy(x, from, (size_t)bytes);
     for (int i = 0; i < part / 4; i++)
         store(to + 4 * (unsigned)i, x[i]);
@@ -358,12 +365,17 @@ static void load_box(unsigned to, const TensorMap *map, unsigned full,
     if (from[0] < 0)
         fault("a box before its rows begin");
     each_of_box(m, to, from, [&](unsigned a, const char *p, unsigned n) {
-        copies(p, n, m->size, false);
+        copies(p, n, m->size, false, By { ENGINE, begun[ENGINE], true });
         memcpy(shared_memory + a, p, n);
         memset(shared_memory + a + n, 0, 16 - n);
         bytes += 16;
     });
     arrived_in(here, full, bytes, to);
+    if (looks)
+        each_of_box(m, to, from, [&](unsigned a, const char *p, unsigned n) {
+            for (unsigned i = 0; i < n; i += 4)
+                origins[here][(a + i) / 4] = { p + i, min(n - i, 4u), all_knew };
+        });
 }
 void load_tile(unsigned to, const TensorMap *m, unsigned full,
                             int col, int token, int head, int batch)
@@ -380,12 +392,13 @@ void load_ranks(unsigned to, const TensorMap *m, unsigned full,
 static void store_box(const TensorMap *map, unsigned at, const int *from)
 {
     const unsigned stores = STORES + my_warp();
+    const By landing = { LANDED + my_warp(), begun[stores] };
     const Map *m = (const Map *)map;
     if (from[0] < 0)
         fault("a box before its rows begin");
     each_of_box(m, at, from, [&](unsigned a, char *p, unsigned n) {
         reads_as(stores, begun[stores], a, 16);
-        copies(p, n, m->size, true);
+        copies(p, n, m->size, true, landing);
         memcpy(p, shared_memory + a, n);
     });
 }
@@ -626,6 +639,7 @@ alignas(128) static char second_arena[ARENA];
 void launch_roles(long grid, int threads, char *arena,
                                void (*f)(void *), void *ud)
 {
+    has_roles = true;
     launches++;
     now++;
     kernel = f;

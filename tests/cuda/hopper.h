@@ -112,7 +112,7 @@ PLAIN inline void add_pair(float *p, float x, float y)
 }
 void bulk_commit();
 void bulk_wait_read();
-PLAIN inline void bulk_wait() { bulk_wait_read(); }
+void bulk_wait();
 
 /* ---- the copy engine; the map is fake/driver.c's ---- */
 

@@ -154,6 +154,7 @@ static void run_block(int threads)
 }
 
 static unsigned launches;
+static bool has_roles;                  /* the launch: races.h has its clocks */
 static char *shared_memory;
 
 void launch(long grid, int threads, char *arena, void (*f)(void *), void *ud)
@@ -161,6 +162,7 @@ void launch(long grid, int threads, char *arena, void (*f)(void *), void *ud)
     kernel = f;
     argument = ud;
     shared_memory = arena;
+    has_roles = false;
     launches++;
     now++;
     gridDim.x = (int)grid;
@@ -266,10 +268,18 @@ static void perform(const Fiber *lane)
 
 /* ---- each access ---- */
 
-/* Who last wrote and read two bytes: when, in which launch and block (-1:
- * several), which thread (-1: several; below: several of warp -2 - thread). */
-struct Seen { unsigned when, warp_when, launch; int block, thread; };
-struct Cell { Seen written, read; };
+/* Who has written or read two bytes: in which stretch and block, which thread
+ * (-1: several; below: several of warp -2 - thread). Where roles act: which of
+ * races.h's parties, by its own clock (-1: more than there is room for). */
+struct Seen { unsigned when, warp_when; int block, thread, party;
+              unsigned clock; };
+/* In which launch the last was, of which block (-1: several). */
+struct Blocks { unsigned launch; int block; };
+enum { READERS = 2 };
+struct Cell { Seen written, read[READERS]; Blocks writers, readers; };
+/* Who does it, where roles act. A copy counts among blocks as read by its own
+ * where that looks at what it brought. */
+struct By { int party; unsigned clock; bool copies; };
 enum { PAGE = 4096, PAGES = 1 << 16 };
 struct Page { uintptr_t at; Cell *cell; };
 static Page pages[PAGES];
@@ -302,19 +312,52 @@ static bool in_order(const Seen &s)
     return of_own_warp(s) && s.warp_when != warp_now[own_warp()];
 }
 
-static bool meets(const Seen &s, bool shared)
+static By by_own_warp();
+static bool is_over(const Seen &s);     /* as this thread has been told */
+
+static bool of_others(const Blocks &b)
 {
-    if (!shared && s.launch == launches && s.block != blockIdx.x)
-        return true;
-    return s.when == now && s.thread != threadIdx.x && !in_order(s);
+    return b.launch == launches && b.block != blockIdx.x;
+}
+static void add_own(Blocks *b)
+{
+    *b = Blocks { launches, of_others(*b) ? -1 : blockIdx.x };
+}
+static bool is_recent(const Seen &s)
+{
+    return s.when == now && s.block == blockIdx.x;
+}
+static bool meets(const Seen &s)
+{
+    if (!is_recent(s))
+        return false;
+    return has_roles ? !is_over(s) : s.thread != threadIdx.x && !in_order(s);
+}
+static bool meets_any(const Seen *s, int n)
+{
+    bool any = false;
+    for (int i = 0; i < n; i++)
+        any |= meets(s[i]);
+    return any;
+}
+/* In the place of one that is over, or of the same party. */
+static void see_role(Seen *s, int n, const By &by)
+{
+    int to = -1;
+    for (int i = n - 1; i >= 0; i--)
+        if (!is_recent(s[i]) || s[i].party == by.party || is_over(s[i]))
+            to = i;
+    Seen *one = s + max(to, 0);
+    const bool more = is_recent(*one) && one->party == by.party
+                   && one->thread != threadIdx.x;
+    *one = Seen { now, 0, blockIdx.x, more ? -1 : threadIdx.x,
+                  to < 0 ? -1 : by.party, by.clock };
 }
 static void see(Seen *s)
 {
-    int who = s->when != now || s->thread == threadIdx.x || in_order(*s)
+    int who = !is_recent(*s) || s->thread == threadIdx.x || in_order(*s)
             ? threadIdx.x : of_own_warp(*s) ? -2 - own_warp() : -1;
-    int block = s->launch != launches || s->block == blockIdx.x ? blockIdx.x
-              : -1;
-    *s = Seen { now, warp_now[own_warp()], launches, block, who };
+    *s = Seen { now, warp_now[own_warp()], blockIdx.x, who, -1, 0 };
 }
 
 /* Whether memory is among it that is as fake/driver.c gave it: a number of 16
@@ -333,12 +376,40 @@ static bool is_new(const void *p, size_t bytes)
 }
 
 static bool looks;                      /* at each access */
+static void complain(const void *p, size_t bytes, bool shared, const char *what,
+                     const void *from)
+{
+    char text[120];
+    Dl_info of = {};
+    dladdr(from, &of);                  /* the kernel's library */
+    snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at %#lx)",
+             shared ? "shared" : "global",
+             (long)(shared ? (char *)p - shared_memory : (intptr_t)p),
+             (int)bytes, what, (long)((char *)from - (char *)of.dli_fbase));
+    fault(text);
+}
+/* What is wrong with it, among those of its block and among blocks. */
+static const char *wrong_at(Cell *c, bool shared, bool write, const By &by)
+{
+    const bool across = !shared && !by.copies;
+    const char *wrong = meets(c->written) || (across && of_others(c->writers))
+                      ? write ? "written twice" : "read while it is written"
+                      : write && (meets_any(c->read, READERS)
+                                  || (across && of_others(c->readers)))
+                      ? "written while it is read" : NULL;
+    if (across)
+        add_own(write ? &c->writers : &c->readers);
+    if (has_roles)
+        see_role(write ? &c->written : c->read, write ? 1 : READERS, by);
+    else
+        see(write ? &c->written : c->read);
+    return wrong;
+}
 static void access(const void *p, size_t bytes, size_t align, bool write,
-                   const void *from)
+                   const void *from, const By &by)
 {
     uintptr_t at = (uintptr_t)p;
     bool shared = (size_t)((char *)p - shared_memory) < ARENA;
-    char text[120];
     const char *wrong = at % align ? "not aligned"
                       : !write && !shared && is_new(p, bytes)
                       ? "read, and nobody wrote there" : NULL;
@@ -346,30 +417,33 @@ static void access(const void *p, size_t bytes, size_t align, bool write,
     if ((char *)p >= stacks[0] && (char *)p < stacks[MOST_THREADS])
         return;
     for (size_t b = 0; b < bytes; b += 2) {
-        Cell *c = cell_of(at + b);
-        if (meets(c->written, shared) || (write && meets(c->read, shared)))
-            wrong = meets(c->written, shared) ? write ? "written twice"
-                  : "read while it is written" : "written while it is read";
-        see(write ? &c->written : &c->read);
+        const char *found = wrong_at(cell_of(at + b), shared, write, by);
+        wrong = found ? found : wrong;
     }
-    if (wrong) {
-        Dl_info of = {};
-        dladdr(from, &of);              /* the kernel's library */
-        snprintf(text, sizeof text, "%s memory at %ld, %d bytes: %s (code at "
-                 "%#lx)", shared ? "shared" : "global",
-                 shared ? (long)((char *)p - shared_memory) : (long)at,
-                 (int)bytes, wrong,
-                 (long)((char *)from - (char *)of.dli_fbase));
-        fault(text);
+    if (wrong)
+        complain(p, bytes, shared, wrong, from);
+}
+/* Looks at what a copy has read there. */
+static void looks_at(const char *p, size_t bytes, const void *from)
+{
+    bool wrong = false;
+    for (size_t b = 0; b < bytes; b += 2) {
+        Cell *c = cell_of((uintptr_t)p + b);
+        wrong |= of_others(c->writers);
+        add_own(&c->readers);
     }
+    if (wrong)
+        complain(p, bytes, false, "read while it is written", from);
 }
 
 #define HOOK(n, size)                                                        \
     void n(const void *p)                                                    \
-    { access(p, size, size, WRITES, __builtin_return_address(0)); }
+    { access(p, size, size, WRITES, __builtin_return_address(0),         \
+             by_own_warp()); }
 #define LOOSE(n, size)                                                       \
     void n(const void *p)                                                    \
-    { access(p, size, 1, WRITES, __builtin_return_address(0)); }
+    { access(p, size, 1, WRITES, __builtin_return_address(0),         \
+             by_own_warp()); }
 extern "C" {
 #define WRITES false
 HOOK(__tsan_read1, 1) HOOK(__tsan_read2, 2) HOOK(__tsan_read4, 4)
@@ -385,11 +459,11 @@ LOOSE(__tsan_unaligned_write8, 8) LOOSE(__tsan_unaligned_write16, 16)
 #undef WRITES
 void __tsan_read_range(void *p, size_t n)
 {
-    access(p, n, 1, false, __builtin_return_address(0));
+    access(p, n, 1, false, __builtin_return_address(0), by_own_warp());
 }
 void __tsan_write_range(void *p, size_t n)
 {
-    access(p, n, 1, true, __builtin_return_address(0));
+    access(p, n, 1, true, __builtin_return_address(0), by_own_warp());
 }
 void __tsan_init() { looks = true; }
 void __tsan_func_entry(void *) {}

@@ -1,7 +1,7 @@
 -- Layers on a GPU against their float64 step: forward, gradients, decoding,
 -- states, packed sequences; tensors that live there, one workspace, the same
 -- bits each time.
---   flin tests/cuda/layers.lua [large] [pieces] [stack] [NAME ...]
+--   flin tests/cuda/layers.lua [large] [pieces] [stack] [over] [NAME ...]
 -- large: sizes of models, too, in many processes, as it is compilers that take
 -- long; I/N with a name: every N-th of its cases. pieces: the layers of the
 -- library, whose calls run in pieces, so many as FLIN_PIECES says ("4",
@@ -10,11 +10,12 @@ local flin = require "flin"
 local suite = require "suite"
 local expect = suite.expect
 
-local only, large
+local only, large, over
 local share, shares = 0, 1              -- of a layer's cases those that are run
 local how <const> = {}                  -- what each call has beside tensors
 for _, word in ipairs { ... } do
   if word == "large" then large = true
+  elseif word == "over" then over = true
   elseif word == "pieces" or word == "stack" then
     how.plan, how.chunk = word, 16
   elseif word:find "/" then
@@ -268,6 +269,13 @@ local function cases_of(name, layer)
       f(name, layer, sizes_of(layer, size))
     end)
   end
+  if over then
+    for _, plan in ipairs { "separate", "fused" } do
+      case(check, { dtype = "bfloat16", plan = plan,
+                    cu_seqlens = { 0, 5, 5, 70, 71, 200 } })
+    end
+    return cases
+  end
   for _, dtype in ipairs { "float32", "bfloat16" } do
     case(check, { B = 2, T = 70, dtype = dtype })
   end
@@ -428,7 +436,7 @@ local function as_laid(name, layer)
   end
 end
 
-for name, layer in pairs(flin.layers) do
+for name, layer in pairs(over and {} or flin.layers) do
   if only and only.joint or share == 0 and (not only or only[name]) then
     as_laid(name, layer)
   end

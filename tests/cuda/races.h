@@ -12,7 +12,7 @@
 enum {
     WARPS = MOST_THREADS / 32, PRODUCTS = WARPS, STORES = 2 * WARPS,
     ENGINE = 3 * WARPS, PARTIES, FENCED = PARTIES, SUMS = FENCED + WARPS,
-    ENTRIES = SUMS + WARPS, MOST_BARRIERS = 256,
+    LANDED = SUMS + WARPS, ENTRIES = LANDED + WARPS, MOST_BARRIERS = 256,
     LANES = 128, COLUMNS = 512, TENSOR = ARENA / 4, /* words */
     LEFT = TENSOR + LANES * COLUMNS,    /* in the workspace, so many words */
     LEFT_WORDS = 1 << 16, WORDS = LEFT + LEFT_WORDS
@@ -30,6 +30,10 @@ static unsigned begun[PARTIES];             /* products, stores, copies */
 static unsigned all_knew;                   /* how often */
 static Word words[2][WORDS];
 static unsigned read_at[2][PARTIES][WORDS];
+/* What a copy has brought there since: from where, so many bytes. Known where
+ * each access is looked at. */
+struct Origin { const char *p; unsigned bytes, all_knew; };
+static Origin origins[2][ARENA / 4];
 
 static int my_warp() { return (first_fiber + threadIdx.x) / 32; }
 static void learn(Clock *c, const Clock &from)
@@ -68,6 +72,21 @@ static void fence_sums()
 {
     const int w = my_warp();
     clocks[w].at[SUMS + w] = clocks[w].at[w]++;
+}
+
+/* Of global memory, for host.cc. Between lanes of a warp its clock's own steps
+ * are the order. */
+static By by_own_warp()
+{
+    const int w = my_warp();
+    return By { w, clocks[w].at[w], false };
+}
+static bool is_over(const Seen &s)
+{
+    const Clock &c = clocks[my_warp()];
+    if (s.party == my_warp())
+        return s.thread == threadIdx.x || s.clock < c.at[s.party];
+    return s.party >= 0 && s.clock <= c.at[s.party];
 }
 
 /* Blocks begin when all before is over. */
@@ -151,6 +170,9 @@ static void reads_word(const Clock &c, unsigned party, unsigned when,
         race("read, but not fenced when written", 4 * i, w->party);
     w->readers[party / 64] |= (uint64_t)1 << party % 64;
     read_at[here][party][i] = when;
+    if (looks && i < TENSOR && origins[here][i].all_knew == all_knew)
+        looks_at(origins[here][i].p, origins[here][i].bytes,
+                 __builtin_return_address(0));
 }
 static void reads_as(unsigned party, unsigned when, unsigned at, unsigned bytes)
 {
@@ -184,6 +206,8 @@ static void writes_word(const Clock &c, int block, unsigned party,
     meets_readers(c, block, party, w, i);
     w->party = party;
     w->written = when;
+    if (i < TENSOR)
+        origins[block][i].all_knew = 0;
 }
 static void writes_as(int block, unsigned party, unsigned when, unsigned at,
                       unsigned bytes)

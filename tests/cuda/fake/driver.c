@@ -13,6 +13,7 @@
  *                    launches run
  * FAKE_LATER=N       a launch takes N microseconds, and the host goes on
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -437,7 +438,13 @@ ENTRY(int, cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz,
     if (getenv("FAKE_EMPTY"))
         return launch_empty(f, bx, shared);
     memcpy(&run, &f, sizeof run);
-    broken |= run(params, (long)gx, (int)bx) != 0 || is_overrun();
+    if (run(params, (long)gx, (int)bx) != 0) {
+        Dl_info of = { 0 };
+        dladdr(f, &of);
+        fprintf(stderr, "FAIL in %s\n", of.dli_sname ? of.dli_sname : "?");
+        broken = 1;
+    }
+    broken |= is_overrun();
     return OK;
 }
 /* A kernel that may follow closely waits for those before it by itself. */

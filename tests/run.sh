@@ -262,6 +262,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/layers.lua over gated_deltanet" \
         "flin tests/cuda/layers.lua stack gated_deltanet" \
         "flin tests/lua/layer_random.lua 1 18 cuda" \
+        "flin tests/lua/layer_repeat.lua cuda rwkv7" \
         "flin tests/lua/layer_random.lua 2 82 cuda" \
         "flin tests/cuda/hopper.lua gla gated_deltanet mamba3" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
@@ -328,7 +329,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="FAKE_ARCH=9 FAKE_PROCESSORS=1 FAKE_TILES=1"
             more="$more FAKE_PRODUCTS=$tmp/products"
             ;;
-        *"cuda large"|*compositions*|*gates.lua)
+        *"cuda large"|*compositions*|*gates.lua|*layer_repeat*)
             more="FAKE_ARCH=9" ;;
         *serial_host*) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *unwritten*) more="FAKE_CHECKED=1 FAKE_ARCH=12" ;;

@@ -159,7 +159,17 @@ def room_of(module, x, dy):
     return torch.cuda.max_memory_allocated() - before
 
 
-def measure(module, x, dy):
+def expect_finite(who, when, **tensors):
+    """Says whose results are no numbers, and since when: apart() would only
+    say that one side's are not."""
+    for name, t in tensors.items():
+        bad = int((~torch.isfinite(t)).sum())
+        if bad:
+            print(f"FAIL {who}: {bad} of {t.numel()} of {name} are not finite, "
+                  f"{when}", flush=True)
+
+
+def measure(who, module, x, dy):
     """ms forward, forward and backward; bytes; y and dx."""
     def forward():
         with torch.no_grad():
@@ -167,9 +177,14 @@ def measure(module, x, dy):
 
     def both():
         forward_and_back(module, x, dy)
+    expect_finite(who, "called once", y=forward())
     both()
+    expect_finite(who, "called once", dx=x.grad)
     room = room_of(module, x, dy)
-    return median(forward), median(both), room, forward(), x.grad.clone()
+    times = median(forward), median(both)
+    y, dx = forward(), x.grad.clone()
+    expect_finite(who, "after all calls", y=y, dx=dx)
+    return *times, room, y, dx
 
 
 def show_kernels(what, module, x, dy, n):
@@ -249,10 +264,12 @@ def predicted(layer, plan, x):
 
 
 def measure_ours(what, layer, plan, x, dy, words):
-    ours = measure(layer, x, dy)
+    ours = measure(f"{what}: flin, {plan}", layer, x, dy)
     with torch.no_grad():
         graph = recorded(lambda: layer(x)[0])
     back = graph_of(layer, x, dy)
+    expect_finite(f"{what}: flin, {plan}", "behind graphs", y=ours[3],
+                  dx=ours[4])
     print(f"{what}: flin, {plan} {ours[0]:.3f} ms, graph {graph:.3f} "
           f"({words}), both ways {ours[1]:.3f} ms, graph {back:.3f}, "
           f"{ours[2] / 2**20:.0f} MiB", flush=True)
@@ -273,7 +290,7 @@ def warm_call(who, module, x, dy):
 
 def beside(what, layer, peer, rows, x, dy):
     """The row of the peer; rows: by plan, what was measured of flin's layer."""
-    theirs = measure(peer, x, dy)
+    theirs = measure(f"{what}: peer", peer, x, dy)
     graph, ours = graph_of(peer, x, dy), next(iter(rows.values()), None)
     row = (f"{what}: peer {theirs[0]:.3f} ms, both ways {theirs[1]:.3f} ms, "
            f"graph {graph:.3f}, {theirs[2] / 2**20:.0f} MiB")

@@ -60,6 +60,17 @@ function acts.unfenced()
   pcall(v.forward, v, x)                -- what is said is looked at
 end
 
+-- What a walk of training leaves, whose fence is in the role that stores it.
+function acts.unfenced_store()
+  local x = inputs(130, "cpu", 64)
+  for name, t in pairs(x) do
+    x[name] = (name == "g" and t or t:to "bfloat16"):to "cuda"
+  end
+  x.save = true
+  local ok, y, _, saved = pcall(v.forward, v, x)
+  if ok then pcall(v.backward, v, { saved = saved, dy = y }) end
+end
+
 local function another_is_right(D)
   local x = inputs(80, "cpu", D)
   local want = v:reference(x)
@@ -234,6 +245,15 @@ do
   local text = said("unfenced", "FLIN_CACHE=off FAKE_ARCH=9 'FAKE_SPOILT="
     .. "fence_async();\n                arrive(=>                arrive('")
   expect(text:find("not fenced when ", 1, true), "a fence left out: %s", text)
+end
+do
+  local text = said("unfenced_store", "FLIN_CACHE=off FAKE_ARCH=9 "
+    .. "FAKE_PROCESSORS=3 'FAKE_SPOILT=fence_copied();=>;'")
+  local _, n = text:gsub("not fenced when written", "")
+  expect(n > 1, "whoever stores does not fence: %s", text)
+  text = said("unfenced_store", "FLIN_CACHE=off FAKE_ARCH=9 "
+    .. "FAKE_PROCESSORS=3")
+  expect(not text:find "FAIL", "whoever stores fences: %s", text)
 end
 -- Of sums in tensor memory.
 for edit, what in pairs {

@@ -101,4 +101,26 @@ for i, axes in ipairs { "t", "t k", "t v" } do
     end
   end
 end
+
+-- Slots that are written alike tell queries nothing: their gradient and that of
+-- keys is 0, a difference of sums as large as d_v. What float32 and bfloat16
+-- round it to is some units of those.
+for dtype, most in pairs { float32 = 5e-5, bfloat16 = 0.2 } do
+  for _, gate in ipairs { -inf, -1e9, -1 } do
+    local v = flin.stdlib.gsa
+    local x = v:random { B = 1, T = 70, H = 2, K = 64, V = 64, m = 16, seed = 1,
+                         dtype = dtype }
+    x.g = (flin.zeros(x.g.shape) + gate):to(x.g.dtype)
+    x.dy = flin.randn(v:reference(x).shape):to(dtype)
+    local grad, want = v:backward(suite.on_gpu(x)), v:reference_backward(x)
+    for _, name in ipairs { "q", "k" } do
+      local off = grad[name]:to "cpu":maxabs() / want.v:maxabs()
+      suite.expect(off <= most, "gsa, %s, gates of %g: d_%s, which is 0, is "
+                   .. "%.1e of d_v", dtype, gate, name, off)
+    end
+    local off = suite.relative(grad.v, want.v)
+    suite.expect(off <= (dtype == "float32" and LIMIT.grad or 1e-2),
+                 "gsa, %s, gates of %g: d_v is off by %.1e", dtype, gate, off)
+  end
+end
 suite.finish()

@@ -644,6 +644,31 @@ static void cleared_by_one(Schedule *s)
     k->op = K_SETTLE;
 }
 static void too_few_ahead(Schedule *s) { s->regs[2] = 56; }
+/* Of what the role ahead makes, what it tells of first is waited for in time;
+ * the rest behind all that reads it. */
+static void waits_for_first(Schedule *s)
+{
+    uint32_t made = 0, first = 0, rest = 0;
+    KInst *last = NULL;
+    for (int b = 0; b < s->nbuffers; b++)
+        if (s->buffer[b].writer == KR_AHEAD
+            && s->buffer[b].readers >> KR_MATRIX & 1)
+            made |= 1u << b;
+    for (int i = 0; i < s->ninsts && !first; i++)
+        if (s->inst[i].role == KR_AHEAD)
+            first = s->inst[i].post_full & made;
+    first &= 0 - first;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (k->role != KR_MATRIX)
+            continue;
+        rest |= k->wait_full & made & ~first;
+        k->wait_full &= ~(made & ~first);
+        k->wait_full |= last ? 0 : first;
+        last = k;
+    }
+    last->wait_full |= rest;
+}
 
 /* What the matrix role goes on with comes when all rings before it are full. */
 static void lags_too_far(Schedule *s)
@@ -662,6 +687,7 @@ static const Spoiled aheads[] = {
     { "the role ahead does not meet", none_meet_ahead, "do not meet" },
     { "cleared by one of two", cleared_by_one, "are not cleared" },
     { "few registers ahead", too_few_ahead, "registers for fragments" },
+    { "waited for what is told first", waits_for_first, "used unasked" },
     { NULL, NULL, NULL },
 };
 

@@ -315,13 +315,14 @@ void copy_elements(unsigned to, const void *from, int bytes, unsigned each)
     memcpy(&x, from, (size_t)bytes);
     store(to, x);
 }
-void copy_bytes(unsigned to, const void *from, int bytes, int part)
+void copy_bytes(unsigned to, const void *from, int bytes, int part,
+                unsigned each)
 {
     float x[2] = { 0, 0 };
     if ((size_t)from % (unsigned)part || to % (unsigned)part || bytes < 0
         || bytes > part)
         fault("bytes that are not aligned, or more");
-    copies((const char *)from, (unsigned)bytes, 2, false, by_own_warp());
+    copies((const char *)from, (unsigned)bytes, each, false, by_own_warp());
     memcpy(x, from, (size_t)bytes);
     for (int i = 0; i < part / 4; i++)
         store(to + 4 * (unsigned)i, x[i]);
@@ -374,7 +375,8 @@ static void load_box(unsigned to, const TensorMap *map, unsigned full,
     if (looks)
         each_of_box(m, to, from, [&](unsigned a, const char *p, unsigned n) {
             for (unsigned i = 0; i < n; i += 4)
-                origins[here][(a + i) / 4] = { p + i, min(n - i, 4u), all_knew };
+                origins[here][(a + i) / 4] = { p + i, min(n - i, 4u),
+                                               all_knew };
         });
 }
 void load_tile(unsigned to, const TensorMap *m, unsigned full,

@@ -96,12 +96,16 @@ PLAIN inline void ask(const void *) {}
 void copy_elements(unsigned to, const void *from, int bytes, unsigned each);
 #define copy16(to, from, bytes) \
     copy_elements(to, from, bytes, sizeof(Element))
-void copy_bytes(unsigned to, const void *from, int bytes, int part);
-template<int PART>
-inline void copy_part(unsigned to, const void *from, int bytes)
-{
-    copy_bytes(to, from, bytes, PART);
-}
+void copy_bytes(unsigned to, const void *from, int bytes, int part,
+                unsigned each);
+template<unsigned EACH> struct Elements {
+    template<int PART>
+    static void copy_part(unsigned to, const void *from, int bytes)
+    {
+        copy_bytes(to, from, bytes, PART, EACH);
+    }
+};
+#define copy_part Elements<sizeof(Element)>::copy_part
 PLAIN inline void copies_arrive(unsigned b) { arrive(b); }
 #define __threadfence_block()
 void fence_copied();

@@ -55,6 +55,23 @@ static void kernel_of_roles(void *)
     bulk_wait();
 }
 
+/* Halves of a float32 may look like memory that nobody wrote to: where elements
+ * have 4 bytes they are looked at as such. */
+alignas(16) static const unsigned words[] = { 0x3f80ffe5, 0xffe53f80 };
+static unsigned each_has;               /* bytes */
+static void kernel_of_parts(void *)
+{
+    if (threadIdx.x == 0)
+        copy_bytes(0, words, 8, 8, each_has);
+}
+static bool looks_new(unsigned bytes)
+{
+    faults = 0;
+    each_has = bytes;
+    launch_roles(1, 32, arena, kernel_of_parts, NULL);
+    return faults != 0;
+}
+
 int main()
 {
     static const Case cases[] = {
@@ -78,7 +95,11 @@ int main()
             failed++;
         }
     }
-    printf("%d passed, %d failed\n", (int)(sizeof cases / sizeof *cases)
+    if (looks_new(4) || !looks_new(2)) {
+        printf("FAIL halves of numbers that nobody wrote\n");
+        failed++;
+    }
+    printf("%d passed, %d failed\n", 1 + (int)(sizeof cases / sizeof *cases)
            - failed, failed);
     return failed != 0;
 }

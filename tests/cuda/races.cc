@@ -57,12 +57,12 @@ static void kernel_of_roles(void *)
 
 /* Halves of a float32 may look like memory that nobody wrote to: where elements
  * have 4 bytes they are looked at as such. */
-alignas(16) static const unsigned words[] = { 0x3f80ffe5, 0xffe53f80 };
+alignas(16) static const unsigned halves[] = { 0x3f80ffe5, 0xffe53f80 };
 static unsigned each_has;               /* bytes */
 static void kernel_of_parts(void *)
 {
     if (threadIdx.x == 0)
-        copy_bytes(0, words, 8, 8, each_has);
+        copy_bytes(0, halves, 8, 8, each_has);
 }
 static bool looks_new(unsigned bytes)
 {

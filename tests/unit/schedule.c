@@ -405,6 +405,50 @@ static void tokens(Ctx *c, void *ud)
     }
 }
 
+/* Sums 0 and 1 are found in memory one after the other, and then added up; the
+ * second is found behind the last that reads the first, where memory is short
+ * and nothing but that adds it up. */
+static void late(Ctx *c, void *ud)
+{
+    static const struct {
+        bool share, copied;
+        KOp order[4];
+        int of[4];
+    } cases[] = {
+        { true, false, { K_MAP, K_SCAN, K_MAP, K_SCAN }, { 0, 0, 1, 1 } },
+        { false, false, { K_MAP, K_MAP, K_SCAN, K_SCAN }, { 0, 1, 0, 1 } },
+        { true, true, { K_MAP, K_MAP, K_SCAN, K_VECTOR }, { 0, 1, 0, 1 } },
+    };
+    (void)ud;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Schedule *s = ctx_alloc(c, sizeof *s);
+        s->share = cases[i].share;
+        s->value = ctx_alloc(c, 5 * sizeof *s->value);
+        s->inst = ctx_alloc(c, 4 * sizeof *s->inst);
+        s->nvalues = 5;
+        s->ninsts = 4;
+        for (int v = 0; v < 5; v++) {
+            s->value[v].layout = v < 2 ? LAY_SUMS : LAY_GLOBAL;
+            s->value[v].alias = NOTHING;
+        }
+        for (int16_t k = 0; k < 4; k++) {
+            bool adds = k > 1;
+            s->inst[k] = (KInst){ .op = !adds ? K_MAP : k == 3
+                                  && cases[i].copied ? K_VECTOR : K_SCAN,
+                                  .role = KR_MATRIX, .nin = 1, .nout = 1,
+                                  .in = { adds ? k - 2 : 4 },
+                                  .out = { adds ? 3 : k } };
+        }
+        schedule_late(s);
+        for (int k = 0; k < 4; k++) {
+            const KInst *x = &s->inst[k];
+            int of = x->op == K_MAP ? x->out[0] : x->in[0];
+            expect(x->op == cases[i].order[k] && of == cases[i].of[k],
+                   "sums that are found late", NULL);
+        }
+    }
+}
+
 int main(void)
 {
     Case cases[] = {
@@ -452,6 +496,8 @@ int main(void)
         expect(false, "over an input", c->err.message);
     if (!ctx_protect(c, as_it_is, NULL))
         expect(false, "what is stored as it is", c->err.message);
+    if (!ctx_protect(c, late, NULL))
+        expect(false, "sums that are found late", c->err.message);
     ctx_free(c);
     expect(beside > 0, "all products are waited for", NULL);
     expect(met > 0, "no sums of both directions meet", NULL);

@@ -98,14 +98,26 @@ static bool has_long_vectors(const Schedule *s)
  * than 40: ptxas spills up to 44 bytes of walks of training there, so that they
  * have 56 where two warpgroups leave it; and 4 bytes beside an inverse, whose
  * warpgroup makes do with 8 less. */
+enum { MOST_VECTOR_REGS = 56 };
 static int few_registers(const Schedule *s, bool rows)
 {
-    enum { FEW = 40, SOLVES = 48, MORE = 56, LEFT = 224 };
+    enum { FEW = 40, SOLVES = 48, LEFT = 224 };
     bool room = registers_live(s, KR_MATRIX) + ROWS_REGS + s->spare <= LEFT;
     return s->ahead > 1 && !has_long_vectors(s) ? 32
-         : !rows ? s->resident > 1 ? SOLVES : MORE
+         : !rows ? s->resident > 1 ? SOLVES : MOST_VECTOR_REGS
          : s->ahead ? has_op(s, K_INVERSE) ? SOLVES : FEW
-         : room ? MORE : FEW;
+         : room ? MOST_VECTOR_REGS : FEW;
+}
+
+/* Those that no matrix role has been dealt are the others', as far as they use
+ * them: of as many a thread of each warpgroup. */
+static void deal_rest(Schedule *s, int all)
+{
+    int rest = all - s->regs[0] - s->groups * s->regs[1]
+             - s->ahead * s->interleave * s->regs[2];
+    int more = s->regs[0] + rest / s->target->reg_step * s->target->reg_step;
+    if (rest > 0 && s->regs[0] < MOST_VECTOR_REGS)
+        s->regs[0] = more < MOST_VECTOR_REGS ? more : MOST_VECTOR_REGS;
 }
 
 /* A warp each for the roles that are not the matrix role; those make up a
@@ -135,6 +147,7 @@ static void deal_roles(Schedule *s)
     if (s->ahead)
         (s->row_axis ? deal_rows_registers : deal_registers)
             (s, each * all - few);
+    deal_rest(s, each * all);
 }
 
 static Schedule *attempt_once(Ctx *c, const KernelWish *w,

@@ -754,7 +754,7 @@ static void put_barriers(Print *p)
         if (is_internal(b))
             continue;
         for (int r = 0; r < NKROLES; r++)
-            if (b->readers & 1u << r && r != b->writer)
+            if (b->readers & 1u << r && r != b->writer && tells_empty(s, r, i))
                 readers += (32 + is_filled_by_both(s, i)) * s->warps[r];
         buf_printf(p->b, "UNROLL for (int i = 0; i < %d; i++) {\n"
                    "barrier_init(base + %d + 8 * i, %d);\n"

@@ -616,6 +616,40 @@ static void choose_depths(Schedule *s)
                 deepen(s, &s->buffer[i]);
 }
 
+/* The most slots that something loaded has. */
+static int deepest_ring(const Schedule *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->nbuffers; i++)
+        if (s->buffer[i].copied && s->buffer[i].depth > most)
+            most = s->buffer[i].depth;
+    return most;
+}
+
+/* Of a row axis what the matrix role takes from others has as many slots as
+ * what is loaded, if all of these find room: a role's warps count their slots
+ * once then. What is small comes first. Two blocks that give each other tiles
+ * leave room for rests. */
+static void even_depths(Schedule *s)
+{
+    int most = s->row_axis && s->ahead && !s->paired ? deepest_ring(s) : 0;
+    for (int tile = 0; tile < 2; tile++)
+        for (int i = 0; i < s->nbuffers; i++) {
+            KBuffer *b = &s->buffer[i];
+            int before = b->depth, now = 0;
+            if (is_internal(b) || b->tile != tile || b->copied || b->uses > 1
+                || !(b->readers >> KR_MATRIX & 1))
+                continue;
+            while (b->depth < most && b->depth > now) {
+                now = b->depth;
+                deepen(s, b);
+            }
+            if (b->depth != most)
+                b->depth = before;
+        }
+    lay_out(s);
+}
+
 static bool place_values(Schedule *s, bool waits)
 {
     const int16_t *ring = deal_rings(s, waits);
@@ -674,6 +708,7 @@ bool schedule_buffers(Schedule *s)
     }
     s->why = NULL;
     choose_depths(s);
+    even_depths(s);
     return true;
 }
 

@@ -169,7 +169,7 @@ static bool leaves_lean(const KInst *k, int i)
     return i >= 32 || k->lean_out >> i & 1;
 }
 
-uint32_t lean_buffers(const Schedule *s)
+uint32_t lean_fills(const Schedule *s)
 {
     uint32_t set = 0;
     for (int i = 0; i < s->ninsts; i++)
@@ -179,6 +179,14 @@ uint32_t lean_buffers(const Schedule *s)
             const KValue *v = &s->value[s->inst[i].out[j]];
             set |= has_buffer(v) && v->buffer != NOTHING ? 1u << v->buffer : 0;
         }
+    return set;
+}
+
+uint32_t lean_buffers(const Schedule *s)
+{
+    uint32_t set = lean_fills(s);
+    for (int i = 0; i < s->ninsts; i++)
+        set |= s->splits ? s->inst[i].lean_full : 0;
     return set;
 }
 

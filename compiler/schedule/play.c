@@ -55,6 +55,7 @@ static bool may_go(const Play *p, const KInst *k)
             return false;
         for (int r = 0; r < NKROLES && k->wait_empty >> b & 1; r++)
             if (s->buffer[b].readers & 1u << r && r != k->role
+                && tells_empty(s, r, b)
                 && p->filled[b] + 1 > p->emptied[r][b] + s->buffer[b].depth)
                 return false;
     }

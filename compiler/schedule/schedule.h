@@ -540,7 +540,9 @@ bool goes_on_from(const Schedule *s, const KInst *k, const KInst *maker);
 /* The instruction, which is lean, as such an iteration has it: of a program's
  * tiles those that the states need, of what makes them. */
 KInst lean_inst(const Schedule *s, const KInst *k);
-/* Buffers that are filled in lean iterations. */
+/* Buffers that are filled in lean iterations; these, and what is handed over
+ * as it is. */
+uint32_t lean_fills(const Schedule *s);
 uint32_t lean_buffers(const Schedule *s);
 /* The time of one, of another iteration's, where all multiprocessors are busy;
  * the bytes that it moves, of another's. */
@@ -839,6 +841,11 @@ static inline bool is_padded(const Schedule *s, int axis)
 }
 /* Of shared memory a block may have. */
 int32_t shared_room(const Schedule *s);
+/* Whether the role says that the buffer is empty. */
+bool tells_empty(const Schedule *s, int role, int buffer);
+/* Whether the matrix role, when it says that the buffer is empty, has waited
+ * for what the role ahead made when it had used it for the last time. */
+bool is_told_by_way(const Schedule *s, int buffer);
 /* The same buffers, and those that lie where they do. */
 uint32_t places_of(const Schedule *s, uint32_t buffers);
 /* Whether one of the two, both the matrix role's own, is needed no more before

@@ -319,6 +319,121 @@ static void chain_waits(Schedule *s)
     }
 }
 
+/* ---- what is told by way of what is made ahead ---- */
+
+bool tells_empty(const Schedule *s, int role, int buffer)
+{
+    bool tells = false;
+    for (int i = 0; i < s->ninsts; i++)
+        tells |= s->inst[i].role == role
+              && s->inst[i].post_empty >> buffer & 1;
+    return tells;
+}
+
+static bool takes_of(const Schedule *s, const KInst *k, int buffer)
+{
+    return takes_turn(s, k->in, k->nin, buffer, 0)
+        || takes_turn(s, k->out, k->nout, buffer, 0);
+}
+
+/* The role ahead's last that uses the buffer. */
+static int last_ahead(const Schedule *s, int buffer)
+{
+    int last = NOTHING;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_AHEAD && takes_of(s, &s->inst[i], buffer))
+            last = i;
+    return last;
+}
+
+/* Tiles that lanes of the role ahead alone leave, told of behind all of its
+ * uses of the buffer: with a fence, which those have, too. */
+static uint32_t tiles_behind(const Schedule *s, int buffer)
+{
+    int from = last_ahead(s, buffer);
+    uint32_t set = 0;
+    for (int i = from; i != NOTHING && i < s->ninsts; i++)
+        set |= s->inst[i].role == KR_AHEAD ? s->inst[i].post_full : 0;
+    for (int b = 0; b < s->nbuffers; b++)
+        if (!s->buffer[b].tile || s->buffer[b].uses > 1
+            || is_filled_by_both(s, b))
+            set &= ~(1u << b);
+    return set;
+}
+
+/* For which of the tiles the matrix role waits before it says that the buffer
+ * is empty. */
+static uint32_t waited_behind(const Schedule *s, int buffer, uint32_t tiles,
+                              bool lean)
+{
+    uint32_t waited = 0;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        if (k->role != KR_MATRIX)
+            continue;
+        waited |= k->deferred ? 0 : lean ? k->lean_full : k->wait_full;
+        if (k->post_empty >> buffer & 1)
+            return waited & tiles;
+    }
+    return 0;
+}
+
+/* Whether lean iterations have something of the role ahead. */
+static bool works_lean(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++)
+        any |= s->inst[i].role == KR_AHEAD && s->inst[i].lean;
+    return any;
+}
+
+/* In lean iterations, too: by way of a tile that they fill, or, where the role
+ * ahead reads nothing then, of any, as it is. */
+bool is_told_by_way(const Schedule *s, int buffer)
+{
+    const KBuffer *b = &s->buffer[buffer];
+    bool may = s->row_axis && b->uses == 1 && !is_filled_by_both(s, buffer)
+            && b->writer < KR_MATRIX && b->readers >> KR_MATRIX & 1;
+    bool lean = s->splits && lean_buffers(s) >> buffer & 1;
+    uint32_t tiles = may ? tiles_behind(s, buffer) : 0;
+    uint32_t then = works_lean(s) ? tiles & lean_fills(s) : tiles;
+    return waited_behind(s, buffer, tiles, false)
+        && (!lean || waited_behind(s, buffer, then, true));
+}
+
+/* Lean iterations hand the tile over, too, as it is: the matrix role waits for
+ * it where it first says that something is empty. */
+static void hand_over_lean(Schedule *s, uint32_t tile)
+{
+    bool waits = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        KInst *k = &s->inst[i];
+        if (k->role == KR_MATRIX && !waits
+            && k->post_empty & (lean_buffers(s) | tile)) {
+            k->lean_full |= tile;
+            waits = true;
+        }
+    }
+}
+
+/* The role ahead does not say that what it and the matrix role read is empty
+ * where that one waits for what was made of it before it says so itself. */
+static void tell_once(Schedule *s)
+{
+    for (int b = 0; b < s->nbuffers; b++) {
+        if (!tells_empty(s, KR_AHEAD, b) || !tells_empty(s, KR_MATRIX, b))
+            continue;
+        uint32_t tiles = waited_behind(s, b, tiles_behind(s, b), false);
+        uint32_t tile = tiles & (~tiles + 1);
+        if (s->splits && lean_buffers(s) >> b & 1 && !works_lean(s)
+            && !(tiles & lean_buffers(s)))
+            hand_over_lean(s, tile);
+        for (int i = 0; i < s->ninsts && is_told_by_way(s, b); i++)
+            if (s->inst[i].role == KR_AHEAD)
+                s->inst[i].post_empty &= ~(1u << b);
+    }
+}
+
 /* ---- decays beside products ---- */
 
 /* What a program finds to make decays of is waited for before the products
@@ -435,5 +550,6 @@ void schedule_sync(Schedule *s)
                                            & lean_buffers(s) : 0;
     if (s->row_axis)
         chain_waits(s);
+    tell_once(s);
     lag_loads(s);
 }

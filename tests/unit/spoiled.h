@@ -721,6 +721,17 @@ static void not_waited_ahead(Schedule *s)
                 && s->buffer[b].writer == KR_AHEAD)
                 s->inst[i].wait_full &= ~(1u << b);
 }
+/* What the role ahead leaves it tells of before it reads what was loaded. */
+static void told_ahead_first(Schedule *s)
+{
+    KInst *first = NULL;
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].role == KR_AHEAD) {
+            first = first ? first : &s->inst[i];
+            first->post_full |= s->inst[i].post_full;
+            s->inst[i].post_full = &s->inst[i] == first ? first->post_full : 0;
+        }
+}
 static void cleared_by_none(Schedule *s)
 {
     find(s, K_LOAD, 1)->clears = false;
@@ -741,6 +752,7 @@ static const Spoiled in_registers[] = {
     { "a left factor in memory", left_tile, "no tile" },
     { "no such form", no_such_form, "no tile" },
     { "not waited for what is ahead", not_waited_ahead, "used unasked" },
+    { "told of too early", told_ahead_first, "not handed on (0)" },
     { "cleared by none", cleared_by_none, "are not cleared" },
     { "cleared by another", cleared_by_another, "where none are" },
     { "in one place of a slot", beside_in_slot, "written over" },

@@ -93,6 +93,13 @@ static const char *part_of(Print *p, const KValue *d, int row, int col,
                       + col / 2);
 }
 
+/* Where slots are counted by rings ptxas has their places in uniform registers:
+ * operands are stepped as a whole. */
+static const char *steps_text(const Print *p)
+{
+    return walks_behind(p->s) ? ", 1" : "";
+}
+
 /* The left factor in registers; it may be waited for by itself. */
 static void put_packed_product(Print *p, const KInst *k)
 {
@@ -105,9 +112,9 @@ static void put_packed_product(Print *p, const KInst *k)
         width = 128;
         while (width > k->ncol - at)
             width /= 2;
-        buf_printf(p->b, "multiply_packed<%d, %d, %d, %d>(%s, p%u, %s, %d, %d);"
-                   "\n", k->transposed[1], (int)a->ncol / 16, k->nin > 2,
-                   k->minus,
+        buf_printf(p->b, "multiply_packed<%d, %d, %d, %d%s>(%s, p%u, %s, %d,"
+                   " %d);\n", k->transposed[1], (int)a->ncol / 16, k->nin > 2,
+                   k->minus, steps_text(p),
                    part_of(p, d, 0, at, width), (unsigned)a->node, place(p, b),
                    rows_lying(b), at);
     }
@@ -126,9 +133,10 @@ static void put_half_product(Print *p, const KInst *k, bool other)
         width = 128;
         while (width > share - at)
             width /= 2;
-        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0>(%s, %s + (%s%s)"
+        buf_printf(p->b, "multiply_tiles<0, 0, %d, %d, 0%s>(%s, %s + (%s%s)"
                    " * %d, %d, 0, %s + (%s%s) * %d, %d, col0(%d) + %d);\n",
-                   (int)a->ncol / 32, other, part_of(p, d, 0, at, width),
+                   (int)a->ncol / 32, other, steps_text(p),
+                   part_of(p, d, 0, at, width),
                    place(p, a), half_text(p), other ? " ^ 1" : "",
                    (int)value_bytes(a) / 2, rows_lying(a), place(p, b),
                    half_text(p), other ? " ^ 1" : "", (int)value_bytes(b) / 2,
@@ -146,16 +154,47 @@ static const KInst *half_product(const Print *p, int settle)
     return NULL;
 }
 
-/* A fragment's columns by widths that the tensor cores have. An operand whose
- * columns run along memory's rows is found from within a piece of 64 only as
- * far as that goes. */
+/* Whether the operand's columns run along memory's rows, and a warpgroup's
+ * begin within a piece of 64: it is found only as far as that goes. */
+static bool begins_within(const KInst *k, int share)
+{
+    return k->transposed[1] && share % TILE_COLS;
+}
+
+/* Whether both go into one fragment, and no end of the first, or of what it
+ * goes on from, is waited for between them. */
+static bool go_together(const Print *p, int one, int other)
+{
+    const Schedule *s = p->s;
+    const KInst *a = &s->inst[one < other ? one : other];
+    const KInst *b = &s->inst[one < other ? other : one];
+    bool all = a->op == K_PRODUCT && b->op == K_PRODUCT && a->role == b->role
+            && fragment_root(s, a->out[0]) == fragment_root(s, b->out[0]);
+    for (const KInst *k = a; k < b && all; k++)
+        all = k->op != K_SETTLE || k->role != a->role
+           || !has_value(k->in, k->nin, a->out[0]);
+    return all;
+}
+
+/* ptxas keeps wgmma under way only while the accumulators of one are those of
+ * the next, not a part of them: it waits for each else (C7511). */
+static int product_width(const Print *p, const KInst *k, int share)
+{
+    bool within = begins_within(k, share);
+    for (int i = 0; i < p->s->ninsts && is_waited(p, FORM_PRODUCT); i++)
+        within |= go_together(p, (int)(k - p->s->inst), i)
+               && begins_within(&p->s->inst[i], share);
+    return within ? share & -share : 128;
+}
+
+/* A fragment's columns by widths that the tensor cores have. */
 static void put_product(Print *p, const KInst *k)
 {
     const KValue *a = value_at(p, k->in[0]), *b = value_at(p, k->in[1]);
     const KValue *d = value_at(p, k->out[0]);
     int share = share_of(p->s, k->role, k->ncol);
     int over = k->transposed[0] ? a->nrow : a->ncol;
-    int most = k->transposed[1] && share % TILE_COLS ? share & -share : 128;
+    int most = product_width(p, k, share);
     bool waited = is_waited(p, FORM_PRODUCT), tensor = has_tensor(p->s);
     if (tensor)
         put_tensor_begin(p, k);
@@ -164,7 +203,8 @@ static void put_product(Print *p, const KInst *k)
     if (waited && !tensor)
         buf_printf(p->b, "wgmma_fence();\n");
     for (int row = 0; row < k->nrow; row += TILE_ROWS) {
-        const char *has = waited || k->nrow - row >= TILE_ROWS ? ""
+        const char *has = waited ? steps_text(p)
+                        : k->nrow - row >= TILE_ROWS ? ""
                         : ctx_format(p->c, ", %d", (int)k->nrow - row);
         for (int at = 0, width; at < share; at += width) {
             width = most;

@@ -124,15 +124,20 @@ template<int ACROSS> INLINE Operand operand(u32 tile, int rows, int from)
                                     : tile + from * 128, piece);
     return { (u32)d, (u32)(d >> 32) };
 }
-template<int ACROSS> INLINE u64 at_step(Operand o, int rows, int step)
+/* WHOLE: both are added to, which is one instruction where ptxas has them in
+ * uniform registers, and more than two where it has not. */
+template<int ACROSS, int WHOLE = 0>
+INLINE u64 at_step(Operand o, int rows, int step)
 {
     const u32 more = ACROSS ? step * 2048 : step / 4 * rows * 128
                                             + step % 4 * 32;
-    return o.at + more / 16 | (u64)o.more << 32;
+    return WHOLE ? (o.at | (u64)o.more << 32) + more / 16
+                 : o.at + more / 16 | (u64)o.more << 32;
 }
 /* d = a b, or d += a b, or d -= a b: 64 rows from `row`, 2 REGS columns from
  * `col` on. */
-template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS, int REGS>
+template<int ACROSS_A, int ACROSS_B, int STEPS, int ADDS, int MINUS,
+         int WHOLE = 0, int REGS>
 INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
                            u32 b, int rows_b, int col)
 {
@@ -140,8 +145,8 @@ INLINE void multiply_tiles(float (&d)[REGS], u32 a, int rows_a, int row,
     const Operand y = operand<ACROSS_B>(b, rows_b, col);
     UNROLL for (int k = 0; k < STEPS; k++)
         tile_product<ACROSS_A, ACROSS_B, MINUS>(
-            d, at_step<ACROSS_A>(x, rows_a, k), at_step<ACROSS_B>(y, rows_b, k),
-            ADDS || k > 0);
+            d, at_step<ACROSS_A, WHOLE>(x, rows_a, k),
+            at_step<ACROSS_B, WHOLE>(y, rows_b, k), ADDS || k > 0);
 }
 
 /* One K step of a left factor in registers. */
@@ -163,13 +168,13 @@ PACKED_PRODUCT(128, 64, D64, P64, "%64,%65,%66,%67", "%68", "%69", "%70",
                "%71")
 
 /* The same as multiply_tiles does, of a left factor of 64 rows in registers. */
-template<int ACROSS, int STEPS, int ADDS, int MINUS, int REGS>
+template<int ACROSS, int STEPS, int ADDS, int MINUS, int WHOLE = 0, int REGS>
 INLINE void multiply_packed(float (&d)[REGS], const u32 *a, u32 b, int rows_b,
                             int col)
 {
     const Operand y = operand<ACROSS>(b, rows_b, col);
     UNROLL for (int k = 0; k < STEPS; k++)
         packed_product<ACROSS, MINUS>(d, a + 4 * k,
-                                      at_step<ACROSS>(y, rows_b, k),
+                                      at_step<ACROSS, WHOLE>(y, rows_b, k),
                                       ADDS || k > 0);
 }

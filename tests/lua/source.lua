@@ -29,6 +29,32 @@ for arch, uses in pairs { sm_80 = "copies.cuh", sm_90a = "wgmma.cuh",
   end
 end
 assert(gla:source("cuda", { backward = true, K = 32, V = 32 }):find "reverse")
+-- accumulators of wgmma that are under way are not those of a part of them:
+-- ptxas waits for each else
+local function taken_apart(text)
+  local under_way, wrong = {}, nil
+  for line in text:gmatch "[^\n]+" do
+    local n, to, at = line:match("multiply_tiles<.->%(registers<(%d+)>"
+                                 .. "%((f%d+), (%d+)%)")
+    if line:find("wgmma_wait<0>", 1, true) then
+      under_way = {}
+    elseif n then
+      under_way[to] = under_way[to] or {}
+      for i = at // 1, at + n - 1 do
+        local piece = at .. ":" .. n
+        wrong = wrong or (under_way[to][i] or piece) ~= piece and line
+        under_way[to][i] = piece
+      end
+    end
+  end
+  return wrong
+end
+for _, V in ipairs { 80, 128 } do
+  local text = flin.stdlib.gsa:source("cuda", { arch = "sm_90a", K = 80, V = V,
+                                                M = 80 })
+  assert(text:find("registers<", 1, true) and not taken_apart(text),
+         taken_apart(text))
+end
 assert(not pcall(gla.source, gla, "cuda", { arch = "80" }))
 assert(not pcall(gla.compile, gla, { arch = "sm_70" }))
 

@@ -57,8 +57,8 @@ void find_wide(const Lowered *t, uint8_t *wide);
  * chunks; ahead: scores that no state goes into are made before the walk;
  * apart: those that sums under decays take behind it, in a kernel before that
  * of the sums, as is what scans of scores on the way back do without; forward:
- * scores are made before walks forward, too, for all; ends: those alone that
- * what states become needs; solved: what those solve is kept for the way back;
+ * scores are made before walks forward, too, for all; entire: those do all
+ * themselves; ends: scores alone that what states become needs; solved: what those solve is kept for the way back;
  * none: kernels are left as they are; walks: states that do not need one
  * another have walks of their own; whole: walks back do all that is not
  * deferred; factors: what walks multiply, and is made of no product and no
@@ -66,8 +66,8 @@ void find_wide(const Lowered *t, uint8_t *wide);
  * for walks alone; rest: what the states of walks forward do not need is made
  * behind those; bare: so are sums of what matrices of the walk become. */
 typedef struct Split {
-    bool deferred, ahead, apart, forward, ends, solved, none, walks, whole,
-         rest, bare;
+    bool deferred, ahead, apart, forward, entire, ends, solved, none, walks,
+         whole, rest, bare;
     int factors;
 } Split;
 

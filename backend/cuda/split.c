@@ -13,7 +13,8 @@
  * more matrices: it has the scan.
  *
  * A walk is a chain. Scores that it needs and that no state of it goes into are
- * made ahead of it, of all chunks at once.
+ * made ahead of it, of all chunks at once. Or the walk forward is left whole: a
+ * role ahead of its states makes them there, and nobody keeps them.
  *
  * Where one kernel behind the walk would be too large, scores are kept apart
  * from the sums under decays that take them: a kernel makes those, with the
@@ -818,6 +819,10 @@ static void cut_kernel(Plan *to, const Plan *from, const Kernel *k, Split how,
     find_needs(&u);
     if (deferred)
         find_factors(&u);
+    if (how.entire && k->kind == K_FORWARD) {
+        add_kernel(to, &u, k->kind, u.has);
+        return;
+    }
     if (how.forward && k->kind == K_FORWARD
         && cut_forward(to, &u, how)) {
         memcpy(found, u.found, g->len);

@@ -542,8 +542,7 @@ static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
 
 bool walks_behind(const Schedule *s)
 {
-    return s->row_axis && s->ahead && s->kind == K_FORWARD
-        && !plan_is_joint(s->p);
+    return s->row_axis && s->ahead && s->kind == K_FORWARD;
 }
 
 bool walks_alone(const Schedule *s)

@@ -99,11 +99,17 @@ static int count_of(const Schedule *s, KOp op)
     return n;
 }
 
+/* Whether it is a walk of a call that goes forward alone, or of training as one
+ * of those: scores are made ahead of it. */
+static bool goes_forward(const Schedule *s)
+{
+    return s->kind == K_FORWARD && (!plan_is_joint(s->p) || walks_behind(s));
+}
+
 /* Whether its cycles are of half the columns, and so fewer. */
 static bool is_halved(const Schedule *s)
 {
-    return s->row_axis && s->slices > 1 && s->kind == K_FORWARD
-        && !plan_is_joint(s->p);
+    return s->row_axis && s->slices > 1 && goes_forward(s);
 }
 
 /* Whichever of both roles takes longer; beside one another each takes more, two
@@ -356,8 +362,7 @@ static double slower_products(const Schedule *s)
 double schedule_cycles(const Schedule *s)
 {
     double all = s->kind == K_TOKEN ? token_cycles(s)
-               : s->kind == K_FORWARD && !plan_is_joint(s->p)
-                 ? forward_cycles(s) : moved_cycles(s);
+               : goes_forward(s) ? forward_cycles(s) : moved_cycles(s);
     return all + slower_products(s);
 }
 
@@ -369,8 +374,8 @@ double schedule_cycles(const Schedule *s)
 double kernel_cycles(const Schedule *s)
 {
     const double least = 2470;
-    bool joint = plan_is_joint(s->p);
-    bool rows = s->row_axis && s->kind == K_FORWARD && !joint;
+    bool forward = goes_forward(s), joint = plan_is_joint(s->p) && !forward;
+    bool rows = s->row_axis && forward;
 
     if (joint && s->kind != K_TOKEN)
         return (s->row_axis ? turn_cycles(s, true) : walk_cycles(s))

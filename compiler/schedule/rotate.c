@@ -114,8 +114,7 @@ static bool leaves_state(const Schedule *s, const KInst *k)
         && find_state(s, K_BEGIN, k->in[0]) != NOTHING;
 }
 
-/* What the state becomes may be under way by then. */
-static void store_packed(Schedule *s)
+void schedule_store_packed(Schedule *s)
 {
     for (int i = 0; i < s->ninsts; i++) {
         KInst *k = &s->inst[i];
@@ -129,13 +128,12 @@ static void store_packed(Schedule *s)
 /* Requires a row axis, and roles; instructions have no buffers yet. */
 void schedule_rotate(Schedule *s)
 {
-    if (walks_alone_forward(s))
-        store_packed(s);
     for (int i = 0; i < s->ninsts && s->rotates > 0; i++) {
         int result = packed_state(s, &s->inst[i]);
         if (result != NOTHING)
             pack_early(s, i, result);
     }
+    schedule_store_packed(s);
     for (int i = 0; i < s->ninsts && s->rotates > 1; i++) {
         const KInst *k = &s->inst[i];
         if (k->op != K_MAP || k->role != KR_MATRIX || k->deferred)

@@ -456,13 +456,56 @@ static Schedule *attempt_ahead(Ctx *c, const KernelWish *w, Schedule *like)
     return best;
 }
 
-/* As much is done an iteration early, or late, as registers allow. */
+/* As much is done an iteration early, or late, as registers allow. Where those
+ * are too few to leave results of training to the next one, ptxas spills 96
+ * bytes of mamba2, and none if it has more than are counted. */
 static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
 {
+    enum { RESULTS = 2, SPARE = 8 };
+    int spare = like->spare, more = plan_is_joint(w->p) ? SPARE : 0;
     Schedule *s = NULL;
-    for (like->rotates = 2; like->rotates >= 0; like->rotates--)
+    for (like->rotates = RESULTS; like->rotates >= 0; like->rotates--) {
+        like->spare = spare + (like->rotates < RESULTS ? more : 0);
         if (!s || s->why)
             s = attempt(c, w, like);
+    }
+    like->spare = spare;
+    return s;
+}
+
+/* Whether the kernel leaves a result: of training a walk that does makes its
+ * scores, or finds them. */
+static bool leaves_results(const KernelWish *w)
+{
+    bool any = false;
+    for (int i = 0; i < w->p->g->nout; i++)
+        any |= w->wants_out[i];
+    return any;
+}
+
+/* Whether the role ahead makes scores of what is loaded. */
+static bool makes_scores_ahead(const Schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        any |= k->role == KR_AHEAD && k->row == AX_I && k->col == AX_J
+            && (k->op == K_PRODUCT || k->op == K_DECAYED);
+    }
+    return any && !has_features(s);
+}
+
+/* With as many warpgroups ahead as are asked for. */
+static Schedule *attempt_behind(Ctx *c, const KernelWish *w, Schedule *like)
+{
+    like->interleave = like->ahead > 1 ? 1 : 2;
+    if (plan_is_joint(w->p) && !like->ahead)
+        return attempt(c, w, like);
+    Schedule *s = attempt_rotated(c, w, like);
+    if (s->why && like->interleave > 1) {
+        like->interleave = 1;
+        s = attempt_rotated(c, w, like);
+    }
     return s;
 }
 
@@ -470,7 +513,9 @@ static Schedule *attempt_rotated(Ctx *c, const KernelWish *w, Schedule *like)
  * two warpgroups have; one where blocks are few. Two have what is done ahead
  * then: every other chunk each; where memory is short, or something is carried
  * ahead, half the columns each; or one has it, or none, where all of that is
- * found, as walks of training find it. */
+ * found. Walks of training find it, too, or one warpgroup makes their scores,
+ * but no features: beside states that are stored ptxas spills 744 bytes of
+ * those of lightning, of two warpgroups 140. */
 static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
 {
     int axis = schedule_row_axis(like);
@@ -481,28 +526,20 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         || !like->target->form[FORM_PRODUCT]->packed)
         return best;
     int size = like->extent[axis];
+    int ahead = !joint ? MOST_AHEAD
+              : like->kind == K_FORWARD && leaves_results(w);
     like->slices = (size + most - 1) / most;
     like->slice_axis = like->slices > 1 ? axis : 0;
     like->row_axis = axis;
     like->resident = 1;
     like->carries = true;
-    like->ahead = 0;
-    like->interleave = 2;
     if (size % (like->slices * TILE_ROWS)
         || schedule_slice_fault(like, axis, like->slices))
         return best;
-    if (joint) {
-        Schedule *s = attempt(c, w, like);
-        return is_cheaper(s, best) ? s : best;
-    }
-    for (like->ahead = 0; like->ahead <= MOST_AHEAD; like->ahead++) {
-        like->interleave = like->ahead > 1 ? 1 : 2;
-        Schedule *s = attempt_rotated(c, w, like);
-        if (s->why && like->interleave > 1) {
-            like->interleave = 1;
-            s = attempt_rotated(c, w, like);
-        }
-        best = is_cheaper(s, best) ? s : best;
+    for (like->ahead = 0; like->ahead <= ahead; like->ahead++) {
+        Schedule *s = attempt_behind(c, w, like);
+        bool may = !joint || !like->ahead || makes_scores_ahead(s);
+        best = may && is_cheaper(s, best) ? s : best;
     }
     return best;
 }

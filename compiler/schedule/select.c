@@ -856,6 +856,8 @@ static bool lane_state(Select *x, int state)
 static bool end_states(Select *x)
 {
     static const KOp ops[] = { K_CARRY, K_END };
+    if (walks_behind(x->s))
+        schedule_store_packed(x->s);
     for (int op = 0; op < 2; op++)
         for (int i = 0; i < x->g->nst; i++) {
             Ref from = x->g->st[i].node;

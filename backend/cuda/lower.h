@@ -63,8 +63,9 @@ void find_wide(const Lowered *t, uint8_t *wide);
  * walks: states that do not need one another have walks of their own; whole:
  * walks back do all that is not deferred; factors: what walks multiply, and is
  * made of no product and no state, is made ahead of them with the scores: 1,
- * for all kernels behind; 2, for walks alone; rest: what the states of walks forward do not need is made
- * behind those; bare: so are sums of what matrices of the walk become. */
+ * for all kernels behind; 2, for walks alone; rest: what the states of walks
+ * forward do not need is made behind those; bare: so are sums of what matrices
+ * of the walk become. */
 typedef struct Split {
     bool deferred, ahead, apart, forward, entire, ends, solved, none, walks,
          whole, rest, bare;

@@ -236,7 +236,7 @@ end
 -- takes less time so (gla's: decays by key are exponentials of each pair).
 local FLOOR <const> = { mamba2 = 3228, gla = 3980, deltanet = 3228,
   gated_deltanet = 3232, kda = 3996, mamba3 = 3228 }
-local MOST <const> = { mamba2 = 1.7, gla = 1.9, deltanet = 2.4,
+local MOST <const> = { mamba2 = 1.3, gla = 1.9, deltanet = 2.4,
   gated_deltanet = 2.4, kda = 2.4, mamba3 = 3.2 }
 -- Chosen greedily: the chunk that calls take there needs four kernels or more,
 -- and they are not proved to be the best.

@@ -144,9 +144,10 @@ do
   end
   local text = plan_of("simple_gla", 128, true)
   expect(text:find "chunk 64\n", "the chunk of calls")
-  expect(text:find "kernel 2: k1_forward %(forward%).-\n  wgmma; %d+ warps",
-         "the forward one")
-  expect(text:find "k2_reverse %(reverse%).-\n  wgmma; 1%d warps: load 1, .*"
+  expect(text:find("kernel 1: k0_forward %(forward%).-\n  wgmma; 16 warps: "
+                   .. ".*matrix 8, ahead 4;.-\n    S  .-stored\n"),
+         "the forward one makes its scores ahead, and stores its states")
+  expect(text:find "k1_reverse %(reverse%).-\n  wgmma; 1%d warps: load 1, .*"
          .. "matrix 8; .* registers; .* buffers; about %d+ instructions",
          "one from a schedule")
   local b200 = flin.stdlib.simple_gla:plan { machine = "b200", K = 128, V = 128,
@@ -175,9 +176,11 @@ do
   local sizes <const> = { K = 64, V = 64 }
   local text = flin.stdlib.simple_gla:dump("K", sizes)
   for kernel = 0, 2 do
-    expect(text:find("\nschedule " .. kernel .. " sm_90a .*groups 2"),
+    expect(text:find("\nschedule " .. kernel .. " sm_90a "),
            "-d K has kernel %d", kernel)
   end
+  expect(text:find "\nschedule 0 sm_90a [^\n]* ahead 1 .*groups 2",
+         "-d K has roles")
   text = shear:dump("K", { K = 32, V = 32, chunk = 32 })
   expect(text:find "# no schedule: %%%d+ = %w+: ", "-d K says what is missing")
 end

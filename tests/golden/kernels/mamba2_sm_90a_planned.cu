@@ -8,187 +8,45 @@
 #include "scans.cuh"
 extern __shared__ char arena[];
 
-// forward (token), 82180 bytes a chunk and head predicted: %1 %2 %3 %5
-// %12 %13 %14 %15 %16 %17 %30 %31 %32 %33 %34
-namespace in_k0_token {
-struct Args { TensorMap map[3]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 2) k0_token(const __grid_constant__ Args a)
-{
-    alignas(1024) extern __shared__ unsigned char raw[];
-    const u32 base = shared_address(raw);
-    if (threadIdx.x == 0) {
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 82432 + 8 * i, 32);
-            barrier_init(base + 82448 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 82464 + 8 * i, 1);
-            barrier_init(base + 82480 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 82496 + 8 * i, 1);
-            barrier_init(base + 82512 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 82528 + 8 * i, 256);
-            barrier_init(base + 82544 + 8 * i, 32);
-        }
-        barrier_init_fence();
-    }
-    __syncthreads();
-    const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (warp < 4) {
-        fewer_registers<48>();
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
-                continue;
-            if (warp == 0 && lane == 0) {
-                wait(base + 82480 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 82464 + it % 2 * 8, to = base + 0 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = head_of(a.tensor[0], x.head);
-                    load_tile(to + 0, &a.map[0], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[0], full, 64, x.row, head, x.where.b);
-                }
-                wait(base + 82512 + it % 2 * 8, parity(it, 2) ^ 1);
-                {
-                    const u32 full = base + 82496 + it % 2 * 8, to = base + 32768 + it % 2 * 16384;
-                    arrive_expecting(full, 16384);
-                    const int head = head_of(a.tensor[1], x.head);
-                    load_tile(to + 0, &a.map[1], full, 0, x.row, head, x.where.b);
-                    load_tile(to + 8192, &a.map[1], full, 64, x.row, head, x.where.b);
-                }
-            }
-            if (warp == 1) {
-                wait(base + 82528 + it % 2 * 8, parity(it, 2));
-                if (lane == 0) {
-                    const u32 from = base + 65536 + it % 2 * 8192;
-                    store_tile(&a.map[2], from + 0, 0, 0, 0, (int)x.at);
-                }
-                bulk_commit();
-                bulk_wait_read();
-                arrive(base + 82544 + it % 2 * 8);
-            }
-            if (warp == 2) {
-                const float v1 = constant<4>(a.tensor[2], x.head);
-                const Pair v5 = input_pair<float>(a.tensor[3], x, lane);
-                const float v12 = (float)(exp_(v1));
-                const Pair v13 = { (float)(v5.a * v12), (float)(v5.b * v12) };
-                const Pair v14 = { (float)(-v13.a), (float)(-v13.b) };
-                const Pair v16 = { (float)(max_(v14.a, bits(0xc2d00000))), (float)(max_(v14.b, bits(0xc2d00000))) };
-                Pair v17 = running_sum(v16, lane, x.n);
-                wait(base + 82448 + it % 2 * 8, parity(it, 2) ^ 1);
-                store_pair(base + 81920 + it % 2 * 256, v17, lane);
-                arrive(base + 82432 + it % 2 * 8);
-            }
-            it++;
-        }
-        if (warp == 1)
-            bulk_wait();
-    }
-    else {
-        more_registers<96>();
-        const Lane l = lane_here();
-        const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
-        auto col0 = [&](int share) { return group * share; };
-        u32 it = 0;
-        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
-            Item x;
-            if (!find_item<1>(a.run, item, x))
-                continue;
-            float f33[16];
-            wait(base + 82464 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 0 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wait(base + 82496 + it % 2 * 8, parity(it, 2));
-            if (x.n < CHUNK_ROWS) {
-                clear_tail<256>(base + 32768 + it % 2 * 16384, 2, x.n, thread);
-                fence_async();
-                matrix_sync<2>();
-            }
-            wgmma_fence();
-            multiply_tiles<0, 0, 8, 0, 0>(f33, base + 0 + it % 2 * 16384, 64, 0, base + 32768 + it % 2 * 16384, 64, col0(32) + 0);
-            wgmma_commit();
-            wgmma_wait<0>();
-            keep(f33);
-            arrive(base + 82480 + it % 2 * 8);
-            arrive(base + 82512 + it % 2 * 8);
-            wait(base + 82432 + it % 2 * 8, parity(it, 2));
-            {
-                wait(base + 82544 + it % 2 * 8, parity(it, 2) ^ 1);
-                float r17[2];
-                UNROLL for (int h = 0; h < 2; h++)
-                    r17[h] = LOG2E * parts_sum<1>(base + 81920 + it % 2 * 256, 64, l.row + 8 * h);
-                float c17[8];
-                UNROLL for (int e = 0; e < 8; e++)
-                    c17[e] = LOG2E * parts_sum<1>(base + 81920 + it % 2 * 256, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                float f34[16];
-                const int over = l.row - l.col;
-                UNROLL for (int e = 0; e < 16; e++) {
-                    const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                    const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                    (void)h;
-                    (void)row;
-                    (void)col;
-                    const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
-                    const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
-                    const float x34 = x32 * f33[e];
-                    f34[e] = x34;
-                }
-                {
-                    u32 p[8];
-                    pack_rows(p, f34 + 0, l, x.n);
-                    write_columns<2>(base + 65536 + it % 2 * 8192 + 0, p, 64, col0(32), l);
-                }
-            }
-            fence_async();
-            arrive(base + 82528 + it % 2 * 8);
-            arrive(base + 82448 + it % 2 * 8);
-            it++;
-        }
-    }
-}
-}  // in_k0_token
-
-// forward (forward), 213248 bytes a chunk and head predicted: %1 %2 %3
+// forward (forward), 196864 bytes a chunk and head predicted: %1 %2 %3
 // %4 %5 %6 %8 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %23 %24 %25
-// %26 %27 %28 %29 %35 %36 %37 %38 %39
-namespace in_k1_forward {
-struct Args { TensorMap map[6]; Tensor tensor[9]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_constant__ Args a)
+// %26 %27 %28 %29 %30 %31 %32 %33 %34 %35 %36 %37 %38 %39
+namespace in_k0_forward {
+struct Args { TensorMap map[5]; Tensor tensor[9]; Run run; };
+extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 3; i++) {
-            barrier_init(base + 215392 + 8 * i, 32);
-            barrier_init(base + 215416 + 8 * i, 256);
+            barrier_init(base + 216160 + 8 * i, 32);
+            barrier_init(base + 216184 + 8 * i, 384);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 215440 + 8 * i, 256);
-            barrier_init(base + 215456 + 8 * i, 32);
+            barrier_init(base + 216208 + 8 * i, 256);
+            barrier_init(base + 216224 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 215472 + 8 * i, 1);
-            barrier_init(base + 215488 + 8 * i, 256);
+            barrier_init(base + 216240 + 8 * i, 1);
+            barrier_init(base + 216256 + 8 * i, 384);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 215504 + 8 * i, 256);
-            barrier_init(base + 215520 + 8 * i, 32);
+            barrier_init(base + 216272 + 8 * i, 128);
+            barrier_init(base + 216288 + 8 * i, 256);
         }
+        UNROLL for (int i = 0; i < 2; i++) {
+            barrier_init(base + 216304 + 8 * i, 256);
+            barrier_init(base + 216320 + 8 * i, 32);
+        }
+        barrier_init(base + 216336, 1);
         barrier_init_fence();
     }
     __syncthreads();
     const int warp = uniform(threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (warp < 4) {
-        fewer_registers<56>();
-        if (warp == 0 && lane == 0) {
+        fewer_registers<40>();
+        if (warp == 0) {
+            u32 tails = 0;
             u32 it = 0;
             NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
                 Item x;
@@ -198,26 +56,53 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                 const int head2 = head_of(a.tensor[2], x.head);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 215488 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        const u32 full = base + 215472 + it % 2 * 8, to = base + 65536 + it % 2 * 57344;
-                        arrive_expecting(full, 57344);
-                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
-                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
-                    }
-                    {
-                        const u32 full = base + 215472 + it % 2 * 8, to = base + 81920 + it % 2 * 57344;
-                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
-                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
-                    }
-                    {
-                        const u32 full = base + 215472 + it % 2 * 8, to = base + 98304 + it % 2 * 57344;
-                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
-                    }
-                    {
-                        const u32 full = base + 215472 + it % 2 * 8, to = base + 106496 + it % 2 * 57344;
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
+                    if (x.n < CHUNK_ROWS) {
+                        if (lane == 0) {
+                            wait(base + 216256 + it % 2 * 8, parity(it, 2) ^ 1);
+                            {
+                                const u32 full = base + 216336, to = base + 65536 + it % 2 * 49152;
+                                arrive_expecting(full, 49152);
+                                load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                                load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
+                            }
+                            {
+                                const u32 full = base + 216336, to = base + 81920 + it % 2 * 49152;
+                                load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                                load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
+                            }
+                            {
+                                const u32 full = base + 216336, to = base + 98304 + it % 2 * 49152;
+                                load_tile(to + 0, &a.map[2], full, 0, x.row, head2, x.where.b);
+                                load_tile(to + 8192, &a.map[2], full, 64, x.row, head2, x.where.b);
+                            }
+                        }
+                        __syncwarp();
+                        wait(base + 216336, tails++ & 1);
+                        clear_tail<32>(base + 65536 + it % 2 * 49152, 2, x.n, lane);
+                        clear_tail<32>(base + 81920 + it % 2 * 49152, 2, x.n, lane);
+                        clear_tail<32>(base + 98304 + it % 2 * 49152, 2, x.n, lane);
+                        fence_async();
+                        __syncwarp();
+                        if (lane == 0)
+                            arrive(base + 216240 + it % 2 * 8);
+                    } else if (lane == 0) {
+                        wait(base + 216256 + it % 2 * 8, parity(it, 2) ^ 1);
+                        {
+                            const u32 full = base + 216240 + it % 2 * 8, to = base + 65536 + it % 2 * 49152;
+                            arrive_expecting(full, 49152);
+                            load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                            load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
+                        }
+                        {
+                            const u32 full = base + 216240 + it % 2 * 8, to = base + 81920 + it % 2 * 49152;
+                            load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                            load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
+                        }
+                        {
+                            const u32 full = base + 216240 + it % 2 * 8, to = base + 98304 + it % 2 * 49152;
+                            load_tile(to + 0, &a.map[2], full, 0, x.row, head2, x.where.b);
+                            load_tile(to + 8192, &a.map[2], full, 64, x.row, head2, x.where.b);
+                        }
                     }
                 }
             }
@@ -229,27 +114,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                 const int chunks = find_walk<1>(a.run, item, x);
                 NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                     find_chunk(a.run, m, x);
-                    wait(base + 215440 + it % 2 * 8, parity(it, 2));
+                    wait(base + 216208 + it % 2 * 8, parity(it, 2));
                     if (lane == 0) {
                         const u32 from = base + 0 + it % 2 * 32768;
-                        store_tile(&a.map[4], from + 0, 0, 0, 0, (int)x.at);
-                        store_tile(&a.map[4], from + 8192, 0, 64, 0, (int)x.at);
-                        store_tile(&a.map[4], from + 16384, 64, 0, 0, (int)x.at);
-                        store_tile(&a.map[4], from + 24576, 64, 64, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 0, 0, 0, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 8192, 0, 64, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 16384, 64, 0, 0, (int)x.at);
+                        store_tile(&a.map[3], from + 24576, 64, 64, 0, (int)x.at);
                     }
                     bulk_commit();
                     bulk_wait_read();
-                    arrive(base + 215456 + it % 2 * 8);
-                    wait(base + 215504 + it % 2 * 8, parity(it, 2));
+                    arrive(base + 216224 + it % 2 * 8);
+                    wait(base + 216304 + it % 2 * 8, parity(it, 2));
                     if (a.tensor[3].p) {
                         const u32 from = base + 180224 + it % 2 * 16384;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[5], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[4], a.tensor[3], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
-                    arrive(base + 215520 + it % 2 * 8);
+                    arrive(base + 216320 + it % 2 * 8);
                 }
             }
         }
@@ -278,71 +163,63 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                     const Pair v21 = { (float)(exp_(v20.a)), (float)(exp_(v20.b)) };
                     const float v22 = (float)(exp_(v19));
                     const Pair v27 = { (float)(exp_(v17.a)), (float)(exp_(v17.b)) };
-                    wait(base + 215416 + it % 3 * 8, parity(it, 3) ^ 1);
+                    wait(base + 216184 + it % 3 * 8, parity(it, 3) ^ 1);
                     if (lane == 0)
-                        store1(base + 212992 + it % 3 * 800, v4);
-                    store_pair(base + 213008 + it % 3 * 800, v5, lane);
-                    store_pair(base + 213264 + it % 3 * 800, v21, lane);
+                        store1(base + 212992 + it % 3 * 1056, v4);
+                    store_pair(base + 213008 + it % 3 * 1056, v5, lane);
+                    store_pair(base + 213264 + it % 3 * 1056, v17, lane);
+                    store_pair(base + 213520 + it % 3 * 1056, v21, lane);
                     if (lane == 0)
-                        store1(base + 213520 + it % 3 * 800, v22);
-                    store_pair(base + 213536 + it % 3 * 800, v27, lane);
-                    arrive(base + 215392 + it % 3 * 8);
+                        store1(base + 213776 + it % 3 * 1056, v22);
+                    store_pair(base + 213792 + it % 3 * 1056, v27, lane);
+                    arrive(base + 216160 + it % 3 * 8);
                 }
             }
         }
         if (warp == 1)
             bulk_wait();
     }
-    else {
-        more_registers<224>();
+    else if (warp < 12) {
+        more_registers<192>();
         const Lane l = lane_here();
         const int thread = (int)threadIdx.x - 128, group = uniform(thread >> 7);
         const int row0 = 64 * group;
         auto col0 = [&](int share) { return 0; };
+        Ring<3> it3;
+        Ring<2> it2;
         u32 it = 0;
         NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f8[64];
+            u32 p8[32];
             begin_state<float, 64, 128>(f8, a.tensor[7], x, row0 + 0, 0 + col0(128), l);
-            NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
+            pack_all(p8, f8);
+            keep(p8);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++, it3.next(), it2.next()) {
                 find_chunk(a.run, m, x);
-                const u32 slot0 = base + 212992 + it % 3 * 800;
+                const u32 slot0 = base + 212992 + it3.stage * 1056;
                 (void)slot0;
-                const u32 slot1 = base + 0 + it % 2 * 32768;
+                const u32 slot1 = base + 0 + it2.stage * 32768;
                 (void)slot1;
-                const u32 slot2 = base + 65536 + it % 2 * 57344;
+                const u32 slot2 = base + 65536 + it2.stage * 49152;
                 (void)slot2;
-                const u32 slot3 = base + 180224 + it % 2 * 16384;
+                const u32 slot3 = base + 163840 + it2.stage * 8192;
                 (void)slot3;
-                u32 p8[32];
+                const u32 slot4 = base + 180224 + it2.stage * 16384;
+                (void)slot4;
                 u32 p6[16];
                 u32 p18[16];
                 u32 p24[16];
                 float f28[32];
-                float f36[32];
+                float f29[32];
+                wgmma_wait<0>();
+                wait(base + 216272 + it2.stage * 8, it2.phase);
+                wgmma_fence();
+                multiply_packed<0, 8, 0, 0>(f28, p8, slot2 + 16384, 64, 0);
+                wgmma_commit();
                 {
-                    pack_all(p8, f8);
-                    keep(p8);
-                }
-                {
-                    wait(base + 215456 + it % 2 * 8, parity(it, 2) ^ 1);
-                    {
-                        u32 p[16];
-                        pack_all(p, f8 + 0);
-                        write_transposed(slot1 + 0 + row0 * 256, p, l);
-                    }
-                    {
-                        u32 p[16];
-                        pack_all(p, f8 + 32);
-                        write_transposed(slot1 + 0 + row0 * 256 + 8192, p, l);
-                    }
-                }
-                fence_async();
-                arrive(base + 215440 + it % 2 * 8);
-                wait(base + 215392 + it % 3 * 8, parity(it, 3));
-                {
-                    const float s22 = parts_sum<1>(slot0 + 528, 1, 0);
+                    const float s22 = parts_sum<1>(slot0 + 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 64 * 64;
                         const int col = col0(128) + e % 64 / 4 * 8 + l.col + e % 2;
@@ -354,11 +231,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                     }
                     keep(f8);
                 }
-                wait(base + 215472 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot2 + 0, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
+                wait(base + 216224 + it2.stage * 8, it2.phase ^ 1);
+                write_transposed(slot1 + 0 + row0 * 256, registers<16>(p8, 0), l);
+                write_transposed(slot1 + 0 + row0 * 256 + 8192, registers<16>(p8, 16), l);
+                fence_async();
+                arrive(base + 216208 + it2.stage * 8);
+                wgmma_wait<0>();
+                keep(p8);
+                keep(f28);
+                {
+                    float2 d27 = { 0.f, 0.f };
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = row0 + l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d27 = load2(slot0 + 800 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        const float x29 = (e & 1 ? d27.y : d27.x) * f28[e];
+                        f29[e] = x29;
+                    }
+                    keep(f29);
                 }
                 read_transposed(p6, slot2 + 0 + row0 * 128, l);
                 keep(p6);
@@ -376,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                         if (e % 4 == 0)
                             d5 = load2(slot0 + 16 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         if (e % 4 == 0)
-                            d21 = load2(slot0 + 272 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                            d21 = load2(slot0 + 528 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
                         const float x18 = (e & 1 ? d5.y : d5.x) * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
                         const float x24 = x18 * (e & 1 ? d21.y : d21.x);
                         if (e & 1)
@@ -388,46 +282,30 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                         else
                         w24 = x24;
                     }
-                    if (x.n < 64)
-                        clear_columns(p18, x.n, l);
                     keep(p18);
-                    if (x.n < 64)
-                        clear_columns(p24, x.n, l);
                     keep(p24);
-                }
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot2 + 16384, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f28, p8, slot2 + 16384, 64, 0);
-                wgmma_commit();
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot2 + 32768, 1, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wgmma_fence();
-                multiply_packed<0, 4, 0, 0>(f36, p18, slot2 + 32768, 64, 0);
-                wgmma_commit();
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(slot2 + 40960, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p24, slot2 + 40960, 64, 0);
+                multiply_packed<1, 4, 1, 0>(f8, p24, slot2 + 32768, 64, 0);
+                wgmma_commit();
+                keep(f29);
+                wgmma_fence();
+                multiply_packed<0, 4, 1, 0>(f29, p18, slot3 + 0, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
+                keep(p24);
+                keep(f8);
+                fence_async();
+                arrive(base + 216256 + it2.stage * 8);
+                pack_all(p8, f8);
                 keep(p8);
-                keep(f28);
+                wgmma_wait<0>();
                 keep(p18);
-                keep(f36);
+                keep(f29);
+                arrive(base + 216288 + it2.stage * 8);
                 {
-                    wait(base + 215520 + it % 2 * 8, parity(it, 2) ^ 1);
-                    float2 d27 = { 0.f, 0.f };
+                    wait(base + 216320 + it2.stage * 8, it2.phase ^ 1);
                     const float s4 = parts_sum<1>(slot0 + 0, 1, 0);
                     float f39[32];
                     UNROLL for (int e = 0; e < 32; e++) {
@@ -436,43 +314,107 @@ extern "C" __global__ void __launch_bounds__(384, 1) k1_forward(const __grid_con
                         (void)h;
                         (void)row;
                         (void)col;
-                        if (e % 4 == 0)
-                            d27 = load2(slot0 + 544 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
-                        const float x29 = (e & 1 ? d27.y : d27.x) * f28[e];
-                        const float x37 = x29 + f36[e];
                         const float x38 = s4 * (e & 1 ? high(p6[e / 2]) : low(p6[e / 2]));
-                        const float x39 = x37 + x38;
+                        const float x39 = f29[e] + x38;
                         f39[e] = x39;
                     }
                     {
                         u32 p[16];
                         pack_all(p, f39);
-                        write_transposed(slot3 + 0 + row0 * 128, p, l);
+                        write_transposed(slot4 + 0 + row0 * 128, p, l);
                     }
                 }
                 fence_async();
-                arrive(base + 215504 + it % 2 * 8);
-                arrive(base + 215416 + it % 3 * 8);
-                wgmma_wait<0>();
-                keep(p24);
-                keep(f8);
-                arrive(base + 215488 + it % 2 * 8);
+                arrive(base + 216304 + it2.stage * 8);
+                arrive(base + 216184 + it3.stage * 8);
             }
             end_state<float, 64, 128>(f8, a.tensor[8], x, row0 + 0, 0 + col0(128), l);
         }
     }
+    else {
+        fewer_registers<88>();
+        const Lane l = lane_here();
+        const int thread = (int)threadIdx.x - 384, group = 0;
+        auto col0 = [&](int share) { return group * share; };
+        Ring<3> it3;
+        Ring<2> it2;
+        u32 it = 0;
+        NO_UNROLL for (i64 item = blockIdx.x; item < a.run.items; item += gridDim.x) {
+            Item x;
+            const int chunks = find_walk<1>(a.run, item, x);
+            NO_UNROLL for (int m = 0; m < chunks; m++, it++, it3.next(), it2.next()) {
+                find_chunk(a.run, m, x);
+                const u32 slot0 = base + 212992 + it3.stage * 1056;
+                (void)slot0;
+                const u32 slot2 = base + 65536 + it2.stage * 49152;
+                (void)slot2;
+                const u32 slot3 = base + 163840 + it2.stage * 8192;
+                (void)slot3;
+                float f33[32];
+                wait(base + 216160 + it3.stage * 8, it3.phase);
+                wait(base + 216240 + it2.stage * 8, it2.phase);
+                wgmma_fence();
+                multiply_tiles<0, 0, 8, 0, 0>(f33, slot2 + 16384, 64, 0, slot2 + 32768, 64, col0(64) + 0);
+                float m32[32];
+                {
+                    float r17[2];
+                    UNROLL for (int h = 0; h < 2; h++)
+                        r17[h] = LOG2E * parts_sum<1>(slot0 + 272, 64, l.row + 8 * h);
+                    float2 d17 = { 0.f, 0.f };
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        if (e % 4 == 0)
+                            d17 = load2(slot0 + 272 + 4 * (col0(64) + e % 32 / 4 * 8 + l.col));
+                        m32[e] = exp2_(r17[h] - LOG2E * (e & 1 ? d17.y : d17.x));
+                    }
+                }
+                keep(m32);
+                wgmma_commit();
+                wgmma_wait<0>();
+                arrive(base + 216256 + it2.stage * 8);
+                keep(f33);
+                {
+                    float f34[32];
+                    UNROLL for (int e = 0; e < 32; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
+                        const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x32 = m32[e];
+                        const float x34 = x32 * f33[e];
+                        f34[e] = x34;
+                    }
+                    wait(base + 216288 + it2.stage * 8, it2.phase ^ 1);
+                    {
+                        u32 p[16];
+                        pack_rows(p, f34 + 0, l, 64);
+                        clear_above(p, l.row - l.col, col0(64));
+                        write_columns<4>(slot3 + 0 + 0, p, 64, col0(64), l);
+                    }
+                }
+                fence_async();
+                arrive(base + 216272 + it2.stage * 8);
+                arrive(base + 216184 + it3.stage * 8);
+            }
+        }
+    }
 }
-}  // in_k1_forward
+}  // in_k0_forward
 
-// backward (reverse), 311816 bytes a chunk and head predicted: %1 %2 %3
+// backward (reverse), 295432 bytes a chunk and head predicted: %1 %2 %3
 // %4 %5 %6 %7 %9 %12 %13 %14 %15 %16 %17 %18 %19 %20 %21 %22 %27 %30 %31
-// %32 %33 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52 %53
-// %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69 %70
-// %71 %72 %73 %74 %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86 %87
-// %88 %89 %90 %91 %92 %93
-namespace in_k2_reverse {
-struct Args { TensorMap map[9]; Tensor tensor[13]; Run run; };
-extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_constant__ Args a)
+// %32 %33 %34 %35 %40 %41 %42 %43 %44 %45 %46 %47 %48 %49 %50 %51 %52
+// %53 %54 %55 %56 %57 %58 %59 %60 %61 %62 %63 %64 %65 %66 %67 %68 %69
+// %70 %71 %72 %73 %74 %75 %76 %77 %78 %79 %80 %81 %82 %83 %84 %85 %86
+// %87 %88 %89 %90 %91 %92 %93
+namespace in_k1_reverse {
+struct Args { TensorMap map[8]; Tensor tensor[13]; Run run; };
+extern "C" __global__ void __launch_bounds__(384, 1) k1_reverse(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -489,21 +431,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             barrier_init(base + 230688 + 8 * i, 32);
             barrier_init(base + 230704 + 8 * i, 32);
         }
-        UNROLL for (int i = 0; i < 2; i++) {
+        UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230720 + 8 * i, 1);
-            barrier_init(base + 230736 + 8 * i, 256);
+            barrier_init(base + 230728 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
-            barrier_init(base + 230752 + 8 * i, 256);
-            barrier_init(base + 230768 + 8 * i, 32);
+            barrier_init(base + 230736 + 8 * i, 256);
+            barrier_init(base + 230752 + 8 * i, 32);
         }
         UNROLL for (int i = 0; i < 1; i++) {
+            barrier_init(base + 230768 + 8 * i, 1);
+            barrier_init(base + 230776 + 8 * i, 256);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230784 + 8 * i, 1);
-            barrier_init(base + 230792 + 8 * i, 256);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230800 + 8 * i, 1);
-            barrier_init(base + 230808 + 8 * i, 256);
+            barrier_init(base + 230800 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 230816 + 8 * i, 1);
@@ -516,10 +458,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
         UNROLL for (int i = 0; i < 1; i++) {
             barrier_init(base + 230864 + 8 * i, 256);
             barrier_init(base + 230872 + 8 * i, 32);
-        }
-        UNROLL for (int i = 0; i < 1; i++) {
-            barrier_init(base + 230880 + 8 * i, 1);
-            barrier_init(base + 230888 + 8 * i, 256);
         }
         barrier_init_fence();
     }
@@ -540,46 +478,40 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 230832 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 230816 + it % 2 * 8, to = base + 98304 + it % 2 * 8192;
-                        arrive_expecting(full, 8192);
-                        load_tile(to + 0, &a.map[0], full, 0, 0, 0, (int)x.at);
+                        const u32 full = base + 230816 + it % 2 * 8, to = base + 81920 + it % 2 * 16384;
+                        arrive_expecting(full, 16384);
+                        load_tile(to + 0, &a.map[0], full, 0, x.row, head0, x.where.b);
+                        load_tile(to + 8192, &a.map[0], full, 64, x.row, head0, x.where.b);
                     }
-                    wait(base + 230736 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230800 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
-                        const u32 full = base + 230720 + it % 2 * 8, to = base + 0 + it % 2 * 32768;
+                        const u32 full = base + 230784 + it % 2 * 8, to = base + 49152 + it % 2 * 16384;
+                        arrive_expecting(full, 16384);
+                        load_tile(to + 0, &a.map[1], full, 0, x.row, head1, x.where.b);
+                        load_tile(to + 8192, &a.map[1], full, 64, x.row, head1, x.where.b);
+                    }
+                    wait(base + 230728, parity(it, 1) ^ 1);
+                    {
+                        const u32 full = base + 230720, to = base + 0;
                         arrive_expecting(full, 32768);
-                        load_tile(to + 0, &a.map[1], full, 0, 0, 0, (int)x.at);
-                        load_tile(to + 8192, &a.map[1], full, 0, 64, 0, (int)x.at);
-                        load_tile(to + 16384, &a.map[1], full, 64, 0, 0, (int)x.at);
-                        load_tile(to + 24576, &a.map[1], full, 64, 64, 0, (int)x.at);
-                    }
-                    wait(base + 230808, parity(it, 1) ^ 1);
-                    {
-                        const u32 full = base + 230800, to = base + 81920;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[2], full, 0, x.row, head0, x.where.b);
-                        load_tile(to + 8192, &a.map[2], full, 64, x.row, head0, x.where.b);
-                    }
-                    wait(base + 230792, parity(it, 1) ^ 1);
-                    {
-                        const u32 full = base + 230784, to = base + 65536;
-                        arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[3], full, 0, x.row, head1, x.where.b);
-                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head1, x.where.b);
+                        load_tile(to + 0, &a.map[2], full, 0, 0, 0, (int)x.at);
+                        load_tile(to + 8192, &a.map[2], full, 0, 64, 0, (int)x.at);
+                        load_tile(to + 16384, &a.map[2], full, 64, 0, 0, (int)x.at);
+                        load_tile(to + 24576, &a.map[2], full, 64, 64, 0, (int)x.at);
                     }
                     wait(base + 230856, parity(it, 1) ^ 1);
                     {
                         const u32 full = base + 230848, to = base + 114688;
                         arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[4], full, 0, x.row, head2, x.where.b);
-                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head2, x.where.b);
+                        load_tile(to + 0, &a.map[3], full, 0, x.row, head2, x.where.b);
+                        load_tile(to + 8192, &a.map[3], full, 64, x.row, head2, x.where.b);
                     }
-                    wait(base + 230888, parity(it, 1) ^ 1);
+                    wait(base + 230776, parity(it, 1) ^ 1);
                     {
-                        const u32 full = base + 230880, to = base + 147456;
+                        const u32 full = base + 230768, to = base + 32768;
                         arrive_expecting(full, 16384);
-                        load_tile(to + 0, &a.map[5], full, 0, x.row, head3, x.where.b);
-                        load_tile(to + 8192, &a.map[5], full, 64, x.row, head3, x.where.b);
+                        load_tile(to + 0, &a.map[4], full, 0, x.row, head3, x.where.b);
+                        load_tile(to + 8192, &a.map[4], full, 64, x.row, head3, x.where.b);
                     }
                 }
             }
@@ -596,7 +528,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[6], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[5], a.tensor[4], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -606,7 +538,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[7], a.tensor[5], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[6], a.tensor[5], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -616,7 +548,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const u32 from = base + 131072;
                         const int c = (x.row - x.where.start) / 64;
                         NO_UNROLL for (int i = 0; i < 2; i++)
-                            store_chunk(a.map[8], a.tensor[6], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
+                            store_chunk(a.map[7], a.tensor[6], from + 8192 * i, x.where, c, 0 + 64 * i, 128, x.head, lane);
                         bulk_commit();
                         bulk_wait_read();
                     }
@@ -676,9 +608,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     find_chunk(a.run, chunks - 1 - m, x);
                     wait(base + 230656 + it % 2 * 8, parity(it, 2));
                     wait(base + 230688 + it % 2 * 8, parity(it, 2));
-                    wait(base + 230752 + it % 2 * 8, parity(it, 2));
-                    const Pair v52 = parts_pair<4>(base + 225408 + it % 2 * 3136, lane);
-                    const Pair v51 = parts_pair<2>(base + 224896 + it % 2 * 3136, lane);
+                    wait(base + 230736 + it % 2 * 8, parity(it, 2));
+                    const Pair v52 = parts_pair<4>(base + 224896 + it % 2 * 3136, lane);
+                    const Pair v51 = parts_pair<2>(base + 224384 + it % 2 * 3136, lane);
                     const Pair v27 = parts_pair<1>(base + 222256 + it % 2 * 784, lane);
                     const Pair v58 = parts_pair<2>(base + 226464 + it % 2 * 3136, lane);
                     const Pair v5 = parts_pair<1>(base + 221728 + it % 2 * 784, lane);
@@ -689,11 +621,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     const Pair v41 = parts_pair<1>(base + 223312 + it % 2 * 528, lane);
                     const Pair v88 = parts_pair<1>(base + 223568 + it % 2 * 528, lane);
                     const float v12 = parts_sum<1>(base + 223296 + it % 2 * 528, 1, 0);
-                    const Pair v84 = parts_pair<2>(base + 224384 + it % 2 * 3136, lane);
+                    const Pair v84 = parts_pair<2>(base + 225920 + it % 2 * 3136, lane);
                     const float v42 = parts_sum<8>(base + 226432 + it % 2 * 3136, 1, 0);
                     arrive(base + 230672 + it % 2 * 8);
                     arrive(base + 230704 + it % 2 * 8);
-                    arrive(base + 230768 + it % 2 * 8);
+                    arrive(base + 230752 + it % 2 * 8);
                     if (lane == 0)
                         *(float *)(a.run.later + x.at * 32 + 0) = v42;
                     const Pair v53 = { (float)(-v52.a), (float)(-v52.b) };
@@ -733,11 +665,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             Item x;
             const int chunks = find_walk<1>(a.run, item, x);
             float f9[64];
-            float f44[16];
+            float f33[16];
             float f32[16];
+            float f44[16];
             float f45[32];
             float f69[32];
-            float f33[16];
             float f49[32];
             float f57[32];
             float f50[32];
@@ -746,23 +678,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
             NO_UNROLL for (int m = 0; m < chunks; m++, it++) {
                 find_chunk(a.run, chunks - 1 - m, x);
                 matrix_sync<2>();
-                wait(base + 230720 + it % 2 * 8, parity(it, 2));
+                wait(base + 230720, parity(it, 1));
                 {
-                    wait(base + 230768 + it % 2 * 8, parity(it, 2) ^ 1);
+                    wait(base + 230752 + it % 2 * 8, parity(it, 2) ^ 1);
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 0, l, 64);
-                        write_columns<4>(base + 163840 + 0, p, 128, col0(64), l);
+                        write_columns<4>(base + 147456 + 0, p, 128, col0(64), l);
                     }
                     {
                         u32 p[16];
                         pack_rows(p, f9 + 32, l, 64);
-                        write_columns<4>(base + 163840 + 8192, p, 128, col0(64), l);
+                        write_columns<4>(base + 147456 + 8192, p, 128, col0(64), l);
                     }
                     float s76 = 0;
                     u32 t8[32];
-                    read_columns<4>(t8 + 0, base + 0 + it % 2 * 32768 + 0, 128, col0(64), l);
-                    read_columns<4>(t8 + 16, base + 0 + it % 2 * 32768 + 8192, 128, col0(64), l);
+                    read_columns<4>(t8 + 0, base + 0 + 0, 128, col0(64), l);
+                    read_columns<4>(t8 + 16, base + 0 + 8192, 128, col0(64), l);
                     UNROLL for (int e = 0; e < 64; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -774,9 +706,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     }
                     put_sum(base + 224352 + it % 2 * 3136, warp - 4, s76, l);
                 }
-                wait(base + 230784, parity(it, 1));
+                wait(base + 230768, parity(it, 1));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 65536, 2, x.n, thread);
+                    clear_tail<256>(base + 32768, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
@@ -786,7 +718,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
                     float f18[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -800,23 +732,26 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     {
                         u32 p[16];
                         pack_rows(p, f18 + 0, l, x.n);
-                        write_columns<4>(base + 196608 + 0, p, 64, col0(64), l);
+                        write_columns<4>(base + 180224 + 0, p, 64, col0(64), l);
                     }
                 }
-                wait(base + 230800, parity(it, 1));
+                wait(base + 230784 + it % 2 * 8, parity(it, 2));
                 if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 81920, 2, x.n, thread);
+                    clear_tail<256>(base + 49152 + it % 2 * 16384, 2, x.n, thread);
                     fence_async();
                     matrix_sync<2>();
                 }
-                fence_async();
-                matrix_sync<2>();
+                wait(base + 230816 + it % 2 * 8, parity(it, 2));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 81920 + it % 2 * 16384, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f44, base + 81920, 64, 0, base + 196608, 64, col0(32) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f33, base + 49152 + it % 2 * 16384, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(32) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                keep(f44);
-                matrix_sync<2>();
+                keep(f33);
                 wait(base + 230624 + it % 2 * 8, parity(it, 2));
                 {
                     float r17[2];
@@ -825,7 +760,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     float c17[8];
                     UNROLL for (int e = 0; e < 8; e++)
                         c17[e] = LOG2E * parts_sum<1>(base + 221200 + it % 2 * 272, 64, col0(32) + e / 2 * 8 + l.col + e % 2);
-                    float f48[16];
+                    float f34[16];
                     const int over = l.row - l.col;
                     UNROLL for (int e = 0; e < 16; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
@@ -836,18 +771,58 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         const int past = col0(32) + e % 16 / 4 * 8 + e % 2 - 8 * h - e / 16 * 64;
                         const float x32 = kept_(over >= past, exp2_(r17[h] - c17[e / 4 * 2 + e % 2]));
                         f32[e] = x32;
-                        const float x48 = x32 * f44[e];
-                        f48[e] = x48;
+                        const float x34 = x32 * f33[e];
+                        f34[e] = x34;
                     }
                     {
                         u32 p[8];
-                        pack_rows(p, f48 + 0, l, x.n);
+                        pack_rows(p, f34 + 0, l, x.n);
                         write_columns<2>(base + 196608 + 0, p, 64, col0(32), l);
+                    }
+                }
+                wait(base + 230848, parity(it, 1));
+                if (x.n < CHUNK_ROWS) {
+                    clear_tail<256>(base + 114688, 2, x.n, thread);
+                    fence_async();
+                    matrix_sync<2>();
+                }
+                fence_async();
+                matrix_sync<2>();
+                wgmma_fence();
+                multiply_tiles<0, 0, 8, 0, 0>(f44, base + 114688, 64, 0, base + 180224, 64, col0(32) + 0);
+                wgmma_commit();
+                wgmma_wait<0>();
+                keep(f44);
+                matrix_sync<2>();
+                {
+                    float s51[2] = { 0 };
+                    float s52[8] = { 0 };
+                    float f48[16];
+                    UNROLL for (int e = 0; e < 16; e++) {
+                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
+                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
+                        (void)h;
+                        (void)row;
+                        (void)col;
+                        const float x47 = f33[e] * f44[e];
+                        const float x48 = f32[e] * f44[e];
+                        f48[e] = x48;
+                        const float x51 = f32[e] * x47;
+                        const float x52 = f32[e] * x47;
+                        s51[h] += col < x.n ? x51 : 0.f;
+                        s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
+                    }
+                    put_column_sums(base + 224896 + it % 2 * 3136, 64, col0(32), s52, l);
+                    put_row_sums<64>(base + 224384 + it % 2 * 3136, group, s51, l);
+                    {
+                        u32 p[8];
+                        pack_rows(p, f48 + 0, l, x.n);
+                        write_columns<2>(base + 180224 + 0, p, 64, col0(32), l);
                     }
                 }
                 {
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
@@ -867,25 +842,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         write_columns<4>(base + 204800 + 0, p, 64, col0(64), l);
                     }
                 }
-                wait(base + 230816 + it % 2 * 8, parity(it, 2));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 98304 + it % 2 * 8192, 1, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wait(base + 230848, parity(it, 1));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 114688, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 98304 + it % 2 * 8192, 64, 0, base + 81920, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 0, 0>(f45, base + 196608, 64, 0, base + 114688, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 1, 8, 0, 0>(f69, base + 114688, 64, 0, base + 163840, 128, col0(64) + 0);
+                multiply_tiles<0, 1, 8, 0, 0>(f69, base + 81920 + it % 2 * 16384, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 230832 + it % 2 * 8);
                 keep(f69);
                 keep(f45);
                 {
@@ -894,13 +856,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
                     float r5[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r5[h] = parts_sum<1>(base + 221728 + it % 2 * 784, 64, l.row + 8 * h);
                     const float s4 = parts_sum<1>(base + 221184 + it % 2 * 272, 1, 0);
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
                     float f86[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -917,7 +879,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                         f86[e] = x86;
                         s84[h] += x84;
                     }
-                    put_row_sums<64>(base + 224384 + it % 2 * 3136, group, s84, l);
+                    put_row_sums<64>(base + 225920 + it % 2 * 3136, group, s84, l);
                     wait(base + 230872, parity((it * 3 + 0), 1) ^ 1);
                     {
                         u32 p[16];
@@ -928,41 +890,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 230864);
                 }
                 arrive(base + 230640 + it % 2 * 8);
-                wait(base + 230880, parity(it, 1));
-                if (x.n < CHUNK_ROWS) {
-                    clear_tail<256>(base + 147456, 2, x.n, thread);
-                    fence_async();
-                    matrix_sync<2>();
-                }
-                wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f33, base + 147456, 64, 0, base + 114688, 64, col0(32) + 0);
-                wgmma_commit();
-                wgmma_wait<0>();
-                keep(f33);
-                {
-                    float s51[2] = { 0 };
-                    float s52[8] = { 0 };
-                    UNROLL for (int e = 0; e < 16; e++) {
-                        const int h = e / 2 % 2, row = l.row + 8 * h + e / 16 * 64;
-                        const int col = col0(32) + e % 16 / 4 * 8 + l.col + e % 2;
-                        (void)h;
-                        (void)row;
-                        (void)col;
-                        const float x47 = f33[e] * f44[e];
-                        const float x51 = f32[e] * x47;
-                        const float x52 = f32[e] * x47;
-                        s51[h] += col < x.n ? x51 : 0.f;
-                        s52[e / 4 * 2 + e % 2] += row < x.n ? x52 : 0.f;
-                    }
-                    put_column_sums(base + 225408 + it % 2 * 3136, 64, col0(32), s52, l);
-                    put_row_sums<64>(base + 224896 + it % 2 * 3136, group, s51, l);
-                }
                 {
                     float s42 = 0;
                     u32 t6[16];
-                    read_columns<4>(t6 + 0, base + 65536 + 0, 64, col0(64), l);
+                    read_columns<4>(t6 + 0, base + 32768 + 0, 64, col0(64), l);
                     u32 t7[16];
-                    read_columns<4>(t7 + 0, base + 81920 + 0, 64, col0(64), l);
+                    read_columns<4>(t7 + 0, base + 114688 + 0, 64, col0(64), l);
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
                         const int col = col0(64) + e % 32 / 4 * 8 + l.col + e % 2;
@@ -976,20 +909,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 }
                 matrix_sync<2>();
                 wgmma_fence();
-                multiply_tiles<0, 1, 4, 0, 0>(f49, base + 196608, 64, 0, base + 114688, 64, col0(64) + 0);
+                multiply_tiles<0, 1, 4, 0, 0>(f49, base + 180224, 64, 0, base + 81920 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f57, base + 81920, 64, 0, base + 0 + it % 2 * 32768, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f57, base + 114688, 64, 0, base + 0, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
                 fence_async();
-                arrive(base + 230736 + it % 2 * 8);
-                arrive(base + 230808);
+                arrive(base + 230728);
+                arrive(base + 230856);
                 keep(f57);
                 keep(f49);
                 {
                     float s58[2] = { 0 };
                     u32 t3[16];
-                    read_columns<4>(t3 + 0, base + 147456 + 0, 64, col0(64), l);
+                    read_columns<4>(t3 + 0, base + 49152 + it % 2 * 16384 + 0, 64, col0(64), l);
                     float r27[2];
                     UNROLL for (int h = 0; h < 2; h++)
                         r27[h] = parts_sum<1>(base + 222256 + it % 2 * 784, 64, l.row + 8 * h);
@@ -1017,12 +950,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     arrive(base + 230864);
                 }
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 0, 0>(f50, base + 196608, 64, 0, base + 147456, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 0, 0>(f50, base + 180224, 64, 0, base + 49152 + it % 2 * 16384, 64, col0(64) + 0);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f65, base + 65536, 64, 0, base + 163840, 128, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0>(f65, base + 32768, 64, 0, base + 147456, 128, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 230792);
+                arrive(base + 230776);
                 keep(f65);
                 keep(f50);
                 {
@@ -1034,7 +967,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     UNROLL for (int h = 0; h < 2; h++)
                         r21[h] = parts_sum<1>(base + 221984 + it % 2 * 784, 64, l.row + 8 * h);
                     u32 t2[16];
-                    read_columns<4>(t2 + 0, base + 114688 + 0, 64, col0(64), l);
+                    read_columns<4>(t2 + 0, base + 81920 + it % 2 * 16384 + 0, 64, col0(64), l);
                     float f68[32];
                     UNROLL for (int e = 0; e < 32; e++) {
                         const int h = e / 2 % 2, row = l.row + 8 * h + e / 32 * 64;
@@ -1059,9 +992,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                     fence_async();
                     arrive(base + 230864);
                 }
-                arrive(base + 230752 + it % 2 * 8);
+                arrive(base + 230736 + it % 2 * 8);
                 fence_async();
-                arrive(base + 230856);
+                arrive(base + 230832 + it % 2 * 8);
                 {
                     const float s22 = parts_sum<1>(base + 222240 + it % 2 * 784, 1, 0);
                     UNROLL for (int e = 0; e < 64; e++) {
@@ -1077,23 +1010,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k2_reverse(const __grid_con
                 arrive(base + 230672 + it % 2 * 8);
                 keep(f9);
                 wgmma_fence();
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 0), base + 147456, 64, 0, base + 204800, 64, col0(64) + 0);
-                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 147456, 64, 64, base + 204800, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 0), base + 49152 + it % 2 * 16384, 64, 0, base + 204800, 64, col0(64) + 0);
+                multiply_tiles<1, 1, 4, 1, 0>(registers<32>(f9, 32), base + 49152 + it % 2 * 16384, 64, 64, base + 204800, 64, col0(64) + 0);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 230888);
+                arrive(base + 230800 + it % 2 * 8);
                 keep(f9);
             }
             end_state<float, 128, 64>(f9, a.tensor[12], x, 0, 0 + col0(64), l);
         }
     }
 }
-}  // in_k2_reverse
+}  // in_k1_reverse
 
 // backward (reverse), 8 bytes a chunk and head predicted: %10 %11 %94 %95
-namespace in_k3_reverse {
+namespace in_k2_reverse {
 struct Args { TensorMap map[1]; Tensor tensor[4]; Run run; };
-extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_constant__ Args a)
+extern "C" __global__ void __launch_bounds__(128, 2) k2_reverse(const __grid_constant__ Args a)
 {
     alignas(1024) extern __shared__ unsigned char raw[];
     const u32 base = shared_address(raw);
@@ -1127,4 +1060,4 @@ extern "C" __global__ void __launch_bounds__(128, 2) k3_reverse(const __grid_con
         }
     }
 }
-}  // in_k3_reverse
+}  // in_k2_reverse

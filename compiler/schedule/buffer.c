@@ -288,9 +288,8 @@ static bool is_as_late(const Schedule *s, int buffer, const KValue *v)
     return same;
 }
 
-/* Whether the value is made of what another role makes of one that lies in the
- * buffer, or behind a program that waits for that: they are not handed over at
- * once. */
+/* Whether the value is made behind what waits for one that lies in the buffer:
+ * they are not handed over at once. */
 static bool is_made_behind(const Schedule *s, int buffer, int value)
 {
     enum { THERE = 1, BEHIND };
@@ -298,7 +297,7 @@ static bool is_made_behind(const Schedule *s, int buffer, int value)
     for (int v = 0; v < s->nvalues; v++)
         made[v] = s->value[v].buffer == buffer ? THERE : 0;
     for (bool more = true; more;) {
-        bool waits = false;
+        bool waits[NKROLES] = { false };
         more = false;
         for (int i = 0; i < s->ninsts; i++) {
             const KInst *k = &s->inst[i];
@@ -306,9 +305,8 @@ static bool is_made_behind(const Schedule *s, int buffer, int value)
             uint8_t most = 0;
             for (int j = 0; j < k->nin; j++)
                 most = made[k->in[j]] > most ? made[k->in[j]] : most;
-            waits |= own && most == BEHIND;
-            if ((most && !own) || (waits && own))
-                most = BEHIND;
+            waits[k->role] |= own ? most == BEHIND : most > 0;
+            most = waits[k->role] ? BEHIND : most;
             for (int j = 0; j < k->nout; j++) {
                 more |= most > made[k->out[j]];
                 made[k->out[j]] = most > made[k->out[j]] ? most
@@ -337,6 +335,18 @@ static int joined_buffer(const Schedule *s, const KValue *v, const KInst *from,
     return NOTHING;
 }
 
+/* Whether all that goes through the buffer is left in the iteration that made
+ * it, or all of it in the one behind, as by this instruction. */
+static bool is_left_alike(const Schedule *s, int buffer, const KInst *from)
+{
+    bool alike = true;
+    for (int v = 0; v < s->nvalues; v++) {
+        const KInst *k = s->value[v].buffer == buffer ? writer_of(s, v) : NULL;
+        alike &= !k || k->deferred == from->deferred;
+    }
+    return alike;
+}
+
 /* The buffer that a value goes to: one there is, or a new one. Vectors of one
  * writer and the same readers lie side by side if one program leaves, or finds
  * them; where memory is short a role's own lie by themselves. Results
@@ -356,7 +366,8 @@ static int buffer_for(Schedule *s, int value, const KInst *from,
     for (int i = 0; i < s->nbuffers && (result || !tile) && !apart; i++) {
         KBuffer *b = &s->buffer[i];
         if (b->writer == from->role && b->readers == readers
-            && b->tile == tile && (tile ? b->bytes == value_bytes(v)
+            && b->tile == tile && is_left_alike(s, i, from)
+            && (tile ? b->bytes == value_bytes(v)
                                         : goes_with(s, i, value)))
             return i;
     }

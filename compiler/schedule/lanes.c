@@ -138,6 +138,8 @@ void schedule_drop_unread(Schedule *s)
                 maker->out[left++] = maker->out[j];
         if (maker)
             maker->nout = (uint8_t)left;
+        if (maker && !left && maker->op == K_ACROSS)
+            inst_remove(s, from);
         value_remove(s, v);
     }
 }

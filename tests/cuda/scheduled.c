@@ -91,9 +91,10 @@ typedef struct Trial {
 
 /* What attempts are refused for that have room, and are no fault of a pass:
  * rings that alternate have no room for all of their slots, slices no whole
- * blocks. */
+ * blocks, results of two iterations no ring that both leave by. */
 static const char *const limits[] = { "slots that are not dealt",
-                                      "a slice of rows" };
+                                      "a slice of rows",
+                                      "values out of order" };
 
 static bool is_limit(const char *fault)
 {

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 3; i++) {
             barrier_init(base + 216160 + 8 * i, 32);
-            barrier_init(base + 216184 + 8 * i, 384);
+            barrier_init(base + 216184 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 216208 + 8 * i, 256);
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 216240 + 8 * i, 1);
-            barrier_init(base + 216256 + 8 * i, 384);
+            barrier_init(base + 216256 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 216272 + 8 * i, 128);
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 wgmma_wait<0>();
                 wait(base + 216272 + it2.stage * 8, it2.phase);
                 wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f28, p8, slot2 + 16384, 64, 0);
+                multiply_packed<0, 8, 0, 0, 1>(f28, p8, slot2 + 16384, 64, 0);
                 wgmma_commit();
                 {
                     const float s22 = parts_sum<1>(slot0 + 784, 1, 0);
@@ -287,11 +287,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 }
                 keep(f8);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f8, p24, slot2 + 32768, 64, 0);
+                multiply_packed<1, 4, 1, 0, 1>(f8, p24, slot2 + 32768, 64, 0);
                 wgmma_commit();
                 keep(f29);
                 wgmma_fence();
-                multiply_packed<0, 4, 1, 0>(f29, p18, slot3 + 0, 64, 0);
+                multiply_packed<0, 4, 1, 0, 1>(f29, p18, slot3 + 0, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
                 keep(p24);
@@ -354,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 wait(base + 216160 + it3.stage * 8, it3.phase);
                 wait(base + 216240 + it2.stage * 8, it2.phase);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f33, slot2 + 16384, 64, 0, slot2 + 32768, 64, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0, 1>(f33, slot2 + 16384, 64, 0, slot2 + 32768, 64, col0(64) + 0);
                 float m32[32];
                 {
                     float r17[2];
@@ -375,7 +375,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 keep(m32);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 216256 + it2.stage * 8);
                 keep(f33);
                 {
                     float f34[32];
@@ -399,7 +398,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 }
                 fence_async();
                 arrive(base + 216272 + it2.stage * 8);
-                arrive(base + 216184 + it3.stage * 8);
             }
         }
     }

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
     if (threadIdx.x == 0) {
         UNROLL for (int i = 0; i < 3; i++) {
             barrier_init(base + 215344 + 8 * i, 32);
-            barrier_init(base + 215368 + 8 * i, 384);
+            barrier_init(base + 215368 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 215392 + 8 * i, 256);
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 215424 + 8 * i, 1);
-            barrier_init(base + 215440 + 8 * i, 384);
+            barrier_init(base + 215440 + 8 * i, 256);
         }
         UNROLL for (int i = 0; i < 2; i++) {
             barrier_init(base + 215456 + 8 * i, 128);
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 wgmma_wait<0>();
                 wait(base + 215456 + it2.stage * 8, it2.phase);
                 wgmma_fence();
-                multiply_packed<0, 8, 0, 0>(f20, p6, slot2 + 16384, 64, 0);
+                multiply_packed<0, 8, 0, 0, 1>(f20, p6, slot2 + 16384, 64, 0);
                 wgmma_commit();
                 {
                     const float s14 = parts_sum<1>(slot0 + 512, 1, 0);
@@ -257,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 }
                 keep(f6);
                 wgmma_fence();
-                multiply_packed<1, 4, 1, 0>(f6, p16, slot2 + 32768, 64, 0);
+                multiply_packed<1, 4, 1, 0, 1>(f6, p16, slot2 + 32768, 64, 0);
                 wgmma_commit();
                 wgmma_wait<1>();
                 keep(p6);
@@ -280,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 arrive(base + 215368 + it3.stage * 8);
                 keep(f21);
                 wgmma_fence();
-                multiply_packed<0, 4, 1, 0>(f21, p3, slot3 + 0, 64, 0);
+                multiply_packed<0, 4, 1, 0, 1>(f21, p3, slot3 + 0, 64, 0);
                 wgmma_commit();
                 if (m > 0)
                     deferred29(it - 1);
@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 wait(base + 215344 + it3.stage * 8, it3.phase);
                 wait(base + 215424 + it2.stage * 8, it2.phase);
                 wgmma_fence();
-                multiply_tiles<0, 0, 8, 0, 0>(f25, slot2 + 16384, 64, 0, slot2 + 32768, 64, col0(64) + 0);
+                multiply_tiles<0, 0, 8, 0, 0, 1>(f25, slot2 + 16384, 64, 0, slot2 + 32768, 64, col0(64) + 0);
                 float m24[32];
                 {
                     float r10[2];
@@ -349,7 +349,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 keep(m24);
                 wgmma_commit();
                 wgmma_wait<0>();
-                arrive(base + 215440 + it2.stage * 8);
                 keep(f25);
                 {
                     float f26[32];
@@ -373,7 +372,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0_forward(const __grid_con
                 }
                 fence_async();
                 arrive(base + 215456 + it2.stage * 8);
-                arrive(base + 215368 + it3.stage * 8);
             }
         }
     }

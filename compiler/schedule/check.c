@@ -626,14 +626,14 @@ static bool overwrites(const Schedule *s, const KInst *k, int b)
     return any;
 }
 
-/* Whether the role ahead leaves something in the buffer, which is its own or
- * holds what was loaded. */
+/* Whether the role ahead leaves something in the buffer, which is its own, and
+ * no other block's, or holds what was loaded. */
 static bool leaves_ahead(const Schedule *s, const KInst *k, int b)
 {
     bool any = overwrites(s, k, b);
+    bool own = s->buffer[b].writer == KR_AHEAD && !is_filled_by_both(s, b);
     for (int i = 0; i < k->nout; i++)
-        any |= s->buffer[b].writer == KR_AHEAD
-            && s->value[k->out[i]].buffer == b;
+        any |= own && s->value[k->out[i]].buffer == b;
     return any;
 }
 

@@ -224,8 +224,9 @@ static bool build(Test *t, const char *compiler)
     snprintf(command, sizeof command, "cd %s && I=$OLDPWD/tests/cuda &&"
              " C='%s -std=c++17 -O0 -fPIC -w' &&"
              " { $C -iquote\"$I\" -c part1.cc & $C -iquote\"$I\" -c part0.cc &&"
-             " wait $!; } && $C -O2 -c \"$I\"/host.cc &&"
-             " $C -shared -o trials.so part0.o part1.o host.o -lm", t->dir,
+             " wait $!; } && $C -O2 -fno-strict-aliasing"
+             " -c \"$I\"/hopper.cc &&"
+             " $C -shared -o trials.so part0.o part1.o hopper.o -lm", t->dir,
              compiler);
     if (system(command) != 0)
         return false;

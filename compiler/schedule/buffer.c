@@ -367,8 +367,7 @@ static int buffer_for(Schedule *s, int value, const KInst *from,
         KBuffer *b = &s->buffer[i];
         if (b->writer == from->role && b->readers == readers
             && b->tile == tile && is_left_alike(s, i, from)
-            && (tile ? b->bytes == value_bytes(v)
-                                        : goes_with(s, i, value)))
+            && (tile ? b->bytes == value_bytes(v) : goes_with(s, i, value)))
             return i;
     }
     if (s->nbuffers == MOST_BUFFERS) {

@@ -540,21 +540,6 @@ static bool is_dealt(const Schedule *s, const KInst *k, KRole role)
         && (k->op != K_CARRY || packs_carried(s, k)) && k->op != K_END;
 }
 
-bool walks_behind(const Schedule *s)
-{
-    return s->row_axis && s->ahead && s->kind == K_FORWARD;
-}
-
-bool walks_alone(const Schedule *s)
-{
-    return s->row_axis && !s->ahead && s->groups == 1 && plan_is_joint(s->p);
-}
-
-bool walks_alone_forward(const Schedule *s)
-{
-    return walks_alone(s) && s->kind == K_FORWARD;
-}
-
 /* Requires roles; instructions have no buffers yet. Those of other roles keep
  * their order, stores and what becomes of states come last. */
 bool schedule_order(Schedule *s, KRole role)

@@ -189,6 +189,30 @@ bool has_node(const KInst *k, Ref r)
     return false;
 }
 
+bool tells_empty(const Schedule *s, int role, int buffer)
+{
+    bool tells = false;
+    for (int i = 0; i < s->ninsts; i++)
+        tells |= s->inst[i].role == role
+              && s->inst[i].post_empty >> buffer & 1;
+    return tells;
+}
+
+bool walks_behind(const Schedule *s)
+{
+    return s->row_axis && s->ahead && s->kind == K_FORWARD;
+}
+
+bool walks_alone(const Schedule *s)
+{
+    return s->row_axis && !s->ahead && s->groups == 1 && plan_is_joint(s->p);
+}
+
+bool walks_alone_forward(const Schedule *s)
+{
+    return walks_alone(s) && s->kind == K_FORWARD;
+}
+
 bool found_among_sums(const Schedule *s, const KInst *k, Ref r)
 {
     int v = schedule_value(s, r, LAY_SUMS);

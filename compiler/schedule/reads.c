@@ -3,6 +3,39 @@
  */
 #include "select.h"
 
+#include <string.h>
+
+static void find_outputs(Select *x)
+{
+    x->output = ctx_alloc(x->c, x->g->len);
+    memset(x->output, NOTHING, x->g->len);
+    for (int i = x->g->nout - 1; i >= 0; i--)
+        if (x->w->wants_out[i])
+            x->output[shown_node(x->g, x->g->out[i].node)] = (int8_t)i;
+}
+
+void find_readers(Select *x)
+{
+    const Graph *g = x->g;
+    int *first = ctx_alloc(x->c, (g->len + 2) * sizeof *first);
+    Reader *reader = ctx_alloc(x->c, (4 * g->len + 1) * sizeof *reader);
+    for (Ref u = 1; u < g->len; u++)
+        for (int i = 0; i < 4; i++)
+            first[shown_node(g, g->n[u].a[i]) + 2]++;
+    first[2] = 0;                       /* of no operand */
+    for (Ref r = 1; r < g->len; r++)
+        first[r + 2] += first[r + 1];
+    for (Ref u = 1; u < g->len; u++)
+        for (int i = 0; i < 4; i++) {
+            Ref of = shown_node(g, g->n[u].a[i]);
+            if (of)
+                reader[first[of + 1]++] = (Reader){ of, u, i };
+        }
+    x->reader = reader;
+    x->first_reader = first;
+    find_outputs(x);
+}
+
 bool is_scan(const Select *x, Ref r)
 {
     const Node *n = &x->g->n[r];

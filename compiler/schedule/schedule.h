@@ -494,6 +494,8 @@ bool is_filled_by_both(const Schedule *s, int buffer);
 int halves_settle(const Schedule *s, int at);
 /* NULL: what is given is handed over as it must be. */
 const char *pair_fault(const Schedule *s);
+/* NULL: every use that another role knows of lies between a wait and a post. */
+const char *hands_fault(const Schedule *s);
 /* A state is left as a tile from where it is packed as a factor: what it
  * becomes may be under way by then. */
 void schedule_store_packed(Schedule *s);

@@ -9,8 +9,6 @@
  */
 #include "select.h"
 
-#include <string.h>
-
 /* ---- who reads ---- */
 
 /* Whether the matrix role leaves the output from its fragments: it is no copy
@@ -962,36 +960,6 @@ static int find_groups_of_warps(const Select *x)
 
 /* Inputs: a kernel's nodes, classified. Requires sizes. Leaves values without
  * buffers, instructions without waits. */
-static void find_readers(Select *x)
-{
-    const Graph *g = x->g;
-    int *first = ctx_alloc(x->c, (g->len + 2) * sizeof *first);
-    Reader *reader = ctx_alloc(x->c, (4 * g->len + 1) * sizeof *reader);
-    for (Ref u = 1; u < g->len; u++)
-        for (int i = 0; i < 4; i++)
-            first[shown_node(g, g->n[u].a[i]) + 2]++;
-    first[2] = 0;                       /* of no operand */
-    for (Ref r = 1; r < g->len; r++)
-        first[r + 2] += first[r + 1];
-    for (Ref u = 1; u < g->len; u++)
-        for (int i = 0; i < 4; i++) {
-            Ref of = shown_node(g, g->n[u].a[i]);
-            if (of)
-                reader[first[of + 1]++] = (Reader){ of, u, i };
-        }
-    x->reader = reader;
-    x->first_reader = first;
-}
-
-static void find_outputs(Select *x)
-{
-    x->output = ctx_alloc(x->c, x->g->len);
-    memset(x->output, NOTHING, x->g->len);
-    for (int i = x->g->nout - 1; i >= 0; i--)
-        if (x->w->wants_out[i])
-            x->output[shown_node(x->g, x->g->out[i].node)] = (int8_t)i;
-}
-
 bool schedule_select(Schedule *s, const KernelWish *w)
 {
     size_t n = s->g->len;
@@ -1010,7 +978,6 @@ bool schedule_select(Schedule *s, const KernelWish *w)
     x.base = ctx_alloc(s->c, n * sizeof *x.base);
     x.done = ctx_alloc(s->c, n * sizeof *x.done);
     find_readers(&x);
-    find_outputs(&x);
     if (!select_classify(&x))
         return false;
     if (s->row_axis)

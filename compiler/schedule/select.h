@@ -183,6 +183,9 @@ static inline bool lies_as_sums(const Select *x, Ref r)
 
 /* ---- reads.c: what nodes are to one another ---- */
 
+/* Which nodes read which, and which outputs they are. */
+void find_readers(Select *x);
+
 /* Sums of a matrix along the chunk, with a gate a token or without. */
 bool is_scan(const Select *x, Ref r);
 /* Of one forwards what each token finds: it lies where the sums do. */

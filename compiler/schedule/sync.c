@@ -321,15 +321,6 @@ static void chain_waits(Schedule *s)
 
 /* ---- what is told by way of what is made ahead ---- */
 
-bool tells_empty(const Schedule *s, int role, int buffer)
-{
-    bool tells = false;
-    for (int i = 0; i < s->ninsts; i++)
-        tells |= s->inst[i].role == role
-              && s->inst[i].post_empty >> buffer & 1;
-    return tells;
-}
-
 static bool takes_of(const Schedule *s, const KInst *k, int buffer)
 {
     return takes_turn(s, k->in, k->nin, buffer, 0)

@@ -137,7 +137,7 @@ static Ref log_taken(Graph *g, Ref x, Ref *sloped)
 
     if (!is_nonnegative(g, x))
         return 0;
-    if (!is_stepped(g, x) && least_of(g, x) < enough)
+    if (!is_stepped(g, x) && !(least_of(g, x) >= enough))
         *sloped = x;
     return op1(g, OP_log, x);
 }

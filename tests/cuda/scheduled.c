@@ -91,16 +91,18 @@ typedef struct Trial {
 
 /* What attempts are refused for that have room, and are no fault of a pass:
  * rings that alternate have no room for all of their slots, slices no whole
- * blocks, results of two iterations no ring that both leave by. */
-static const char *const limits[] = { "slots that are not dealt",
-                                      "a slice of rows",
-                                      "values out of order" };
+ * blocks. One is: two results of mamba3 that are left an iteration later. */
+static const struct Limit { const char *fault, *of; } limits[] = {
+    { "slots that are not dealt", NULL }, { "a slice of rows", NULL },
+    { "values out of order", "mamba3" },
+};
 
-static bool is_limit(const char *fault)
+static bool is_limit(const char *fault, const char *name)
 {
     bool any = false;
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        any |= strstr(fault, limits[i]) != NULL;
+        any |= strstr(fault, limits[i].fault)
+            && (!limits[i].of || !strcmp(limits[i].of, name));
     return any;
 }
 
@@ -230,7 +232,7 @@ static void one_case(Test *t, const char *name, Ctx *c, const Plan *p,
             t->failed++;
         }
     }
-    if (y.fault && !is_limit(y.fault)) {
+    if (y.fault && !is_limit(y.fault, name)) {
         printf("FAIL %s %dx%d %s: an attempt that the checker refuses: %s\n",
                name, t->size.k, t->size.v, likes[like].name, y.fault);
         t->failed++;

@@ -61,25 +61,43 @@ static void print(Ctx *own, void *ud)
     r->m[p->attempt] = m;
 }
 
-/* What has a schedule was found its registers there: the same in every attempt,
- * but that products which were kept under way are waited for in the second. */
-static bool has_attempt(const CudaModule *m, int attempt)
+static bool is_of(const Attempts *r, int kernel, int program)
 {
+    return r->programs[0].of[kernel] == program;
+}
+
+static bool is_scheduled(const CudaKernel *k)
+{
+    return k->schedule && !k->schedule->tokens.threads
+        && (k->walk == CUDA_SCHEDULED || k->walk == CUDA_WALKED);
+}
+
+/* Whether the program's kernels are dealt to roles: they are dealt otherwise
+ * where what they spill is seen to be dear, which takes a while. */
+static bool is_dealt(const Attempts *r, int program)
+{
+    const CudaModule *m = r->m[0];
     bool any = false;
-    for (int i = 0; i < m->nkernels; i++) {
-        const CudaKernel *k = &m->kernel[i];
-        bool scheduled = k->walk == CUDA_SCHEDULED || k->walk == CUDA_WALKED;
-        any |= scheduled ? attempt == 1 && k->schedule && k->schedule->ordered
-             : k->walk != CUDA_SUM;
-    }
+    for (int i = 0; i < m->nkernels; i++)
+        any |= is_of(r, i, program) && is_scheduled(&m->kernel[i]);
+    return any;
+}
+
+/* Whether products are under way in it while others wait: ptxas may say that it
+ * serialises them. */
+static bool may_wait(const Attempts *r, int program)
+{
+    const CudaModule *m = r->m[0];
+    bool any = false;
+    for (int i = 0; i < m->nkernels; i++)
+        any |= is_of(r, i, program) && is_scheduled(&m->kernel[i])
+            && m->kernel[i].schedule->ordered;
     return any;
 }
 
 const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program)
 {
     Printing p = { r, attempt };
-    if (attempt && !has_attempt(r->m[0], attempt))
-        return NULL;
     if (!r->m[attempt] && !r->refused[attempt])
         ctx_within(c, r->ctx, print, &p);
     return r->m[attempt] ? r->programs[attempt].source[program] : NULL;
@@ -97,17 +115,95 @@ static const char *new_text(Ctx *c, Attempts *r, int attempt, int program)
     return s;
 }
 
+/* Of all attempts; of programs that are dealt to roles the first alone, but of
+ * ordered ones where such are refused. */
+static const char **texts(Ctx *c, const Wanted *w, bool refused)
+{
+    Attempts *r = w->attempts;
+    size_t n = (size_t)(w->n * CUDA_ATTEMPTS);
+    const char **text = ctx_alloc(c, n * sizeof *text);
+    for (int i = 0; i < w->n; i++) {
+        text[i] = attempt_text(c, r, 0, w->program[i]);
+        bool more = !is_dealt(r, w->program[i])
+                 || (refused && may_wait(r, w->program[i]));
+        for (int t = 1; t < CUDA_ATTEMPTS && more; t++)
+            text[t * w->n + i] = new_text(c, r, t, w->program[i]);
+    }
+    return text;
+}
+
+static int spilled(const Cubin *b)
+{
+    return b->info.spill_stores + b->info.spill_loads;
+}
+
+/* Cycles that the program is predicted to take for a chunk, and bytes that it
+ * spills. */
+static double cycles_of(const Attempts *r, int program, const Cubin *b)
+{
+    const double each = 7;
+    const CudaModule *m = r->m[b->taken];
+    double all = each * spilled(b);
+    for (int i = 0; i < m->nkernels; i++)
+        all += is_of(r, i, program) ? m->kernel[i].alone : 0;
+    return all;
+}
+
+/* Whether the program spills so much that another is to be tried. What walks
+ * spill is mostly beside their chain: gated_oja's 752 bytes are dear (2.11 ms
+ * of 96 heads forward, 1.54 without) and rebased's 1308 (1.06, .86), but not
+ * retnet's 268 (.27, .47), nor lightning's 200 (.26, .41). Of kernels of all
+ * chunks rwkv7's 132 are (1.70 ms, 1.57), comba's 368 (both ways 2.37, 2.21).
+ */
+static bool is_dear(const Attempts *r, int program, const Cubin *b)
+{
+    enum { CHUNKS = 64, WALKS = 400 };
+    const CudaModule *m = r->m[b->taken];
+    bool walks = false;
+    for (int i = 0; i < m->nkernels; i++)
+        walks |= is_of(r, i, program) && m->kernel[i].walk == CUDA_WALKED;
+    return is_dealt(r, program)
+        && spilled(b) >= (walks ? WALKS : CHUNKS);
+}
+
+/* Programs that are dear, dealt otherwise. */
+static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
+                       int attempt)
+{
+    Attempts *r = w->attempts;
+    const char **text = ctx_alloc(c, (size_t)w->n * sizeof *text);
+    int *at = ctx_alloc(c, (size_t)w->n * sizeof *at), n = 0;
+    Error why;
+    for (int i = 0; i < w->n; i++) {
+        const char *s = is_dear(r, w->program[i], &w->cubin[i])
+                      ? new_text(c, r, attempt, w->program[i]) : NULL;
+        if (s) {
+            text[n] = s;
+            at[n++] = i;
+        }
+    }
+    Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text }, arch,
+                                    &why) : NULL;
+    for (int i = 0; i < n && b; i++) {
+        Cubin *before = &w->cubin[at[i]];
+        int program = w->program[at[i]];
+        b[i].taken = attempt;
+        if (before->taken < attempt && cycles_of(r, program, &b[i]) < cycles_of(r, program, before))
+            *before = b[i];
+    }
+}
+
 bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
                       Error *why)
 {
-    const char **text = ctx_alloc(c, (size_t)(w->n * CUDA_ATTEMPTS)
-                                     * sizeof *text);
-    for (int attempt = 0; attempt < CUDA_ATTEMPTS; attempt++)
-        for (int i = 0; i < w->n; i++)
-            text[attempt * w->n + i] = new_text(c, w->attempts, attempt,
-                                                w->program[i]);
-    w->cubin = nvrtc_compile_if(c, nvrtc, &(Sources){ w->n, CUDA_ATTEMPTS,
-                                text }, arch, why);
+    bool ordered = false;
+    for (int i = 0; i < w->n; i++)
+        ordered |= may_wait(w->attempts, w->program[i]);
+    for (int again = 0; again < 1 + ordered && !w->cubin; again++)
+        w->cubin = nvrtc_compile_if(c, nvrtc, &(Sources){ w->n, CUDA_ATTEMPTS,
+                                    texts(c, w, again) }, arch, why);
+    for (int t = 1; t < CUDA_ATTEMPTS && w->cubin; t++)
+        deal_again(c, w, nvrtc, arch, t);
     return w->cubin;
 }
 

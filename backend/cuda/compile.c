@@ -34,6 +34,7 @@ static const char *common_key(Ctx *c, const Nvrtc *n, const char *arch)
     int k = 0;
     text[k++] = ctx_format(c, "NVRTC %d.%d", n->major, n->minor);
     text[k++] = arch;
+    text[k++] = "what spills is dealt again";
     for (int i = 0; nvrtc_options[i]; i++)
         text[k++] = nvrtc_options[i];
     for (int i = 0; cuda_headers[i].name; i++)

@@ -148,6 +148,8 @@ typedef struct CudaKernel {
                                            bytes; 0: it has none */
     double cycles, moves;               /* predicted: of a block for a chunk;
                                            bytes of a chunk and head; */
+    double alone;                       /* of those cycles, what a head takes of
+                                           a multiprocessor */
     int tokens;                         /* of that chunk */
     bool in_rows, ahead;                /* its states are rows in registers; a
                                            role works ahead of them */
@@ -323,7 +325,7 @@ typedef struct HostRun {
     int32_t heads, ragged;
     int32_t parts, bound[CUDA_SEGMENTS + 1];
     uint32_t per_head;
-    HostDivisor by_heads, by_slots, by_pieces;
+    HostDivisor by_heads, by_slots, by_pieces, by_parts;
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */

@@ -23,6 +23,8 @@ typedef struct Lowered {
     const int32_t (*ext)[NAXES];
     bool waits;                         /* its schedule keeps no products under
                                            way that a program could wait for */
+    const struct Schedule *others[CUDA_ATTEMPTS]; /* of attempts before */
+    int nothers;
     uint8_t *has, *stored_here;
     bool out_here[MAX_OUTPUTS];
     uint8_t *wide;                      /* read other than by products that

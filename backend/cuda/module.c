@@ -810,19 +810,31 @@ static void put_start(const Prepared *y, int rank, Buf *b)
                y->m->threads, rank, tokens_of(y) ? "alignas(16) " : "");
 }
 
-/* Of another attempt: ptxas may have lacked registers for sums of products that
- * are under way while programs run. The cut stays as it is. */
-static void wait_for_products(const Prepared *y, int n)
+/* Another schedule than that which the attempt before had: ptxas may have
+ * lacked registers for sums of products that are under way while programs run,
+ * or for what a role does. */
+static void find_another(const Prepared *y, Lowered *t)
 {
-    for (int i = 0; i < n; i++) {
-        Lowered *t = y->t[i];
-        const Schedule *s = t->out->schedule;
-        if (!t->o->attempt || !s || s->why || !s->ordered)
-            continue;
+    const Schedule *s = t->out->schedule;
+    if (!s || s->why || s->tokens.threads)
+        return;
+    if (s->ordered && !t->waits)
         t->waits = true;
-        s = find_schedule(t, y->ahead, false);
-        t->out->schedule = s->why ? t->out->schedule : s;
-    }
+    else
+        t->others[t->nothers++] = s;
+    s = find_schedule(t, y->ahead, false);
+    if (s->why)
+        return;
+    t->out->schedule = s;
+    lowered_price(t);
+}
+
+/* Of another attempt. The cut stays as it is. */
+static void find_others(const Prepared *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < y->t[i]->o->attempt; j++)
+            find_another(y, y->t[i]);
 }
 
 static void put_kernels(const Prepared *y, int n, Buf *b, Buf *schedules)
@@ -886,7 +898,7 @@ CudaModule *cuda_tiles_if(Ctx *c, const Plan *plan, const CudaOptions *o,
         }
     }
     int kernels = y.p->nkernels - (o->ends ? own.p->nkernels : 0);
-    wait_for_products(&y, kernels);
+    find_others(&y, kernels);
     CudaModule *m = y.m;
     put_start(&y, cuda_rank(whole->g), &b);
     if (o->scheduled)

@@ -317,13 +317,33 @@ static bool pays_ordered(const Schedule *s, const Schedule *plain)
             && worth * schedule_cycles(s) <= schedule_cycles(plain));
 }
 
+/* Whether roles are dealt alike: what is done early or late is no other way. */
+static bool is_dealt_alike(const Schedule *s, const Schedule *t)
+{
+    return s->row_axis == t->row_axis && s->ahead == t->ahead
+        && s->slices == t->slices && s->slice_axis == t->slice_axis
+        && s->resident == t->resident && s->interleave == t->interleave
+        && s->ordered == t->ordered && s->carries == t->carries
+        && !memcmp(s->extent, t->extent, sizeof s->extent);
+}
+
+static void pass_over(const KernelWish *w, Schedule *s)
+{
+    for (int i = 0; i < w->nothers && !s->why; i++)
+        if (is_dealt_alike(s, w->others[i])
+            || (w->few && s->slices > w->others[i]->slices))
+            s->why = "registers, which ptxas has spilled";
+}
+
 static Schedule *attempt(Ctx *c, const KernelWish *w, const Schedule *like)
 {
     Schedule *plain = attempt_once(c, w, like), ordered = *like, *s;
+    pass_over(w, plain);
     if (w->waits || !may_be_ordered(like))
         return plain;
     ordered.ordered = true;
     s = attempt_once(c, w, &ordered);
+    pass_over(w, s);
     return pays_ordered(s, plain) ? s : plain;
 }
 

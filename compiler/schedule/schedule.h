@@ -395,6 +395,9 @@ typedef struct KernelWish {
                                            each sequence */
     int spilled;                        /* attempts whose registers did not do
                                            */
+    const Schedule *const *others;      /* another than these, which have been
+                                           seen to spill */
+    int nothers;
     int spare;                          /* registers beside what a thread of
                                            the matrix role is known to need */
     const char **fault;                 /* if there: what the checker says of

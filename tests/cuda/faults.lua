@@ -350,6 +350,15 @@ expect(not text:find "in its place" and not text:find "in their place",
        "a schedule with more registers is none: %s", text)
 expect(compiled(count) == 2, "serialised, and once more: %d sources",
        compiled(count))
+-- What roles spill is dear: they are dealt otherwise, and the next process knows.
+os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
+for turn = 1, 2 do
+  run("roomier", ("FLIN_CACHE=%s FAKE_ARCH=9 FAKE_PROCESSORS=3 "
+                  .. "FAKE_SPILLS=schedule.cuh FAKE_SPILLED=each "
+                  .. "FAKE_SOURCES=%s"):format(folder, count))
+  expect(compiled(count) == 2, "dealt otherwise, turn %d: %d sources", turn,
+         compiled(count))
+end
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 

@@ -6,7 +6,7 @@
  * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
- * that a process compiles; those that have FAKE_SERIAL in them ptxas is said
+ * that a process compiles, or (each) the first text of each kernel; those that have FAKE_SERIAL in them ptxas is said
  * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
  * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
  * files where they are, with lines for what FAKE_CHECKED finds; in the folder
@@ -24,6 +24,7 @@
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -319,10 +320,35 @@ static bool is_told(const char *source, const char *has, const char *first,
         && (!most || atomic_fetch_add(seen, 1) < atoi(most));
 }
 
+/* Whether no text before had a kernel of these nodes. */
+static bool is_first(const char *source)
+{
+    enum { MOST = 4096 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t seen[MOST];
+    static int n;
+    const char *from = strstr(source, "\n// ");
+    const char *to = from ? strstr(from, "\nnamespace ") : NULL;
+    uint64_t hash = 14695981039346656037u;
+    bool first = from && to;
+    for (const char *s = from; first && s < to; s++)
+        hash = (hash ^ (unsigned char)*s) * 1099511628211u;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n; i++)
+        first &= seen[i] != hash;
+    if (first && n < MOST)
+        seen[n++] = hash;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
 /* Whether registers are said to spill, or products to be serialised. */
 static bool spills(const char *source)
 {
     static atomic_int seen;
+    const char *with = getenv("FAKE_SPILLS"), *most = getenv("FAKE_SPILLED");
+    if (with && most && !strcmp(most, "each"))
+        return strstr(source, with) && is_first(source);
     return is_told(source, "FAKE_SPILLS", "FAKE_SPILLED", &seen);
 }
 
@@ -533,7 +559,7 @@ static int compile(Program *p)
     if (code != 0 && counted && strstr(p->source, counted))
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
     if (spills(p->source))
-        strcpy(p->log, "8 bytes spill stores\n");
+        strcpy(p->log, "8000 bytes spill stores\n");
     if (is_serialised(p->source))
         strcpy(p->log, "ptxas info : (C7512) Potential Performance Loss\n");
     if (!getenv("FAKE_KEEP") && !remove_all(dir))

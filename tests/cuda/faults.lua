@@ -350,7 +350,7 @@ expect(not text:find "in its place" and not text:find "in their place",
        "a schedule with more registers is none: %s", text)
 expect(compiled(count) == 2, "serialised, and once more: %d sources",
        compiled(count))
--- What roles spill is dear: they are dealt otherwise, and the next process knows.
+-- What roles spill is dear: they are dealt otherwise; the next process knows.
 os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
 for turn = 1, 2 do
   run("roomier", ("FLIN_CACHE=%s FAKE_ARCH=9 FAKE_PROCESSORS=3 "

@@ -6,8 +6,8 @@
  * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
- * that a process compiles, or (each) the first text of each kernel; those that have FAKE_SERIAL in them ptxas is said
- * to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
+ * that a process compiles, or (each) the first text of each kernel; those
+ * that have FAKE_SERIAL in them ptxas is said to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
  * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
  * files where they are, with lines for what FAKE_CHECKED finds; in the folder
  * FAKE_HEADS what sources begin with is compiled once for all that begin so;

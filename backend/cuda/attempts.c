@@ -188,7 +188,7 @@ static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
         Cubin *before = &w->cubin[at[i]];
         int program = w->program[at[i]];
         b[i].taken = attempt;
-        if (before->taken < attempt && cycles_of(r, program, &b[i]) < cycles_of(r, program, before))
+        if (cycles_of(r, program, &b[i]) < cycles_of(r, program, before))
             *before = b[i];
     }
 }

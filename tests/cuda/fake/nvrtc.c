@@ -6,20 +6,20 @@
  * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
  * changes each text; sources that have
  * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
- * that a process compiles, or (each) the first text of each kernel; those
- * that have FAKE_SERIAL in them ptxas is said to have serialised, or the first FAKE_SERIALISED; with FAKE_CROWDED the first
- * one that keeps states spills, and is not compiled; FAKE_KEEP leaves the
- * files where they are, with lines for what FAKE_CHECKED finds; in the folder
- * FAKE_HEADS what sources begin with is compiled once for all that begin so;
- * in FAKE_KEPT what is compiled is kept for all whose texts and flags are the
- * same, wherever the tests lie: it is of one compiler, and of one set of what
- * hosts have in place of a GPU; with FAKE_HOPPER=1 only what is Hopper's is
- * compiled, with 2 others, too, but their way forward runs once: when the way
- * back is checked; with FAKE_EMPTY nothing is compiled, see fake/driver.c.
- * A kernel from a schedule in which two roles leave a vector in one place is
- * not compiled.
- * Of Hopper's headers those functions are left out that have assembler in
- * them: tests/cuda/hopper.h has them. What kernels do most of the time is in
+ * that a process compiles, or (each) the first text of each kernel; those that
+ * have FAKE_SERIAL in them ptxas is said to have serialised, or the first
+ * FAKE_SERIALISED; with FAKE_CROWDED the first one that keeps states spills,
+ * and is not compiled; FAKE_KEEP leaves the files where they are, with lines
+ * for what FAKE_CHECKED finds; in the folder FAKE_HEADS what sources begin
+ * with is compiled once for all that begin so; in FAKE_KEPT what is compiled
+ * is kept for all whose texts and flags are the same, wherever the tests lie:
+ * it is of one compiler, and of one set of what hosts have in place of a GPU;
+ * with FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too,
+ * but their way forward runs once: when the way back is checked; with
+ * FAKE_EMPTY nothing is compiled, see fake/driver.c. A kernel from a schedule
+ * in which two roles leave a vector in one place is not compiled. Of Hopper's
+ * headers those functions are left out that have assembler in them:
+ * tests/cuda/hopper.h has them. What kernels do most of the time is in
  * HOST_LIBRARY, so that to compile them well would take longer than it saves.
  */
 #define _DEFAULT_SOURCE                 /* signal() as most have it */

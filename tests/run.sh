@@ -206,6 +206,9 @@ value_dplr,V=192 value_dplr,K=256,V=256,chunk=32" \
         "flin tests/cuda/scheduled.lua forward lightning,K=128,V=128 \
 retnet,K=128,V=128 lightning,K=128,V=256" \
         "flin tests/cuda/scheduled.lua forward cyfa,V=128" \
+        "flin tests/cuda/scheduled.lua forward comba gated_oja \
+gdn2,K=128,V=128" \
+        "flin tests/cuda/scheduled.lua rebased deltanet,K=128,V=128 retnet" \
         "flin tests/cuda/scheduled.lua parts" \
         "flin tests/cuda/scheduled.lua some" \
         "flin tests/cuda/scheduled.lua small" \
@@ -365,6 +368,10 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *"forward lightning"*)          # few heads: blocks in clusters
             more="FAKE_ARCH=9 FAKE_PROCESSORS=132"
             more="$more FAKE_SOURCES=$tmp/pairs FAKE_COUNTED=__cluster_dims__"
+            ;;
+        *"forward comba"*|*"scheduled.lua rebased"*)    # all are dealt again
+            more="FAKE_ARCH=9 FAKE_PROCESSORS=3 FAKE_CHECKED=1"
+            more="$more FAKE_SPILLS=schedule.cuh FAKE_SPILLED=each"
             ;;
         *"forward cyfa"*)       # blocks share a state: one leaves it
             more="FAKE_ARCH=9 FAKE_PROCESSORS=132"

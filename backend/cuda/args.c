@@ -386,7 +386,6 @@ HostRun cuda_run_of(const CudaModule *m, const CudaKernel *k, const Plan *p,
     run.items = items_of(m, k, call);
     run.per_head = cuda_share(run.heads);
     run.parts = cuda_bounds(k, m->units, call, run.bound);
-    run.by_parts = cuda_divisor(run.parts);
     run.stored = call->kept ? (uint64_t)(uintptr_t)call->kept : workspace;
     run.later = workspace + (uint64_t)later_at(m, call);
     run.spill = workspace + (uint64_t)part_at(m, p, call, true, p->g->nst);

@@ -325,7 +325,7 @@ typedef struct HostRun {
     int32_t heads, ragged;
     int32_t parts, bound[CUDA_SEGMENTS + 1];
     uint32_t per_head;
-    HostDivisor by_heads, by_slots, by_pieces, by_parts;
+    HostDivisor by_heads, by_slots, by_pieces;
 } HostRun;
 
 /* What an argument is passed, a part of a state without that axis. */

@@ -7,9 +7,8 @@
  * ragged: chunks may have fewer tokens than their tiles have room for. parts:
  * blocks that share a walk; part i has its chunks from bound[i] / 4096 of all
  * on. per_head: 2^32 / heads, rounded up, by which few numbers are divided by
- * the heads; 0: there is one head. by_heads, by_slots, by_pieces, by_parts: of
- * the heads, of the places that a piece's chunks have, of a batch entry's
- * pieces, of a walk's parts. */
+ * the heads; 0: there is one head. by_heads, by_slots, by_pieces: of the heads,
+ * of the places that a piece's chunks have, of a batch entry's pieces. */
 struct Run {
     const Sequence *seq;
     i64 nseq, tokens, each, per_entry, items;
@@ -17,7 +16,7 @@ struct Run {
     int heads, ragged;
     int parts, bound[5];
     u32 per_head;
-    Divisor by_heads, by_slots, by_pieces, by_parts;
+    Divisor by_heads, by_slots, by_pieces;
 };
 
 /* Of kernels of single tokens: which states of pools are the sequences'

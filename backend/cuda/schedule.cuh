@@ -55,18 +55,21 @@ INLINE i64 item_of(u32 iteration, u32 each)
         + iteration % each;
 }
 
-/* Sequence and head of the launch, to be walked, of which there are fewer, too:
- * neighbours have a head's slices. */
+/* Sequence and head of the launch, to be walked: neighbours have a head's
+ * slices. */
 template<int SLICES, bool SPLIT = false>
 INLINE int find_walk(const Run &run, i64 item, Item &x)
 {
-    u32 at = (u32)item / SLICES, part = 0, head;
-    x.slice = (int)((u32)item % SLICES);
-    if (SPLIT)
-        at = divided_by(at, run.by_parts, part);
-    const u32 s = divided_by(at, run.by_heads, head);
+    i64 at = item / SLICES;
+    int part = 0;
+    x.slice = (int)(item % SLICES);
+    if (SPLIT) {
+        part = (int)((u32)at % (u32)run.parts);
+        at = (u32)at / (u32)run.parts;
+    }
+    const i64 s = divided(at, run.heads);
     const Sequence q = sequence(run, s);
-    x.head = (int)head;
+    x.head = (int)(at - s * run.heads);
     x.seq = (int)s;
     x.where = rows_in(q);
     const int chunks = chunks_of(x.where);

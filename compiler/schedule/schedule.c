@@ -378,36 +378,6 @@ static Schedule *narrow_attempt(Ctx *c, const KernelWish *w, Schedule *like,
     return best;
 }
 
-double schedule_share(const Schedule *s, bool few)
-{
-    const double two = 0.85;
-
-    if (s->kind == K_TOKEN)
-        return s->slices * (s->resident > 1 ? two : 1);
-    return few ? 1 : (double)s->slices / s->resident;
-}
-
-/* A multiprocessor's cycles for a chunk of a head. */
-static double head_cycles(const KernelWish *w, const Schedule *s)
-{
-    return schedule_cycles(s) * schedule_share(s, w->few);
-}
-
-/* A block of all chunks that has a multiprocessor for itself, where that is
- * faster than two that have half of it each. */
-static Schedule *attempt_alone(Ctx *c, const KernelWish *w,
-                               const Schedule *like, Schedule *two)
-{
-    Schedule one = *like;
-
-    one.resident = 1;
-    if (like->kind != K_TOKEN || like->resident < 2 || plan_is_joint(w->p))
-        return two;
-    Schedule *s = attempt(c, w, &one);
-    return !s->why && !is_heavy(s) && head_cycles(w, s) < head_cycles(w, two)
-         ? s : two;
-}
-
 /* A walk is a chain: many short ones at once fill the machine, two on a
  * multiprocessor hide each other's waits, as small kernels of all chunks do.
  * What does not fit otherwise is cut into as few slices as do. */
@@ -426,7 +396,7 @@ static Schedule *best_attempt(Ctx *c, const KernelWish *w, Schedule *like)
                 continue;
             Schedule *s = attempt(c, w, like);
             if (!s->why && !is_heavy(s))
-                return attempt_alone(c, w, like, s);
+                return s;
             if (!plain || (plain->why && (!s->why || s->slices == 1)))
                 plain = s;
         }
@@ -592,6 +562,13 @@ static Schedule *attempt_rows(Ctx *c, const KernelWish *w, Schedule *like)
         best = may && is_cheaper(s, best) ? s : best;
     }
     return best;
+}
+
+/* A multiprocessor's cycles for a chunk of a head. */
+static double head_cycles(const KernelWish *w, const Schedule *s)
+{
+    double cycles = schedule_cycles(s);
+    return w->few ? cycles : cycles * s->slices / s->resident;
 }
 
 /* Axes that are no longer than they must be; or so long that two warpgroups

@@ -408,12 +408,6 @@ typedef struct KernelWish {
 /* A schedule of the kernel; where there is none, `why` says what it would
  * take. */
 Schedule *schedule_kernel(Ctx *c, const KernelWish *w, const Target *t);
-/* How much of a block's cycles a multiprocessor has for a chunk of a head. Two
- * blocks of all chunks there take hardly less each than one by itself does:
- * rwkv7's of 21,600 cycles, which has half the registers, is slower than that
- * of 15,400 that has them all, kda's of 9,500 faster than one of as many (an
- * H200). few: walks that leave half the multiprocessors idle. */
-double schedule_share(const Schedule *s, bool few);
 /* How much more it takes than there is: of memory above 1, of registers alone
  * less than memory would be; 0: it has room. INFINITY: that is not what is
  * missing. */

@@ -116,13 +116,14 @@ static bool is_halved(const Schedule *s)
  * warpgroups that share what is done ahead the most.
  * Fitted to six walks at 96 heads of 8192 tokens, on an H100 and an H200: those
  * that no memory binds are within a twentieth. Two that alternate, and invert,
- * take less by `solves`: comba .106 ms of 4 x 2,048 tokens and 16 heads, .55 of
- * 2 x 16,384, by price .104 and .63; or by `features`: lightning .059 and .296,
- * by price .066 and .296. */
+ * take less by `solves`: of 4 x 2,048 tokens and 16 heads comba .099 ms,
+ * gated_deltanet .075 and deltanet .063, by price .101, .083 and .067, of
+ * 2 x 16,384 .53, .44 and .37, by price .54, .48 and .40; or by `features`:
+ * lightning .059 and .296, by price .066 and .296. */
 static double rows_cycles(const Schedule *s)
 {
     const double beside = 1.31, shared = s->ahead > 1 ? 1.6 : beside;
-    const double solves = 1.39, features = 1.3;
+    const double solves = 1.08, features = 1.3;
     double part = is_halved(s) ? half_columns() : 1;
     double each = s->interleave < 2 ? 1 : count_of(s, K_INVERSE) ? solves
                 : features;

@@ -1,6 +1,6 @@
 /* compile.c -- what becomes of a plan's programs: each found in the cache, or
- * compiled, side by side, by the attempt that spills least; loaded, checked
- * and kept.
+ * compiled, side by side, by the attempt that is cheapest with what it spills;
+ * loaded, checked and kept.
  */
 #include "build.h"
 #include "attempts.h"

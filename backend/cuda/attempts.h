@@ -1,5 +1,6 @@
 /* attempts.h -- a plan's source in programs that compile side by side; those
- * that spill registers are printed again, with other room for them. No GPU. */
+ * that spill registers are printed again, with other room for them, or as roles
+ * that are dealt otherwise, by price. No GPU. */
 #ifndef FLIN_CUDA_ATTEMPTS_H
 #define FLIN_CUDA_ATTEMPTS_H
 

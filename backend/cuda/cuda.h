@@ -23,9 +23,10 @@ typedef struct CudaOptions {
     const Machine *machine;             /* by whose rates kernels are chosen;
                                            NULL: the architecture's first */
     int attempt;                        /* under CUDA_ATTEMPTS; 1, 2: more or
-                                           other registers for a thread, or
-                                           less to keep in them, to be tried
-                                           where the former spills */
+                                           other registers for a thread, less
+                                           to keep in them, or roles dealt
+                                           otherwise, to be tried where the
+                                           former spills */
     DType in[MAX_INPUTS], out[MAX_OUTPUTS], s0[MAX_STATES], s1[MAX_STATES];
     bool sum_out[MAX_OUTPUTS], sum_s1[MAX_STATES];
     bool scheduled;                     /* by roles, where there is such a

@@ -1,7 +1,7 @@
 /* inplace.c -- states after a call lie where those before it did: the same bits
  * as where they do not, also where a head's blocks, or kernels, all read them;
  * in a workspace of the host's, and with sequences' states apart. And gradients
- * are the same bits whether or not that of a state is wanted beside them.
+ * are the same whether or not that of a state is wanted beside them.
  */
 #include "../../backend/cuda/driver.h"
 #include "../host/host.h"

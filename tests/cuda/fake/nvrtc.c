@@ -4,10 +4,10 @@
  * compiled, a byte each, in that file, or of that what has FAKE_COUNTED in
  * it; with FAKE_CHECKED each access to memory is looked at; kernels of
  * sources that have FAKE_WRONG in them do nothing, FAKE_SPOILT ("OLD=>NEW")
- * changes each text; sources that have
- * FAKE_SPILLS in them spill registers, or the first FAKE_SPILLED of those
- * that a process compiles, or (each) the first text of each kernel; those that
- * have FAKE_SERIAL in them ptxas is said to have serialised, or the first
+ * changes each text; sources that have FAKE_SPILLS in them spill registers, or
+ * the first FAKE_SPILLED of those that a process compiles, or (each) the first
+ * text of each kernel, as many as FAKE_SPILLED_BYTES (8000); those that have
+ * FAKE_SERIAL in them ptxas is said to have serialised, or the first
  * FAKE_SERIALISED; with FAKE_CROWDED the first one that keeps states spills,
  * and is not compiled; FAKE_KEEP leaves the files where they are, with lines
  * for what FAKE_CHECKED finds; in the folder FAKE_HEADS what sources begin
@@ -558,8 +558,10 @@ static int compile(Program *p)
     const char *counted = getenv("FAKE_COUNTED");
     if (code != 0 && counted && strstr(p->source, counted))
         fprintf(stderr, "FAIL %s: does not compile\n%s\n", counted, p->log);
+    const char *bytes = getenv("FAKE_SPILLED_BYTES");
     if (spills(p->source))
-        strcpy(p->log, "8000 bytes spill stores\n");
+        snprintf(p->log, sizeof p->log, "%s bytes spill stores\n",
+                 bytes ? bytes : "8000");
     if (is_serialised(p->source))
         strcpy(p->log, "ptxas info : (C7512) Potential Performance Loss\n");
     if (!getenv("FAKE_KEEP") && !remove_all(dir))

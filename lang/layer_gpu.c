@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../backend/cuda/build.h"
 #include "../backend/cuda/dense.h"
 #include "../backend/cuda/ends.h"
 #include "../backend/cuda/passes.h"
@@ -293,7 +294,9 @@ static void run_rows(Lay *k, Sub *s, bool backward)
     void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
 
     call->room = (DevicePtr)(uintptr_t)at;
-    if (k->dry)
+    if (k->dry && k->wishes)
+        rows_wish(k->c, gpu_of(k), p, call);
+    else if (k->dry)
         rows_prepare(k->c, gpu_of(k), p, call);
     else
         rows_run(k->c, gpu_of(k), p, call);
@@ -391,7 +394,9 @@ static void run_passes(Lay *k, Sub *s, bool backward)
     if (backward || !k->left) {
         void *at = room(k, passes_room(k->c, gpu_of(k), p, call), false);
         call->room = (DevicePtr)(uintptr_t)at;
-        if (k->dry)
+        if (k->dry && k->wishes)
+            passes_wish(k->c, gpu_of(k), p, call);
+        else if (k->dry)
             passes_prepare(k->c, gpu_of(k), p, call);
         else
             passes_run(k->c, gpu_of(k), p, call);
@@ -892,8 +897,23 @@ LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k))
     LayerRoom room = { 0 };
 
     make_shared(k);
+    k->wishes = true;
     count_room(k, f, &room);
+    k->wishes = false;
     return room;
+}
+
+/* What programs over rows the call takes, compiled side by side. */
+static void make_kernels(Lay *k, void (*f)(Lay *k))
+{
+    LayerRoom room = { 0 };
+    bool dry = k->dry;
+
+    k->dry = k->wishes = true;
+    count_filling(k, f, false, &room);
+    k->dry = dry;
+    k->wishes = false;
+    build_wished(k->c, gpu_of(k));
 }
 
 static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
@@ -905,6 +925,7 @@ static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
         gpu_locked(k->c, gpu_of(k), find_room, &r);
     if (r.found)
         return r.room;
+    make_kernels(k, f);
     count_room(k, f, &r.room);
     gpu_locked(k->c, gpu_of(k), note_room, &r);
     return r.room;

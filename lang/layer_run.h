@@ -168,7 +168,8 @@ struct Lay {
     const Adjoint *d;                   /* backward; or NULL */
     const Realm *realm;
     bool dry;                           /* nothing runs: memory is counted, and
-                                           kernels are made */
+                                           kernels are made, */
+    bool wishes;                        /* or wished for */
     bool keep;                          /* values stay for the way back */
     bool left;                          /* they are there: another call has
                                            left them */

@@ -95,6 +95,10 @@ void modules_unload(Modules *m, const Driver *d);
 Module *build_module(Ctx *c, Gpu *g, const char *source);
 /* NULL, and *why, where it does not compile as it should. */
 Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why);
+/* A source that one of these will be asked for; all that were wished for since
+ * are then compiled side by side. */
+void build_wish(Ctx *c, Gpu *g, const char *source);
+void build_wished(Ctx *c, Gpu *g);
 
 /* verify.c: runs the kernels on a small call, then those of `ends`, if that is
  * not NULL, for what they make anew, and holds the results against the

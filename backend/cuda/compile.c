@@ -90,13 +90,164 @@ static Module *find_module(Ctx *c, Gpu *g, const CacheKey *key, bool *passed)
     return l.module;
 }
 
+/* ---- programs of one source ---- */
+
+/* What was wished for and is not taken yet, the oldest first; bytes: NULL until
+ * it is compiled. */
+typedef struct Wished {
+    CacheKey key;
+    char *source;
+    unsigned char *bytes;
+    size_t size;
+} Wished;
+enum { MOST_WISHES = 64 };
+typedef struct Wishes {
+    int n;
+    Wished of[MOST_WISHES];
+} Wishes;
+
+static void drop_wish(Wishes *w, int i)
+{
+    free(w->of[i].source);
+    free(w->of[i].bytes);
+    w->n--;
+    memmove(w->of + i, w->of + i + 1, (size_t)(w->n - i) * sizeof *w->of);
+}
+
+static void end_wishes(const Driver *d, void *p)
+{
+    Wishes *w = p;
+
+    (void)d;
+    while (w->n)
+        drop_wish(w, w->n - 1);
+    free(w);
+}
+
+static int find_wish(const Wishes *w, const CacheKey *key)
+{
+    int i = w ? w->n - 1 : -1;
+
+    while (i >= 0 && memcmp(&w->of[i].key, key, sizeof *key))
+        i--;
+    return i;
+}
+
+typedef struct Wishing {
+    Gpu *gpu;
+    const char *source;
+    CacheKey key;
+    Wished taken;
+} Wishing;
+
+static void wish_locked(Ctx *c, void *ud)
+{
+    Wishing *x = ud;
+    Wishes *w = gpu_own(x->gpu, OWN_WISHES);
+    size_t size, length = strlen(x->source) + 1;
+
+    if (find_wish(w, &x->key) >= 0)
+        return;
+    unsigned char *there = cache_get(gpu_cache(x->gpu), &x->key, &size);
+    free(there);
+    if (there)
+        return;
+    if (!w && !(w = calloc(1, sizeof *w)))
+        fail_code(c, ERR_MEMORY, "out of memory");
+    gpu_give(x->gpu, OWN_WISHES, w, end_wishes);
+    if (w->n == MOST_WISHES)
+        drop_wish(w, 0);
+    Wished one = { .key = x->key, .source = malloc(length) };
+    if (!one.source)
+        fail_code(c, ERR_MEMORY, "out of memory");
+    memcpy(one.source, x->source, length);
+    w->of[w->n++] = one;
+}
+
+void build_wish(Ctx *c, Gpu *g, const char *source)
+{
+    gpu_enter(c, g);
+    const Nvrtc *n = gpu_compiler(c, g);
+    Wishing x = { .gpu = g, .source = source,
+                  .key = key_of(common_key(c, n, gpu_arch(g)), source) };
+    gpu_locked(c, g, wish_locked, &x);
+}
+
+/* One that does not compile says why when it is wanted, by itself. */
+static void compile_locked(Ctx *c, void *ud)
+{
+    Gpu *g = ud;
+    Wishes *w = gpu_own(g, OWN_WISHES);
+    const char *text[MOST_WISHES];
+    int of[MOST_WISHES], n = 0;
+    Error why;
+
+    for (int i = 0; w && i < w->n; i++)
+        if (!w->of[i].bytes) {
+            of[n] = i;
+            text[n++] = w->of[i].source;
+        }
+    const Cubin *b = n < 2 ? NULL
+        : nvrtc_compile_if(c, gpu_compiler(c, g), &(Sources){ n, 1, text },
+                           gpu_arch(g), &why);
+    for (int i = n - 1; i >= 0; i--) {
+        Wished *one = &w->of[of[i]];
+        one->bytes = b ? malloc(b[i].size) : NULL;
+        one->size = b ? b[i].size : 0;
+        if (one->bytes)
+            memcpy(one->bytes, b[i].bytes, one->size);
+        else
+            drop_wish(w, of[i]);
+    }
+}
+
+void build_wished(Ctx *c, Gpu *g)
+{
+    gpu_enter(c, g);
+    gpu_locked(c, g, compile_locked, g);
+}
+
+static void take_locked(Ctx *c, void *ud)
+{
+    Wishing *x = ud;
+    Wishes *w = gpu_own(x->gpu, OWN_WISHES);
+    int i = find_wish(w, &x->key);
+
+    (void)c;
+    if (i < 0)
+        return;
+    x->taken = w->of[i];
+    w->of[i].bytes = NULL;
+    w->of[i].source = NULL;
+    drop_wish(w, i);
+}
+
+/* What was compiled because it was wished for; NULL: nothing. */
+static Module *take_wished(Ctx *c, Gpu *g, const CacheKey *key)
+{
+    Wishing x = { .gpu = g, .key = *key };
+    gpu_locked(c, g, take_locked, &x);
+    Error why;
+    Loading l = { .gpu = g, .bytes = x.taken.bytes, .why = &why };
+    bool ok = !l.bytes || ctx_protect(c, load, &l);
+    if (ok && l.module)
+        cache_put(gpu_cache(g), key, l.bytes, x.taken.size);
+    free(x.taken.bytes);
+    free(x.taken.source);
+    if (!ok)
+        ctx_rethrow(c);
+    return l.module;
+}
+
 Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why)
 {
     gpu_enter(c, g);
     const Nvrtc *n = gpu_compiler(c, g);
     CacheKey key = key_of(common_key(c, n, gpu_arch(g)), source);
     bool passed;
-    Module *m = find_module(c, g, &key, &passed);
+    Module *m = take_wished(c, g, &key);
+    if (!m)
+        m = find_module(c, g, &key, &passed);
     if (m)
         return m;
     const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, &source },

@@ -30,7 +30,7 @@ const char *gpu_arch(const Gpu *g);
 
 /* What a file keeps with the GPU, NULL at first; once given, `end` frees it
  * when the GPU closes. */
-typedef enum GpuOwn { OWN_DENSE, OWN_POOLS, NOWN } GpuOwn;
+typedef enum GpuOwn { OWN_DENSE, OWN_POOLS, OWN_WISHES, NOWN } GpuOwn;
 void *gpu_own(const Gpu *g, GpuOwn which);
 void gpu_give(Gpu *g, GpuOwn which, void *p,
               void (*end)(const Driver *, void *));

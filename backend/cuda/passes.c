@@ -109,6 +109,7 @@ static bool reduces(const PassesPlan *k)
     return any;
 }
 
+/* A short row has no more lanes than have entries: a warp has several. */
 static void find_shape(PassesPlan *k)
 {
     const Graph *g = k->p->g;
@@ -124,7 +125,7 @@ static void find_shape(PassesPlan *k)
             k->each = 8;
     k->threads = most <= 1024 ? 32 : most <= 8192 ? 256
                : most <= 65536 ? 512 : 1024;
-    while (k->threads > 1 && k->threads <= 32 && !reduces(k)
+    while (k->threads > 1 && k->threads <= 32
            && k->threads / 2 * k->each >= most)
         k->threads /= 2;
 }
@@ -198,16 +199,27 @@ static int64_t blocks_of(const PassesPlan *k, int64_t rows)
     return (rows + each - 1) / each;
 }
 
+/* Columns that result `out` is summed along. */
+static int32_t columns_of(const PassesPlan *k, int out)
+{
+    return k->p->g->axis[row_pass_axis(k->p, k->p->out[out].pass)].size;
+}
+
 /* Can it sum along columns what its rows have: one result, of rows that are a
- * warp's, in no more pieces than another kernel would make? */
+ * warp's at most, with no more sums of pieces than another kernel would have?
+ */
 static bool sums_beside(const PassesPlan *k, int64_t rows)
 {
-    int columns = 0;
+    enum { WIDE = 1024 };               /* the longest row that is a warp's */
+    int columns = 0, out = 0;
 
     for (int i = 0; i < k->p->nout; i++)
-        columns += passes_columns(k, i);
-    return columns == 1 && k->threads == 32 && k->group == 1 && !k->some
-        && blocks_of(k, rows) <= COLUMN_BLOCKS;
+        if (passes_columns(k, i)) {
+            columns++;
+            out = i;
+        }
+    return columns == 1 && k->threads <= 32 && k->group == 1 && !k->some
+        && blocks_of(k, rows) * columns_of(k, out) <= COLUMN_BLOCKS * WIDE;
 }
 
 static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)
@@ -257,12 +269,6 @@ int64_t passes_rows(const Passes *p, const PassesCall *call)
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
-}
-
-/* Columns that result `out` is summed along. */
-static int32_t columns_of(const PassesPlan *k, int out)
-{
-    return k->p->g->axis[row_pass_axis(k->p, k->p->out[out].pass)].size;
 }
 
 /* Pieces of rows: a block's, or a power of two, of eight rows or more. */
@@ -341,14 +347,24 @@ typedef struct Wish {
     Program *found;
 } Wish;
 
+static void find_known(Ctx *c, void *ud)
+{
+    Wish *w = ud;
+
+    (void)c;
+    w->found = w->p->program;
+    while (w->found && w->found->hash != w->hash)
+        w->found = w->found->next;
+}
+
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     const Driver *d = gpu_driver(w->g);
 
-    for (w->found = w->p->program; w->found; w->found = w->found->next)
-        if (w->found->hash == w->hash)
-            return;
+    find_known(c, w);
+    if (w->found)
+        return;
     Module *m = build_module(c, w->g, passes_emit(c, w->k));
     Program *k = calloc(1, sizeof *k);
     if (!k) {
@@ -378,6 +394,17 @@ static Program *find_program(Ctx *c, Gpu *g, Passes *p, const PassesPlan *k,
     gpu_enter(c, g);
     gpu_locked(c, g, find_locked, &w);
     return w.found;
+}
+
+void passes_wish(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
+{
+    const PassesPlan *k = plan_of(c, p, call);
+    Wish w = { g, p, k, hash_plan(k, call), NULL };
+
+    gpu_enter(c, g);
+    gpu_locked(c, g, find_known, &w);
+    if (!w.found)
+        build_wish(c, g, passes_emit(c, k));
 }
 
 void passes_prepare(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)

@@ -9,7 +9,7 @@ INLINE float factor_(float x) { return x; }
 template<int LANES_> INLINE float greatest(float x)
 {
     UNROLL
-    for (int by = 16; by; by /= 2)
+    for (int by = (LANES_ < 32 ? LANES_ : 32) / 2; by; by /= 2)
         x = max_(x, lane_xor(x, by));
     if (LANES_ <= 32)
         return x;

@@ -749,15 +749,25 @@ static RowsScan kernels_of(const Rows *p, const RowsCall *call)
                        rows_shape(p, call).group > 32 ? 128 : 0 } };
 }
 
+static void find_known(Ctx *c, void *ud)
+{
+    Wish *w = ud;
+    uint64_t hash = hash_call(w->p, w->call);
+
+    (void)c;
+    for (w->k = w->p->kernel; w->k && w->k->hash != hash; w->k = w->k->next)
+        continue;
+}
+
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     RowsScan s = kernels_of(w->p, w->call);
     uint64_t hash = hash_call(w->p, w->call);
 
-    for (w->k = w->p->kernel; w->k; w->k = w->k->next)
-        if (w->k->hash == hash)
-            return;
+    find_known(c, w);
+    if (w->k)
+        return;
     Module *m = build_module(c, w->g, kernels_text(c, w->p, w->call));
     RowsKernel *k = calloc(1, sizeof *k);
     if (!k) {
@@ -778,6 +788,18 @@ static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
     gpu_enter(c, g);
     gpu_locked(c, g, find_locked, &w);
     return w.k;
+}
+
+void rows_wish(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+{
+    int64_t own;
+
+    gpu_enter(c, g);
+    RowsCall to = seen_call(c, g, p, call, &own);
+    Wish w = { g, p, &to, NULL };
+    gpu_locked(c, g, find_known, &w);
+    if (!w.k)
+        build_wish(c, g, kernels_text(c, p, &to));
 }
 
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)

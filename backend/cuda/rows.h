@@ -65,7 +65,8 @@ bool rows_over(const Rows *p, int i);
 /* The same for both ways; 0: there is nothing to keep. */
 int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-/* Its kernel, compiled where it is new; and run. */
+/* Its kernel, wished for (build_wish); compiled where it is new; and run. */
+void rows_wish(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 

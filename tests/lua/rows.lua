@@ -110,7 +110,7 @@ local layers = {
   end },
 }
 for name, of in pairs(layers) do
-  for _, n in ipairs(cuda and { of.args and 5000 or 33 }
+  for _, n in ipairs(cuda and { of.args and 5000 or 33, 12 }
                      or { 1, 7, 33, 1000, 5000 }) do
     local args = of.args and of.args(n)
               or { z = flin.randn(2, 3, n, { seed = n }) }
@@ -317,16 +317,16 @@ do
   local e = off(y:to "cpu", rope:reference(args))
   check("rotations in bfloat16", y.dtype == "bfloat16" and e < 4e-3, e)
 end
--- What a weight of columns gets from rows: of a warp's, by the kernel that has
--- them, a block's at a time; of more rows than that has blocks for, and of
--- longer ones, by another.
+-- What a weight of columns gets from rows: of a warp's at most, several of
+-- which a warp has where they are short, by the kernel that has them, a block's
+-- at a time; of longer ones, and where two are summed, by another.
 do
   local norm = flin.layer {
     input = { x = "t d" }, weight = { w = "d" },
     forward = function (x, w) return flin.rms_norm(x.x, "d") * w.w end
   }
   for T, d in pairs { [9] = 1024, [20] = 1021, [37] = 12, [8200] = 9,
-                      [5] = 1030 } do
+                      [70] = 3, [33] = 64, [5] = 1030 } do
     holds(("norms' weight, %d rows of %d"):format(T, d), norm,
           { x = flin.randn(1, T, d, { seed = d }),
             w = flin.randn(d, { seed = T }) }, 2e-6)
@@ -340,6 +340,19 @@ do
   holds("two weights of columns", two, { x = flin.randn(2, 21, 40),
         w = flin.randn(40, { seed = 2 }), b = flin.randn(40, { seed = 3 }) },
         2e-6)
+  local gate = flin.layer {             -- of heads, of each a row
+    input = { x = "t h v", z = "t h v" }, weight = { w = "v" },
+    forward = function (x, w)
+      return flin.rms_norm(x.x, "v") * w.w * flin.silu(x.z)
+    end
+  }
+  for d, dtype in pairs { [64] = "bfloat16", [96] = "float32" } do
+    local x = flin.randn(2, 9, 5, d, { seed = 1 }):to(dtype)
+    local z = flin.randn(2, 9, 5, d, { seed = 2 }):to(dtype)
+    holds("gated norm of heads of " .. d, gate, { x = x, z = z,
+          w = flin.randn(d, { seed = 3 }) }, dtype == "float32" and 2e-6
+          or 5e-3)
+  end
 end
 
 -- An inverse root mean square is saved, or made again: the bits of the way

@@ -872,7 +872,7 @@ def options(words=None):
                    "fastest; stack: what keeps less for the way back)")
     p.add_argument("--logits", type=int, default=Entropy.LOGITS, metavar="MB",
                    help="that flin's loss has at a time (more is faster)")
-    p.add_argument("--anew", type=int, default=0, metavar="N",
+    p.add_argument("--anew", type=int, default=1, metavar="N",
                    help="layers whose SwiGLU flin's side makes again on the "
                    "way back, of its input alone")
     p.add_argument("--tied", action="store_true",

@@ -215,6 +215,7 @@ gdn2,K=128,V=128" \
         "flin tests/cuda/scheduled.lua simple_gla,K=128,V=128 \
 deltanet,K=128,V=128 kda mamba3,K=96,V=128 gsa,K=64,V=64" \
         "flin tests/cuda/segments.lua" "flin tests/cuda/faults.lua" \
+        "flin tests/cuda/beside.lua" \
         "flin tests/cuda/large.lua H=1 K=32 V=32 deltanet gla" \
         "flin tests/cuda/constants.lua" \
         "tests/cuda/calls simple_gla" "tests/cuda/calls turned" \
@@ -342,6 +343,9 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
             more="$more FAKE_PROCESSORS=132"
             ;;
         *again) more=FAKE_ARCH=11 ;;    # which no row is of
+        *beside.lua)
+            more="FAKE_EMPTY=$tmp/begun FAKE_BESIDE=$tmp/beside FAKE_ARCH=9"
+            more="$more FAKE_PROCESSORS=13" ;;
         *long) more="FAKE_ARCH=9 FLIN_SEGMENTS=5" ;;
         *segments.lua|*"kept.lua gla kda")
             more="FAKE_ARCH=9 FLIN_SEGMENTS=3" ;;

@@ -16,7 +16,8 @@
  * it is of one compiler, and of one set of what hosts have in place of a GPU;
  * with FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too,
  * but their way forward runs once: when the way back is checked; with
- * FAKE_EMPTY nothing is compiled, see fake/driver.c. A kernel from a schedule
+ * FAKE_EMPTY nothing is compiled, see fake/driver.c; to the file FAKE_BESIDE
+ * goes how many are compiled at a time, each for 50 ms. A kernel from a schedule
  * in which two roles leave a vector in one place is not compiled. Of Hopper's
  * headers those functions are left out that have assembler in them:
  * tests/cuda/hopper.h has them. What kernels do most of the time is in
@@ -575,6 +576,18 @@ static void on_signal(int sig)
     _exit(9);
 }
 
+/* How many there are now, this one among them. */
+static void say_beside(int now)
+{
+    const char *path = getenv("FAKE_BESIDE");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%d\n", now);
+    fclose(f);
+    usleep(50000);
+}
+
 /* It takes the host's signals as the real one's front end does. */
 ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
 {
@@ -583,7 +596,7 @@ ENTRY(int, nvrtcCompileProgram, Program *p, int n, const char *const *option)
     (void)n;
     (void)option;
     process = getpid();
-    compiling++;
+    say_beside(++compiling);
     int result = compile(p);
     compiling--;
     signal(SIGINT, interrupt);

@@ -206,11 +206,11 @@ static int32_t columns_of(const PassesPlan *k, int out)
 }
 
 /* Can it sum along columns what its rows have: one result, of rows that are a
- * warp's at most, with no more sums of pieces than another kernel would have?
- */
+ * warp's at most, whose pieces' sums are no more than 64 MB? Another kernel would
+ * read all rows again. */
 static bool sums_beside(const PassesPlan *k, int64_t rows)
 {
-    enum { WIDE = 1024 };               /* the longest row that is a warp's */
+    enum { MOST_SUMS = 1 << 24 };
     int columns = 0, out = 0;
 
     for (int i = 0; i < k->p->nout; i++)
@@ -219,7 +219,7 @@ static bool sums_beside(const PassesPlan *k, int64_t rows)
             out = i;
         }
     return columns == 1 && k->threads <= 32 && k->group == 1 && !k->some
-        && blocks_of(k, rows) * columns_of(k, out) <= COLUMN_BLOCKS * WIDE;
+        && blocks_of(k, rows) * columns_of(k, out) <= MOST_SUMS;
 }
 
 static PassesPlan *plan_of(Ctx *c, const Passes *p, const PassesCall *call)

@@ -294,11 +294,11 @@ static void run_rows(Lay *k, Sub *s, bool backward)
     void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
 
     call->room = (DevicePtr)(uintptr_t)at;
-    if (k->dry && k->wishes)
+    if (k->dry && k->makes == MAKES_WISHES)
         rows_wish(k->c, gpu_of(k), p, call);
-    else if (k->dry)
+    else if (k->dry && k->makes == MAKES_ALL)
         rows_prepare(k->c, gpu_of(k), p, call);
-    else
+    else if (!k->dry)
         rows_run(k->c, gpu_of(k), p, call);
     drop(k, at);
     if (dy)
@@ -394,11 +394,11 @@ static void run_passes(Lay *k, Sub *s, bool backward)
     if (backward || !k->left) {
         void *at = room(k, passes_room(k->c, gpu_of(k), p, call), false);
         call->room = (DevicePtr)(uintptr_t)at;
-        if (k->dry && k->wishes)
+        if (k->dry && k->makes == MAKES_WISHES)
             passes_wish(k->c, gpu_of(k), p, call);
-        else if (k->dry)
+        else if (k->dry && k->makes == MAKES_ALL)
             passes_prepare(k->c, gpu_of(k), p, call);
-        else
+        else if (!k->dry)
             passes_run(k->c, gpu_of(k), p, call);
         drop(k, at);
     }
@@ -897,9 +897,9 @@ LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k))
     LayerRoom room = { 0 };
 
     make_shared(k);
-    k->wishes = true;
+    k->makes = MAKES_NONE;
     count_room(k, f, &room);
-    k->wishes = false;
+    k->makes = MAKES_ALL;
     return room;
 }
 
@@ -909,10 +909,11 @@ static void make_kernels(Lay *k, void (*f)(Lay *k))
     LayerRoom room = { 0 };
     bool dry = k->dry;
 
-    k->dry = k->wishes = true;
+    k->dry = true;
+    k->makes = MAKES_WISHES;
     count_filling(k, f, false, &room);
     k->dry = dry;
-    k->wishes = false;
+    k->makes = MAKES_ALL;
     build_wished(k->c, gpu_of(k));
 }
 

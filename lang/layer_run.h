@@ -158,6 +158,10 @@ typedef struct Arena {
     Gaps region[REGIONS];
 } Arena;
 
+/* Kernels of programs over rows: all, none, or those that are not there yet are
+ * wished for, and compiled side by side. */
+typedef enum Makes { MAKES_ALL, MAKES_NONE, MAKES_WISHES } Makes;
+
 struct Lay {
     Ctx *c;
     Variant *v;
@@ -168,8 +172,8 @@ struct Lay {
     const Adjoint *d;                   /* backward; or NULL */
     const Realm *realm;
     bool dry;                           /* nothing runs: memory is counted, and
-                                           kernels are made, */
-    bool wishes;                        /* or wished for */
+                                           kernels are made; */
+    Makes makes;                        /* of programs over rows these */
     bool keep;                          /* values stay for the way back */
     bool left;                          /* they are there: another call has
                                            left them */

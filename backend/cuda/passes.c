@@ -206,8 +206,8 @@ static int32_t columns_of(const PassesPlan *k, int out)
 }
 
 /* Can it sum along columns what its rows have: one result, of rows that are a
- * warp's at most, whose pieces' sums are no more than 64 MB? Another kernel would
- * read all rows again. */
+ * warp's at most, whose pieces' sums are no more than 64 MB? Another kernel
+ * would read all rows again. */
 static bool sums_beside(const PassesPlan *k, int64_t rows)
 {
     enum { MOST_SUMS = 1 << 24 };
@@ -344,28 +344,24 @@ typedef struct Wish {
     Passes *p;
     const PassesPlan *k;
     uint64_t hash;
+    bool soon;                          /* it is wished for */
     Program *found;
 } Wish;
-
-static void find_known(Ctx *c, void *ud)
-{
-    Wish *w = ud;
-
-    (void)c;
-    w->found = w->p->program;
-    while (w->found && w->found->hash != w->hash)
-        w->found = w->found->next;
-}
 
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     const Driver *d = gpu_driver(w->g);
 
-    find_known(c, w);
-    if (w->found)
+    for (w->found = w->p->program; w->found; w->found = w->found->next)
+        if (w->found->hash == w->hash)
+            return;
+    const char *text = passes_emit(c, w->k);
+    if (w->soon) {
+        build_wish(c, w->g, text);
         return;
-    Module *m = build_module(c, w->g, passes_emit(c, w->k));
+    }
+    Module *m = build_module(c, w->g, text);
     Program *k = calloc(1, sizeof *k);
     if (!k) {
         module_unload(d, m);
@@ -387,9 +383,9 @@ const char *passes_text(Ctx *c, const Passes *p, const PassesCall *call)
 }
 
 static Program *find_program(Ctx *c, Gpu *g, Passes *p, const PassesPlan *k,
-                             const PassesCall *call)
+                             const PassesCall *call, bool soon)
 {
-    Wish w = { g, p, k, hash_plan(k, call), NULL };
+    Wish w = { g, p, k, hash_plan(k, call), soon, NULL };
 
     gpu_enter(c, g);
     gpu_locked(c, g, find_locked, &w);
@@ -398,18 +394,12 @@ static Program *find_program(Ctx *c, Gpu *g, Passes *p, const PassesPlan *k,
 
 void passes_wish(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
 {
-    const PassesPlan *k = plan_of(c, p, call);
-    Wish w = { g, p, k, hash_plan(k, call), NULL };
-
-    gpu_enter(c, g);
-    gpu_locked(c, g, find_known, &w);
-    if (!w.found)
-        build_wish(c, g, passes_emit(c, k));
+    find_program(c, g, p, plan_of(c, p, call), call, true);
 }
 
 void passes_prepare(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
 {
-    find_program(c, g, p, plan_of(c, p, call), call);
+    find_program(c, g, p, plan_of(c, p, call), call, false);
 }
 
 /* ---- launching ---- */
@@ -516,7 +506,7 @@ static void sum_numbers(Ctx *c, Gpu *g, const PassesPlan *k, const HostArgs *a,
 void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call)
 {
     const PassesPlan *k = plan_of(c, p, call);
-    Program *f = find_program(c, g, p, k, call);
+    Program *f = find_program(c, g, p, k, call, false);
     const Driver *d = gpu_enter(c, g);
     HostArgs *a = ctx_alloc(c, sizeof *a);
     void *params[] = { a };

@@ -35,7 +35,8 @@ typedef struct PassesCall {
 
 int64_t passes_rows(const Passes *p, const PassesCall *call);
 int64_t passes_room(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
-/* Its kernels, wished for (build_wish); compiled where they are new; and run. */
+/* Its kernels, wished for (build_wish); compiled where they are new; and run.
+ */
 void passes_wish(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
 void passes_prepare(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);
 void passes_run(Ctx *c, Gpu *g, Passes *p, const PassesCall *call);

@@ -738,6 +738,7 @@ typedef struct Wish {
     Gpu *g;
     Rows *p;
     const RowsCall *call;
+    bool soon;                          /* it is wished for */
     RowsKernel *k;
 } Wish;
 
@@ -749,26 +750,21 @@ static RowsScan kernels_of(const Rows *p, const RowsCall *call)
                        rows_shape(p, call).group > 32 ? 128 : 0 } };
 }
 
-static void find_known(Ctx *c, void *ud)
-{
-    Wish *w = ud;
-    uint64_t hash = hash_call(w->p, w->call);
-
-    (void)c;
-    for (w->k = w->p->kernel; w->k && w->k->hash != hash; w->k = w->k->next)
-        continue;
-}
-
 static void find_locked(Ctx *c, void *ud)
 {
     Wish *w = ud;
     RowsScan s = kernels_of(w->p, w->call);
     uint64_t hash = hash_call(w->p, w->call);
 
-    find_known(c, w);
-    if (w->k)
+    for (w->k = w->p->kernel; w->k; w->k = w->k->next)
+        if (w->k->hash == hash)
+            return;
+    const char *text = kernels_text(c, w->p, w->call);
+    if (w->soon) {
+        build_wish(c, w->g, text);
         return;
-    Module *m = build_module(c, w->g, kernels_text(c, w->p, w->call));
+    }
+    Module *m = build_module(c, w->g, text);
     RowsKernel *k = calloc(1, sizeof *k);
     if (!k) {
         module_unload(gpu_driver(w->g), m);
@@ -781,9 +777,10 @@ static void find_locked(Ctx *c, void *ud)
                                   s.shared[i]);
 }
 
-static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
+static RowsKernel *find_kernel(Ctx *c, Gpu *g, Rows *p, const RowsCall *call,
+                               bool soon)
 {
-    Wish w = { g, p, call, NULL };
+    Wish w = { g, p, call, soon, NULL };
 
     gpu_enter(c, g);
     gpu_locked(c, g, find_locked, &w);
@@ -796,10 +793,7 @@ void rows_wish(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 
     gpu_enter(c, g);
     RowsCall to = seen_call(c, g, p, call, &own);
-    Wish w = { g, p, &to, NULL };
-    gpu_locked(c, g, find_known, &w);
-    if (!w.k)
-        build_wish(c, g, kernels_text(c, p, &to));
+    find_kernel(c, g, p, &to, true);
 }
 
 void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
@@ -808,7 +802,7 @@ void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 
     gpu_enter(c, g);
     RowsCall to = seen_call(c, g, p, call, &own);
-    find_kernel(c, g, p, &to);
+    find_kernel(c, g, p, &to, false);
     if (p->product)
         product_room(c, g, p, call);    /* finds its kernels, too */
 }
@@ -965,7 +959,7 @@ static void sum_all(Ctx *c, Gpu *g, const Rows *p, const RowsCall *call,
 
 static void run_kernels(Ctx *c, Gpu *g, Rows *p, const RowsCall *call)
 {
-    RowsKernel *k = find_kernel(c, g, p, call);
+    RowsKernel *k = find_kernel(c, g, p, call, false);
     const Driver *d = gpu_enter(c, g);
     RowsScan s = kernels_of(p, call);
     int threads = rows_threads(p, call);

@@ -17,7 +17,7 @@
  * with FAKE_HOPPER=1 only what is Hopper's is compiled, with 2 others, too,
  * but their way forward runs once: when the way back is checked; with
  * FAKE_EMPTY nothing is compiled, see fake/driver.c; to the file FAKE_BESIDE
- * goes how many are compiled at a time, each for 50 ms. A kernel from a schedule
+ * goes how many are compiled at a time, each for 50 ms. A kernel of a schedule
  * in which two roles leave a vector in one place is not compiled. Of Hopper's
  * headers those functions are left out that have assembler in them:
  * tests/cuda/hopper.h has them. What kernels do most of the time is in

@@ -158,8 +158,9 @@ typedef struct Arena {
     Gaps region[REGIONS];
 } Arena;
 
-/* Kernels of programs over rows: all, none, or those that are not there yet are
- * wished for, and compiled side by side. */
+/* What a dry walk does for kernels of programs over rows that are not there yet:
+ * compiles each, nothing, or wishes for them, so that they are compiled side by
+ * side. */
 typedef enum Makes { MAKES_ALL, MAKES_NONE, MAKES_WISHES } Makes;
 
 struct Lay {
@@ -172,8 +173,8 @@ struct Lay {
     const Adjoint *d;                   /* backward; or NULL */
     const Realm *realm;
     bool dry;                           /* nothing runs: memory is counted, and
-                                           kernels are made; */
-    Makes makes;                        /* of programs over rows these */
+                                           kernels are made */
+    Makes makes;                        /* then */
     bool keep;                          /* values stay for the way back */
     bool left;                          /* they are there: another call has
                                            left them */

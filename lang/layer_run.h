@@ -158,9 +158,9 @@ typedef struct Arena {
     Gaps region[REGIONS];
 } Arena;
 
-/* What a dry walk does for kernels of programs over rows that are not there yet:
- * compiles each, nothing, or wishes for them, so that they are compiled side by
- * side. */
+/* What a dry walk does for kernels of programs over rows that are not there
+ * yet: compiles each, nothing, or wishes for them, so that they are compiled
+ * side by side. */
 typedef enum Makes { MAKES_ALL, MAKES_NONE, MAKES_WISHES } Makes;
 
 struct Lay {

@@ -18,6 +18,7 @@ as a CUDA graph, on all sides alike; --kernels N says what takes a step's time,
 The text is the checkout's own pages and sources (or --text FILE); a token is
 one of its most frequent words, or a byte."""
 import argparse
+import contextlib
 import functools
 import json
 import math
@@ -117,20 +118,26 @@ class Plain:
         return F.silu(gate) * up
 
     @staticmethod
-    def products(f, x, weights):
-        """f(*x) times each of the weights [out, in]."""
-        h = f(*x)
-        return [F.linear(h, w) for w in weights]
+    def products(past, f, x, weight):
+        """past + f(*x) times the weight [out, in]; f None: x."""
+        return past + F.linear(f(*x) if f else x, weight)
 
     @staticmethod
     def branch(norm, x, w, weights):
         """x, which goes on, and norm(x, w) times each of the weights."""
-        return x, *Plain.products(norm, (x, w), weights)
+        x = summed(x)
+        h = norm(x, w)
+        return x, *(F.linear(h, w) for w in weights)
 
     @staticmethod
     def entropy(x, head, label):
         """The mean cross-entropy of x [N, d] times head [n, d]."""
         return F.cross_entropy((x @ head.t()).float(), label)
+
+
+def summed(x):
+    """x, or the sum of two that are still to be added."""
+    return x[0] + x[1] if isinstance(x, tuple) else x
 
 
 def project(x, w):
@@ -282,17 +289,44 @@ def branch_back(x, w, *weights, past, dy):
 
 
 class Gated(torch.autograd.Function):
-    """silu(gate) * up times a weight; gate and up are given up: one program of
-    the way back writes their gradients over them, and the product over dh."""
+    """past + silu(gate) * up times a weight; gate and up are given up: one
+    program of the way back writes their gradients over them, and the product
+    over dh."""
 
     @staticmethod
-    def forward(ctx, gate, up, weight):
+    def forward(ctx, past, gate, up, weight):
         ctx.save_for_backward(gate, up, weight)
-        return F.linear(Flin.swiglu(gate, up), weight)
+        return Flin.product_onto(past, Flin.swiglu(gate, up), weight)
 
     @staticmethod
     def backward(ctx, dy):
-        return gated_back(*ctx.saved_tensors, dy)
+        return dy, *gated_back(*ctx.saved_tensors, dy)
+
+
+class Onto(torch.autograd.Function):
+    """past + x times a weight."""
+
+    @staticmethod
+    def forward(ctx, past, x, weight):
+        ctx.save_for_backward(x, weight)
+        return Flin.product_onto(past, x, weight)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        return dy, Flin.product_back(dy, weight), *weights_back((dy,), x)
+
+
+class Along(torch.autograd.Function):
+    """y, to which x was added where it was made, as a constant: it is none."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy
 
 
 def gated_back(gate, up, weight, dy):
@@ -303,21 +337,21 @@ def gated_back(gate, up, weight, dy):
 
 
 class Wide(torch.autograd.Function):
-    """A branch and what is gated, of which x alone is kept: the way back makes
-    gate and up again, with the same bits."""
+    """x, and beside it a branch and what is gated, of which x alone is kept:
+    the way back makes gate and up again, with the same bits."""
 
     @staticmethod
     def forward(ctx, x, w, gate, up, down):
         ctx.save_for_backward(x, w, gate, up, down)
         wide = times(Flin.norm(x, w), (gate, up))
-        return x.view_as(x), F.linear(Flin.swiglu(*wide), down)
+        return Flin.product_onto(x, Flin.swiglu(*wide), down)
 
     @staticmethod
-    def backward(ctx, dx, dy):
+    def backward(ctx, dy):
         x, w, gate, up, down = ctx.saved_tensors
         wide = times(Flin.norm(x, w), (gate, up))
-        *dy, d_down = gated_back(*wide, down, dy)
-        return *branch_back(x, w, gate, up, past=dx, dy=dy), d_down
+        *d, d_down = gated_back(*wide, down, dy)
+        return *branch_back(x, w, gate, up, past=dy, dy=d), d_down
 
 
 def made_again(h, how):
@@ -421,6 +455,10 @@ class Flin:
             "product": """return flin.layer {
   name = "product", input = { x = "t d" }, weight = { w = "n d" },
   forward = function (x, w) return flin.dot(x.x, w.w) end }""",
+            "product_onto": """return flin.layer {
+  name = "product_onto", input = { x = "t d", past = "t n" },
+  weight = { w = "n d" },
+  forward = function (x, w) return x.past + flin.dot(x.x, w.w) end }""",
             "product_back": """return flin.layer {
   name = "product_back", input = { y = "t n" }, weight = { w = "n d" },
   forward = function (x, w) return flin.dot(x.y, w.w) end }""",
@@ -431,7 +469,17 @@ class Flin:
   end }""",
             "attention": """return flin.variant {
   name = "attention", normalise = "softmax" }""",
-            "delta": "return flin.layers.gated_deltanet"}[what], plan)
+            "delta": """return flin.layer {
+  name = "delta", input = { x = "t d", past = "t d" },
+  weight = { Wq = "d h k", Wk = "d h k", Wv = "d h v", Wb = "d h", Wa = "d h",
+             Wg = "d h v", cq = "h k w", ck = "h k w", cv = "h v w",
+             A_log = "h", dt = "h", norm = "v", Wo = "h v d" },
+  forward = function (x, w)
+    return x.past + flin.layers.gated_deltanet {
+      x = x.x, Wq = w.Wq, Wk = w.Wk, Wv = w.Wv, Wb = w.Wb, Wa = w.Wa,
+      Wg = w.Wg, cq = w.cq, ck = w.ck, cv = w.cv, A_log = w.A_log, dt = w.dt,
+      norm = w.norm, Wo = w.Wo }
+  end }"""}[what], plan)
 
     @staticmethod
     def scaled(z, s):
@@ -446,6 +494,10 @@ class Flin:
         """x [B, T, d] times w [n, d]; flin has cuBLASLt choose otherwise than
         PyTorch where what is summed is short."""
         return Flin.loaded("product")(x=x, w=w)[0]
+
+    @staticmethod
+    def product_onto(past, x, w):
+        return Flin.loaded("product_onto")(x=x, past=past, w=w)[0]
 
     @staticmethod
     def product_back(y, w):
@@ -466,15 +518,13 @@ class Flin:
 
     @staticmethod
     def delta(norm, x, w, weights):
-        layer = Flin.loaded("delta", Flin.plan)
+        layer, own = Flin.loaded("delta", Flin.plan), x.detach()
         if norm is not Flin.norm:
-            return x + layer(x=norm(x, w), **weights)[0]
-        own = x.detach()
+            return Along.apply(x, layer(x=norm(x, w), past=own, **weights)[0])
         x, h = Normed.apply(x, w)
-        if not Flin.plan:
-            return x + layer(x=h, **weights)[0]
-        with made_again(h, lambda: Flin.norm(own, w)):
-            return x + layer(x=h, **weights)[0]
+        with made_again(h, lambda: Flin.norm(own, w)) if Flin.plan \
+                else contextlib.nullcontext():
+            return Along.apply(x, layer(x=h, past=own, **weights)[0])
 
     @staticmethod
     def swiglu(gate, up):
@@ -491,13 +541,16 @@ class Flin:
         return Flin.ones_of(x.shape[:-1], x.device)
 
     @staticmethod
-    def products(f, x, weights):
+    def products(past, f, x, weight):
         if f is Flin.swiglu:
-            return [Gated.apply(*x, *weights)]
-        return Products.apply(f, len(x), *x, *weights)
+            return Gated.apply(past, *x, weight)
+        if not f:
+            return Onto.apply(past, x, weight)
+        return past + Products.apply(f, len(x), *x, weight)[0]
 
     @staticmethod
     def branch(norm, x, w, weights):
+        x = summed(x)
         if norm is Flin.norm:
             return Branch.apply(x, w, *weights)
         return x, *Products.apply(norm, 2, x, w, *weights)
@@ -568,25 +621,30 @@ class Fla:
         return y.flatten(2) @ w["Wo"].flatten(0, 1)
 
     def prenorm(self, norm, x, w):
-        """x, which goes on, and its norm: as in its own blocks one kernel of
-        the way back adds what comes along both."""
+        """x, which goes on, and its norm: as in its own blocks one kernel adds
+        the two that x is the sum of behind a mixing rule, and one of the way
+        back what comes along both."""
         if norm != self.norm:
+            x = summed(x)
             return x, norm(x, w)
-        h, x = self.rms_norm(x, w, None, eps=EPS, prenorm=True)
+        past, x = x if isinstance(x, tuple) else (None, x)
+        h, x = self.rms_norm(x, w, None, residual=past, eps=EPS, prenorm=True)
         return x, h
 
     def delta(self, norm, x, w, weights):
         x, h = self.prenorm(norm, x, w)
-        return x + self.mixed(h, weights)
+        return x, self.mixed(h, weights)
 
     def branch(self, norm, x, w, weights):
         x, h = self.prenorm(norm, x, w)
         return x, *(F.linear(h, w) for w in weights)
 
-    def products(self, f, x, weights):
+    def products(self, past, f, x, weight):
+        if not f:
+            return past, F.linear(x, weight)
         if f == self.swiglu:
-            return [self.swiglu_linear(*x, *weights, None)]
-        return Plain.products(f, x, weights)
+            return past + self.swiglu_linear(*x, weight, None)
+        return Plain.products(past, f, x, weight)
 
     def entropy(self, x, head, label):
         return self.loss(x, label, head)
@@ -624,7 +682,8 @@ class Attention(nn.Module):
         q, k, v = (y.unflatten(-1, (n, -1))
                    for y, n in zip(found, self.heads))
         q, k = by.rotate(q, angle), by.rotate(k, angle)
-        return x + self.out(by.attention(q, k, v).flatten(2))
+        return by.products(x, None, by.attention(q, k, v).flatten(2),
+                           self.out.weight)
 
 
 class Delta(nn.Module):
@@ -653,12 +712,11 @@ class Block(nn.Module):
         x = self.mix(x, self.norm, angle, by)
         if self.anew and all(getattr(by, f) == getattr(Flin, f) for f in
                              ("norm", "branch", "swiglu", "products")):
-            x, y = Wide.apply(x, self.norm2, self.gate.weight, self.up.weight,
+            return Wide.apply(x, self.norm2, self.gate.weight, self.up.weight,
                               self.down.weight)
-            return x + y
         x, *wide = by.branch(by.norm, x, self.norm2,
                              (self.gate.weight, self.up.weight))
-        return x + by.products(by.swiglu, wide, (self.down.weight,))[0]
+        return by.products(x, by.swiglu, wide, self.down.weight)
 
 
 class Model(nn.Module):

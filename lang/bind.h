@@ -387,7 +387,7 @@ struct LayerProgram {
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */
     Variant **variant;
-    int *tile;                          /* see find_tiles */
+    int *sum, *tile;                    /* see find_sums, find_tiles */
     struct Columns **columns;           /* per part: of a program over rows
                                            whose product may be made so */
     struct RowStep **row;               /* of parts that are row programs */

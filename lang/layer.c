@@ -103,13 +103,21 @@ static const char *input_help(lua_State *L, const Graph *step, const Input *in)
                            lua_tostring(L, -1));
 }
 
-static void take_argument(lua_State *L, Calling *k, int i)
+/* Pushes it. */
+static const Input *find_argument(lua_State *L, const Graph *step, int i)
 {
-    const Input *in = &k->step->in[i];
+    const Input *in = &step->in[i];
 
     if (raw_field(L, 2, in->name) == LUA_TNIL)
-        lang_fail(L, input_help(L, k->step, in), "%s: input '%s' is missing",
-                  k->step->name, in->name);
+        lang_fail(L, input_help(L, step, in), "%s: input '%s' is missing",
+                  step->name, in->name);
+    return in;
+}
+
+static void take_argument(lua_State *L, Calling *k, int i)
+{
+    const Input *in = find_argument(L, k->step, i);
+
     k->arg[i] = value_arg(L, k->t, lua_gettop(L));
     check_axes(L, k, in, k->arg[i]);
     lua_pop(L, 1);
@@ -139,20 +147,44 @@ static void push_results(lua_State *L, int like, const Calling *k)
     }
 }
 
+/* ---- a layer called on values: its forward function is ---- */
+
+static int call_layer(lua_State *L, const Variant *v)
+{
+    enum { X = 3, W };
+    Calling k = { .step = v->step };
+
+    if (!layer_runs(L))
+        k.t = find_tracer(L, v->step->name);
+    lua_settop(L, 2);
+    check_names(L, v->step);
+    lua_newtable(L);
+    lua_newtable(L);
+    for (int i = 0; i < v->step->nin; i++) {
+        const Input *in = find_argument(L, v->step, i);
+        if (k.t)
+            check_axes(L, &k, in, value_arg(L, k.t, lua_gettop(L)));
+        lua_setfield(L, in->timed ? X : W, in->name);
+    }
+    lua_getiuservalue(L, 1, OF_FUNCTION);
+    lua_insert(L, X);
+    lua_call(L, 2, 1);
+    return 1;
+}
+
 int layer_call_values(lua_State *L)
 {
+    const Variant *v = variant_check(L, 1);
+    if (v->step->layer)
+        return call_layer(L, v);
     if (layer_runs(L))
         return concrete_call_variant(L);
-    const Variant *v = variant_check(L, 1);
     Calling *k = lua_newuserdatauv(L, sizeof *k, 0);
 
     memset(k, 0, sizeof *k);
     k->step = v->step;
     k->t = find_tracer(L, v->step->name);
     int like = lua_gettop(L);
-    if (v->step->layer)
-        lang_fail(L, "call the function that both are made of", "%s: a layer "
-                  "within a layer is not there yet", v->step->name);
     if (v->step->mask && v->runs)
         lang_fail(L, NULL, "%s: a mask of both directions has no step: it is "
                   "not for layers", v->step->name);

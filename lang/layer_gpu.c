@@ -186,6 +186,11 @@ static void product(Lay *k, const Matmul *m)
         .type = m->a->dtype, .result = m->c->dtype, .add = m->add
     };
 
+    if (m->plus) {
+        p.plus = address(m->plus) + (DevicePtr)m->plus0 * size[1];
+        p.prs = m->prs;
+        p.pbs = m->pbs;
+    }
     int64_t bytes = dense_room(k->c, gpu_of(k), &p) + 1;
     void *workspace = room(k, bytes, false);
     if (k->dry)

@@ -112,8 +112,21 @@ static bool gives(const Lay *k, const Array *v)
     return v->dtype == F32;
 }
 
+/* Rows of what a product is added to. */
+static void copy_rows(const Matmul *m, int64_t batch)
+{
+    const float *from = (const float *)m->plus->data + m->plus0
+                      + batch * m->pbs;
+    float *to = (float *)m->c->data + m->c0 + batch * m->cbs;
+
+    for (int64_t i = 0; i < m->m; i++)
+        memcpy(to + i * m->crs, from + i * m->prs, (size_t)m->n * sizeof *to);
+}
+
 static void product(Lay *k, const Matmul *m)
 {
+    for (int64_t i = 0; m->plus && i < m->batch && !k->dry; i++)
+        copy_rows(m, i);
     for (int64_t i = 0; i < m->batch && !k->dry; i++)
         cpu_product(k->c, k->v->shared.pool, k->args->threads, &(Product){
             .m = m->m, .n = m->n, .k = m->k,
@@ -122,7 +135,7 @@ static void product(Lay *k, const Matmul *m)
             .b = (const float *)m->b->data + m->b0 + i * m->bbs,
             .brs = m->brs, .bcs = m->bcs, .bare = !m->b->own,
             .c = (float *)m->c->data + m->c0 + i * m->cbs, .crs = m->crs,
-            .add = m->add });
+            .add = m->add || m->plus });
 }
 
 static bool cheap(const Lay *k, int part)

@@ -14,7 +14,8 @@ typedef struct Cutting {
     LayerChoice choice;
     LayerParts *parts;
     Joints *joints;
-    int *tile;                          /* what may be made in tiles */
+    int *sum, *tile;                    /* find_sums's; what may be made in
+                                           tiles */
     Fusion how;
     const char **by;
     Price *price, all;
@@ -98,10 +99,25 @@ static Price price_tiled(const Showing *s, const Cutting *k, int i)
     return price;
 }
 
+/* Of a sum that a product makes: what that is added to is read. */
+static Price price_sum(const Showing *s, const Cutting *k, int i)
+{
+    double bytes = (double)s->as.B * (double)s->as.T * (s->as.gpu ? 2 : 4);
+    AxisSet axes = s->as.g->n[k->parts->part[i].y].axes;
+
+    for (; axes; axes &= axes - 1)
+        bytes *= s->size[lowest(axes)];
+    k->by[i] = ctx_format(s->as.c, "in the product of %s",
+                          s->name[k->parts->part[k->sum[i] - 1].y]);
+    return (Price){ .bytes = bytes, .seconds = bytes / s->as.m->bandwidth };
+}
+
 static Price price_at(const Showing *s, const Cutting *k, int i)
 {
     const Joint *j = joint_at(s, k, i);
 
+    if (k->sum[i] > 0)
+        return price_sum(s, k, i);
     if (!j && k->tile[i])
         return price_tiled(s, k, i);
     if (!j)
@@ -262,7 +278,8 @@ static void find_cut(Showing *s, const LayerParts *parts, Fusion how)
                             how == FUSE_CHEAPEST);
     k->parts = layer_fuse(c, l, parts, &k->choice.groups, s->size);
     k->joints = find_joints(c, s->as.g, k->parts, s->size);
-    k->tile = find_tiles(c, l, k->parts, k->joints);
+    k->sum = find_sums(c, l, k->parts, k->joints);
+    k->tile = find_tiles(c, l, k->parts, k->joints, k->sum);
     k->how = how;
     k->by = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->by + 1);
     k->price = ctx_alloc(c, (size_t)k->parts->n * sizeof *k->price + 1);

@@ -110,21 +110,34 @@ static void free_factor(Lay *k, Matrix *x)
         drop_array(k, &x->v);
 }
 
-static void do_product(Lay *k, const Multiply *m, const Matrix *a,
-                       const Matrix *b, const Matrix *y, bool add)
+static void do_product_onto(Lay *k, const Multiply *m, const Matrix *a,
+                            const Matrix *b, const Matrix *y,
+                            const Matrix *plus, bool add)
 {
     Matmul p = { .m = a->nr, .n = b->nc, .k = a->nc, .batch = m->nboth,
                  .a = &a->v, .b = &b->v, .c = &y->v, .ars = a->rs,
                  .acs = a->cs, .abs = a->bs, .brs = b->rs, .bcs = b->cs,
                  .bbs = b->bs, .crs = y->rs, .cbs = y->bs };
 
+    if (plus) {
+        p.plus = &plus->v;
+        p.prs = plus->rs;
+        p.pbs = plus->bs;
+    }
     for (int64_t i = 0; i < m->nrows; i++) {
         p.a0 = i * a->rows;
         p.b0 = i * b->rows;
         p.c0 = i * y->rows;
+        p.plus0 = plus ? i * plus->rows : 0;
         p.add = add || (i && !y->rows);
         k->realm->product(k, &p);
     }
+}
+
+static void do_product(Lay *k, const Multiply *m, const Matrix *a,
+                       const Matrix *b, const Matrix *y, bool add)
+{
+    do_product_onto(k, m, a, b, y, NULL, add);
 }
 
 /* Can the product go there? */
@@ -168,6 +181,27 @@ void run_product(Lay *k, const LayerPart *p)
     free_factor(k, &b);
     free_factor(k, &a);
     k->value[p->y] = y.v;
+}
+
+bool run_product_onto(Lay *k, const LayerPart *p, const Array *plus,
+                      const Array *to)
+{
+    Multiply m = multiply(k, p);
+    Matrix y = { .v = *to }, z = { .v = *plus };
+
+    if (plus->dtype != to->dtype
+        || !is_result(k, &m, &y, &m.tokens, &m.cols)
+        || !is_result(k, &m, &z, &m.tokens, &m.cols))
+        return false;
+    Matrix a = factor(k, &m, &k->value[p->in[0]], row_array(k, &m, &m.over),
+                      &m.tokens, &m.over, false);
+    Matrix b = factor(k, &m, &k->value[p->in[1]],
+                      weight_array(k, &m, &m.over, &m.cols), &m.over, &m.cols,
+                      true);
+    do_product_onto(k, &m, &a, &b, &y, &z, false);
+    free_factor(k, &b);
+    free_factor(k, &a);
+    return true;
 }
 
 static double entries_of(const Lay *k, AxisSet s)

@@ -45,7 +45,8 @@ static void new_program(Ctx *c, void *ud)
     cut_parts(c, n->v->step->layer, p);
     find_rows(c, n->v->step->layer, p);
     p->joints = find_joints(c, n->v->step->layer->traced, p->parts, size);
-    p->tile = find_tiles(c, n->v->step->layer, p->parts, p->joints);
+    p->sum = find_sums(c, n->v->step->layer, p->parts, p->joints);
+    p->tile = find_tiles(c, n->v->step->layer, p->parts, p->joints, p->sum);
     p->variant = ctx_alloc(c, (size_t)p->parts->n * sizeof *p->variant + 1);
     for (int i = 0; i < p->parts->n; i++) {
         if (!p->parts->part[i].step)
@@ -130,14 +131,17 @@ static Array y_array(const Lay *k, const View *t)
     return tensor_array(k, true, y->order, y->rank, t);
 }
 
+/* A product that adds reads its values where the sum is made. */
 static void count_readers(Lay *k)
 {
     for (int i = 0; i < k->p->parts->n; i++) {
         const LayerPart *p = &k->p->parts->part[i];
+        int at = k->p->sum[i] < 0 ? -k->p->sum[i] - 1 : i;
         for (int j = 0; j < p->nin; j++) {
             if (!k->readers[p->in[j]]++)
                 k->first[p->in[j]] = i;
-            k->last[p->in[j]] = i;
+            if (k->last[p->in[j]] < at)
+                k->last[p->in[j]] = at;
         }
     }
 }
@@ -205,13 +209,14 @@ static bool is_needed(const Lay *k, int i)
         || (k->tile[i] > 0 && k->tiling[i].way == TILE_COLUMNS);
 }
 
-/* Behind the last part that reads them, where nobody will any more. */
-static void drop_values(Lay *k, int i)
+/* What part i reads: behind the last part that does, `at`, where nobody will any
+ * more. */
+static void drop_values(Lay *k, int i, int at)
 {
     const LayerPart *p = &k->p->parts->part[i];
 
     for (int j = 0; j < p->nin; j++)
-        if (k->last[p->in[j]] == i && p->in[j] != k->g->out[0].node
+        if (k->last[p->in[j]] == at && p->in[j] != k->g->out[0].node
             && (!k->keep || k->anew[p->in[j]]))
             drop_array(k, &k->value[p->in[j]]);
 }
@@ -256,7 +261,7 @@ static void find_anew(Lay *k)
     for (int i = 0; k->keep && i < parts->n; i++) {
         const LayerPart *p = &parts->part[i];
         bool all = k->realm->cheap(k, i) && !p->constant && k->readers[p->y]
-                && !k->tile[i]
+                && !k->tile[i] && !k->p->sum[i]
                 && p->y != k->g->out[0].node && is_made_anew(k, p);
         for (int j = k->first[p->y]; all && j <= k->last[p->y]; j++)
             for (int in = 0; in < parts->part[j].nin; in++)
@@ -311,18 +316,21 @@ static void run_parts(Lay *k)
             continue;
         }
         const Joint *j = joint_of(k, i);
-        if (k->tile[i] < 0)
+        if (k->tile[i] < 0 || k->p->sum[i] < 0)
             continue;
         if (k->tile[i] > 0) {
             run_tiles(k, i);
-            drop_values(k, k->tile[i] - 1);
+            drop_values(k, k->tile[i] - 1, k->tile[i] - 1);
+        } else if (k->p->sum[i]) {
+            run_sum_part(k, i);
+            drop_values(k, k->p->sum[i] - 1, i);
         } else if (k->p->variant[i])
             run_step(k, i);
         else if (!j)
             run_product(k, p);
         else if (j->at == i)
             run_joint(k, j);
-        drop_values(k, i);
+        drop_values(k, i, i);
     }
 }
 
@@ -497,6 +505,8 @@ static void run_both_ways(Lay *k)
             drop_anew(k, i);
         else if (k->tile[i] < 0)
             ;                           /* with what reads it */
+        else if (k->p->sum[i] > 0)
+            back_sum_part(k, i);
         else if (p->step)
             back_part(k, i);
         else

@@ -31,12 +31,13 @@ typedef struct Array {
 typedef struct Axes { int n, ax[TENSOR_RANK]; } Axes;
 
 /* c (m x n) = or, with `add`, += a (m x k) times b (k x n), `batch` times; by
- * the strides of rows, of columns (c's is 1), of the batch. */
+ * the strides of rows, of columns (c's is 1), of the batch. plus: what that is
+ * added to, with c's type and columns; or NULL. */
 typedef struct Matmul {
     int64_t m, n, k, batch;
-    const Array *a, *b, *c;             /* for their types */
-    int64_t a0, b0, c0;                 /* where in them they begin */
-    int64_t ars, acs, abs, brs, bcs, bbs, crs, cbs;
+    const Array *a, *b, *c, *plus;      /* for their types */
+    int64_t a0, b0, c0, plus0;          /* where in them they begin */
+    int64_t ars, acs, abs, brs, bcs, bbs, crs, cbs, prs, pbs;
     bool add;
 } Matmul;
 
@@ -282,6 +283,9 @@ bool direct_grad(const Lay *k, Ref r, Array *to);
 /* ---- products (layer_product.c, layer_joint.c) ---- */
 
 void run_product(Lay *k, const LayerPart *p);
+/* to = what it is added to + it, if that can be made at once. */
+bool run_product_onto(Lay *k, const LayerPart *p, const Array *plus,
+                      const Array *to);
 /* How its result lies by itself. */
 Array product_array(const Lay *k, const LayerPart *p);
 /* Is its result longer than its values, and made in no more time than these
@@ -318,6 +322,19 @@ void back_joint(Lay *k, const Joint *j);
 void back_weights(Lay *k, const Joint *j);
 /* The place of r's gradient beside those of its joint, where it has none. */
 bool joint_grad(Lay *k, Ref r, Array *to);
+
+/* ---- sums with products (layer_sum.c) ---- */
+
+/* How many inputs of parts r is; the last part that reads it. */
+int layer_readers(const LayerParts *p, Ref r, int *last);
+
+/* Per part: of a product that a part alone reads, which adds it to another
+ * value and does no more (a residual), -1 - that part; of that one, 1 + the
+ * product; else 0. The product adds. */
+int *find_sums(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j);
+/* Both, and both back, where the part that adds is. */
+void run_sum_part(Lay *k, int at);
+void back_sum_part(Lay *k, int at);
 
 /* ---- row programs (layer_rows.c) ---- */
 
@@ -385,8 +402,9 @@ void back_step(Lay *k, int i, bool again);
 void make_value(Lay *k, int i);
 
 /* Per part: of a product that may be made in tiles, -1 - the program over rows
- * that reads it; of that one, 1 + the product; else 0. */
-int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j);
+ * that reads it; of that one, 1 + the product; else 0. sum: find_sums's. */
+int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j,
+                const int *sum);
 /* The layer's axis along which the product's columns may be cut, as the program
  * over rows goes along them part by part; 0: there is none. */
 int column_axis(Ctx *c, const Graph *g, const LayerPart *product,

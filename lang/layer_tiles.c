@@ -13,21 +13,8 @@
 
 /* ---- which parts ---- */
 
-/* How many parts read r. */
-static int readers(const LayerParts *p, Ref r, int *last)
-{
-    int n = 0;
-
-    for (int i = 0; i < p->n; i++)
-        for (int j = 0; j < p->part[i].nin; j++)
-            if (p->part[i].in[j] == r) {
-                n++;
-                *last = i;
-            }
-    return n;
-}
-
-int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j)
+int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j,
+                const int *sum)
 {
     const Graph *g = l->traced;
     int *tile = ctx_alloc(c, (size_t)p->n * sizeof *tile + 1);
@@ -36,7 +23,8 @@ int *find_tiles(Ctx *c, const Layer *l, const LayerParts *p, const Joints *j)
         Ref r = p->part[i].y;
         int by = 0;
         if (p->part[i].step || !g->n[r].timed || r == g->out[0].node
-            || j->of[i] || readers(p, r, &by) != 1 || tile[by])
+            || j->of[i] || sum[i] || layer_readers(p, r, &by) != 1
+            || tile[by])
             continue;
         const LayerPart *row = &p->part[by];
         if (!row->step || row->constant || layer_is_call(l, row)

@@ -282,6 +282,15 @@ static void queue_locked(Ctx *c, void *ud)
                                q->bytes);
 }
 
+/* To where products are added to it. */
+static void copy_plus(Ctx *c, Gpu *g, void *stream, const DenseProduct *p)
+{
+    dense_move(c, g, stream, &(DenseMove){
+        .to = p->c, .from = p->plus, .to_type = p->result,
+        .from_type = p->result, .rank = 3, .n = { p->batch, p->m, p->n },
+        .ts = { p->cbs, p->crs, 1 }, .fs = { p->pbs, p->prs, 1 } });
+}
+
 void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
                    DevicePtr workspace, int64_t bytes)
 {
@@ -293,9 +302,12 @@ void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
         gpu_locked(c, g, queue_locked, &q);
     if (q.done)
         return;
+    if (p->plus)
+        copy_plus(c, g, stream, p);
     ProductArgs a = { p->a, p->b, p->c, p->m, p->n, p->k, p->batch, p->ars,
                       p->acs, p->abs, p->brs, p->bcs, p->bbs, p->crs, p->cbs,
-                      (int32_t)p->type, (int32_t)p->result, p->add, 0 };
+                      (int32_t)p->type, (int32_t)p->result,
+                      p->add || p->plus, 0 };
     start(c, g, dense_of(c, g)->product, p->m * p->n * p->batch, &a,
           stream);
 }

@@ -22,11 +22,12 @@ typedef struct DenseMove {
 } DenseMove;
 
 /* c (m x n) = or, with `add`, += a (m x k) times b (k x n), `batch` times. Of
- * each of a and b one of the strides is 1; of c that of columns. */
+ * each of a and b one of the strides is 1; of c that of columns. plus: what
+ * they are added to where that is not c, of c's type and columns; or 0. */
 typedef struct DenseProduct {
     int64_t m, n, k, batch;
-    DevicePtr a, b, c;
-    int64_t ars, acs, abs, brs, bcs, bbs, crs, cbs;
+    DevicePtr a, b, c, plus;
+    int64_t ars, acs, abs, brs, bcs, bbs, crs, cbs, prs, pbs;
     DType type, result;                 /* of a and b; of c */
     bool add;
 } DenseProduct;

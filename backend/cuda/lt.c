@@ -47,15 +47,16 @@ static const char *const entry_name[NENTRIES] = {
 
 /* What a product is known by. */
 typedef struct Shape {
-    int64_t m, n, k, batch, ld[3], apart[3], room;
-    int32_t type, result, transposed_a, transposed_b, add, place[3];
+    int64_t m, n, k, batch, ld[4], apart[4], room;
+    int32_t type, result, transposed_a, transposed_b, add, plus, place[4];
 } Shape;
 
-/* Of c^T: its first factor is b^T. */
+/* Of c^T: its first factor is b^T. Layouts: of the factors, of c, and, where
+ * that is another, of what they are added to. */
 typedef struct Known {
     struct Known *next;
     Shape shape;
-    void *desc, *layout[3];
+    void *desc, *layout[4];
     LtAlgo algo;
     int64_t room;                       /* that this takes */
     bool has;
@@ -107,7 +108,7 @@ static void known_free(Lt *lt, Known *k)
     CALL(lt, LAYOUT_END, end_layout);
     if (k->desc)
         end_desc(k->desc);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (k->layout[i])
             end_layout(k->layout[i]);
     free(k);
@@ -156,20 +157,24 @@ static Shape shape_of(const DenseProduct *p)
     s.ld[0] = s.transposed_b ? p->bcs : p->brs;
     s.ld[1] = s.transposed_a ? p->acs : p->ars;
     s.ld[2] = p->crs;
+    s.ld[3] = p->plus ? p->prs : 0;
     const int64_t least[] = { s.transposed_b ? p->k : p->n,
-                              s.transposed_a ? p->m : p->k, p->n };
-    for (int i = 0; i < 3; i++)
+                              s.transposed_a ? p->m : p->k, p->n, p->n };
+    for (int i = 0; i < 3 + (p->plus != 0); i++)
         s.ld[i] = s.ld[i] > least[i] ? s.ld[i] : least[i];
     s.apart[0] = p->batch > 1 ? p->bbs : 0;
     s.apart[1] = p->batch > 1 ? p->abs : 0;
     s.apart[2] = p->batch > 1 ? p->cbs : 0;
+    s.apart[3] = p->plus && p->batch > 1 ? p->pbs : 0;
     s.type = (int32_t)p->type;
     s.result = (int32_t)p->result;
     s.add = p->add;
+    s.plus = p->plus != 0;
     s.room = DENSE_WORKSPACE;
     s.place[0] = place_of(p->b);
     s.place[1] = place_of(p->a);
     s.place[2] = place_of(p->c);
+    s.place[3] = place_of(p->plus);
     return s;
 }
 
@@ -217,7 +222,7 @@ static int ask_for(Lt *lt, const Known *k, uint64_t room,
                    LtChoice found[ANSWERS])
 {
     enum { WORKSPACE = 1, PLACE_A = 5 };
-    const int of[] = { 0, 1, 2, 2 };
+    const int added = k->shape.plus ? 3 : 2, of[] = { 0, 1, added, 2 };
     void *wish = NULL;
     int n = 0;
     CALL(lt, WISH, create);
@@ -232,7 +237,8 @@ static int ask_for(Lt *lt, const Known *k, uint64_t room,
         ok = ok && set(wish, PLACE_A + i, &k->shape.place[of[i]],
                        sizeof(uint32_t)) == 0;
     ok = ok && ask(lt->handle, k->desc, k->layout[0], k->layout[1],
-                   k->layout[2], k->layout[2], wish, ANSWERS, found, &n) == 0;
+                   k->layout[added], k->layout[2], wish, ANSWERS, found, &n)
+            == 0;
     end(wish);
     return ok && n > 0 && found[0].state == 0 ? n : 0;
 }
@@ -292,7 +298,9 @@ static Known *find(Lt *lt, const DenseProduct *p, Shape s)
     k->has = is_plain(p) && p->batch <= INT32_MAX && make_desc(lt, k)
         && make_layout(lt, k, 0, p->type, b ? p->k : p->n, b ? p->n : p->k)
         && make_layout(lt, k, 1, p->type, a ? p->m : p->k, a ? p->k : p->m)
-        && make_layout(lt, k, 2, p->result, p->n, p->m) && choose(lt, k);
+        && make_layout(lt, k, 2, p->result, p->n, p->m)
+        && (!p->plus || make_layout(lt, k, 3, p->result, p->n, p->m))
+        && choose(lt, k);
     k->next = lt->known;
     return lt->known = k;
 }
@@ -307,7 +315,7 @@ int64_t lt_room(Lt *lt, const DenseProduct *p)
 {
     Shape s = shape_of(p);
     const Known *k;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         s.place[i] = BEST_PLACE;
     k = find(lt, p, s);
     return k && k->has ? k->room : 0;
@@ -321,12 +329,14 @@ bool lt_product(Lt *lt, void *stream, const DenseProduct *p,
     s.room = bytes;
     if (k && k->room > bytes)
         k = find(lt, p, s);
-    const float one = 1, beta = p->add;
+    const float one = 1, beta = p->add || p->plus;
     void *c = (void *)(uintptr_t)p->c;
+    void *plus = p->plus ? (void *)(uintptr_t)p->plus : c;
     CALL(lt, MULTIPLY, multiply);
     return k && k->has
         && multiply(lt->handle, k->desc, &one, (void *)(uintptr_t)p->b,
                     k->layout[0], (void *)(uintptr_t)p->a, k->layout[1],
-                    &beta, c, k->layout[2], c, k->layout[2], &k->algo,
+                    &beta, plus, k->layout[p->plus ? 3 : 2], c, k->layout[2],
+                    &k->algo,
                     (void *)(uintptr_t)workspace, (size_t)bytes, stream) == 0;
 }

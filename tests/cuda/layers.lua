@@ -325,6 +325,37 @@ if not only or only.taps then
   }, { B = 2, T = 13, d = 4, h = 2, k = 8, w = 4, dtype = "float32" })
 end
 
+-- A product that is added to another value: to what goes on beside it, forward
+-- and back; where the two lie otherwise, or one of them is of heads.
+if not only or only.onto then
+  local dot <const> = flin.dot
+  local onto = flin.layer {
+    name = "onto", input = { x = "t d", past = "t e" },
+    weight = { a = "d", W = "d h k", V = "h k e", U = "e h k" },
+    forward = function (x, w)
+      local z = flin.silu(dot(flin.rms_norm(x.x, "d") * w.a, w.W))
+      local y = x.past + dot(z, w.V)
+      return dot(z + dot(y, w.U), w.V) + y
+    end
+  }
+  local plan = onto:plan { d = 8, e = 8, h = 2, k = 8, machine = "h200" }
+  local _, times = tostring(plan):gsub("in the product of", "")
+  expect(times == 3, "onto: %d of 3 sums by their products", times)
+  for _, dtype in ipairs { "float32", "bfloat16" } do
+    check("onto", onto, { B = 2, T = 13, d = 8, e = 8, h = 2, k = 8,
+                          dtype = dtype })
+    check("onto", onto, { T = 13, d = 5, e = 3, h = 2, k = 7, dtype = dtype,
+                          cu_seqlens = { 0, 5, 5, 13 } })
+  end
+  local x = moved(onto:random { B = 2, T = 16, d = 8, e = 8, h = 2, k = 8,
+                                dtype = "bfloat16" }, "cuda")
+  local y, wide = onto:forward(x), flin.zeros { 2, 16, 16 }:to(x.past.dtype)
+  wide:narrow(3, 1, 8):copy(x.past:to "cpu")
+  local own = wide:to "cuda":narrow(3, 1, 8)
+  expect(suite.relative(onto:forward(with(x, { past = own })), y:to "cpu")
+         == 0, "onto: what goes on is part of a wider tensor")
+end
+
 -- Products whose weights lie beside one another, by columns or by rows, only
 -- seem to, or are copied into the call's type: what those of their own give.
 local function as_one(how, dtype)

@@ -430,6 +430,38 @@ local residual = flin.layer {
   forward = function (x, w) return dot(dot(x.x, w.W), w.V) + x.x end,
 }
 check("residual: gradients", residual:check { T = 9, size = 4 }.worst < 1e-5)
+local last = residual:plan { d = 64, e = 32 }.parts[3]
+check("residual: the product adds", last.by:find "^in the product of"
+      and last.flops == 0, last.by)
+-- A layer called on values is its forward function, states and all: a block of
+-- a norm, a layer and what goes on beside both.
+local mixed = flin.layer {
+  name = "mixed", input = { x = "t d" },
+  weight = { W = "d e", V = "e d", taps = "e w" },
+  forward = function (x, w)
+    return dot(flin.silu(flin.conv(dot(x.x, w.W), w.taps)), w.V)
+  end,
+}
+local block = flin.layer {
+  name = "block", input = { x = "t d" },
+  weight = { before = "d", W = "d e", V = "e d", taps = "e w" },
+  forward = function (x, w)
+    local h = flin.rms_norm(x.x, "d") * w.before
+    return x.x + mixed { x = h, W = w.W, V = w.V, taps = w.taps }
+  end,
+}
+local alone = flin.layer {
+  name = "alone", input = { x = "t d" },
+  weight = { before = "d", W = "d e", V = "e d", taps = "e w" },
+  forward = function (x, w)
+    local h = flin.rms_norm(x.x, "d") * w.before
+    return x.x + dot(flin.silu(flin.conv(dot(h, w.W), w.taps)), w.V)
+  end,
+}
+check("a layer in a layer: the same", block.form:gsub("block", "alone")
+      == alone.form, block.form)
+check("a layer in a layer: right", block:check { T = 40, size = 4 }.worst
+      < 1e-4)
 -- A norm's number is one value for all that read it; heads do not each sum up a
 -- row that they share.
 local normed = flin.layer {

@@ -264,8 +264,18 @@ refused("a weight of another size", "make 'd' 7 in W, or 8 in x",
         tied.forward, tied, with(x, { W = flin.zeros { 8, 13 } }))
 refused("a weight of whole numbers", 'help: W:to "float32"', tied.forward, tied,
         with(x, { W = flin.zeros { 7, 13 }:to "int32" }))
-refused("a layer in a layer", "a layer within a layer", flin.layer, {
-  name = "outer", input = { x = "t d" }, weight = { W = "d e" },
-  forward = function (v, w) return tied { x = v.x, W = w.W } end,
-})
+local function within(text, f)
+  refused("a layer in a layer: " .. text, text, flin.layer, {
+    name = "outer", input = { x = "t d" },
+    weight = { W = "d e", own = "f e" },
+    forward = f })
+end
+within("input 'W' is missing", function (v, w) return tied { x = v.x } end)
+within("there is no input 'V'", function (v, w)
+  return tied { x = v.x, W = w.W, V = w.W }
+end)
+within("has axis 'd'", function (v, w) return tied { x = v.x, W = w.own } end)
+within("same for all tokens", function (v, w)
+  return tied { x = v.x, W = v.x * w.W }
+end)
 count.finish()

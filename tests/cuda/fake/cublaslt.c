@@ -142,14 +142,15 @@ ENTRY(int, cublasLtMatmulAlgoGetHeuristic, void *h, void *desc, void *a,
       void *b, void *c, void *d, void *wish, int most, Choice *choice, int *n)
 {
     const Wish *w = wish;
-    if (h != &handle || c != d || most < 1 || !fits(desc, a, b, c))
+    if (h != &handle || most < 1 || !fits(desc, a, b, c)
+        || !fits(desc, a, b, d))
         return INVALID;
-    if (!has_kernel(a, b, c) || getenv("FAKE_PLAIN"))
+    if (!has_kernel(a, b, c) || !has_kernel(a, b, d) || getenv("FAKE_PLAIN"))
         return NOT_SUPPORTED;
     memset(choice, 0, sizeof *choice);
     for (int i = 0; i < 4; i++)
         choice->algo.place[i] = w->place[i];
-    const Layout *result = c;           /* as if each sum were made in halves */
+    const Layout *result = d;           /* as if each sum were made in halves */
     uint64_t halves = result->rows * result->cols * 8;
     choice->algo.room = halves < w->room ? halves : 0;
     choice->workspace = choice->algo.room;
@@ -203,21 +204,23 @@ static void set(const Layout *l, void *p, int64_t at, float x)
     memcpy((char *)p + 2 * at, &h, sizeof h);
 }
 
+/* d = c + a b; c NULL: a b. */
 static void multiply(const Desc *e, const Layout *la, const void *a,
                      const Layout *lb, const void *b, const Layout *lc,
-                     void *c, bool add, int64_t z)
+                     const void *c, const Layout *ld, void *d, int64_t z)
 {
     int64_t k = (int64_t)(e->turn[0] ? la->rows : la->cols);
     int64_t ai = e->turn[0] ? la->ld : 1, ak = e->turn[0] ? 1 : la->ld;
     int64_t bj = e->turn[1] ? 1 : lb->ld, bk = e->turn[1] ? lb->ld : 1;
-    for (int64_t j = 0; j < (int64_t)lc->cols; j++)
-        for (int64_t i = 0; i < (int64_t)lc->rows; i++) {
-            int64_t at = z * lc->apart + i + j * lc->ld;
+    for (int64_t j = 0; j < (int64_t)ld->cols; j++)
+        for (int64_t i = 0; i < (int64_t)ld->rows; i++) {
             float sum = 0;
             for (int64_t n = 0; n < k; n++)
                 sum += get(la, a, z * la->apart + i * ai + n * ak)
                      * get(lb, b, z * lb->apart + j * bj + n * bk);
-            set(lc, c, at, add ? sum + get(lc, c, at) : sum);
+            if (c)
+                sum += get(lc, c, z * lc->apart + i + j * lc->ld);
+            set(ld, d, z * ld->apart + i + j * ld->ld, sum);
         }
 }
 
@@ -238,7 +241,7 @@ ENTRY(int, cublasLtMatmul, void *h, void *desc, const float *alpha,
 {
     const void *at[] = { a, b, c, d };
     (void)stream;
-    if (h != &handle || c != d || lc != ld || *alpha != 1
+    if (h != &handle || (c == d) != (lc == ld) || *alpha != 1
         || (*beta != 0 && *beta != 1) || (uintptr_t)workspace % 256
         || (bytes && !workspace) || bytes < algo->room)
         return INVALID;
@@ -246,8 +249,8 @@ ENTRY(int, cublasLtMatmul, void *h, void *desc, const float *alpha,
         if (!algo->place[i] || (uintptr_t)at[i] % algo->place[i])
             return INVALID;
     memset(workspace, 0xe5, bytes);
-    for (int64_t z = 0; z < ((Layout *)lc)->batch; z++)
-        multiply(desc, la, a, lb, b, lc, d, *beta != 0, z);
+    for (int64_t z = 0; z < ((Layout *)ld)->batch; z++)
+        multiply(desc, la, a, lb, b, lc, *beta != 0 ? c : NULL, ld, d, z);
     count(algo);
     return OK;
 }

@@ -310,9 +310,9 @@ static void run_parts(Lay *k)
         ctx_poll(k->c);
         if (!is_needed(k, i))
             continue;
-        if (k->left && k->anew[p->y]) {         /* for its axes and its type */
+        if (k->left && k->anew[p->y]) {         /* it is seen as it will lie */
             k->value[p->y] = p->step ? step_array(k, p) : product_array(k, p);
-            k->value[p->y].dtype = k->realm->type(k, p->y);
+            make_no_room(&k->value[p->y], k->realm->type(k, p->y));
             continue;
         }
         const Joint *j = joint_of(k, i);

@@ -242,6 +242,8 @@ void array_add_list(const Lay *k, Array *v, const Axes *l);
 void array_add_tokens(const Lay *k, Array *v, Ref r);
 /* Room for it, row-major in the order of its axes. */
 void make_room(Lay *k, Array *v, DType d, bool keep);
+/* It lies as if it had some. */
+void make_no_room(Array *v, DType d);
 void drop_array(Lay *k, Array *v);
 /* Those of v's axes that are in s, in their order. */
 Axes axes_of(const Array *v, AxisSet s);

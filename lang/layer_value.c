@@ -52,13 +52,26 @@ void array_add_tokens(const Lay *k, Array *v, Ref r)
     array_add(k, v, AX_T);
 }
 
-void make_room(Lay *k, Array *v, DType d, bool keep)
+/* How many entries. */
+static int64_t lay_densely(Array *v, DType d)
 {
     int64_t n = 1;
 
     for (int i = v->rank; i-- > 0; n *= v->n[i])
         v->st[i] = n;
     v->dtype = d;
+    return n;
+}
+
+void make_no_room(Array *v, DType d)
+{
+    lay_densely(v, d);
+}
+
+void make_room(Lay *k, Array *v, DType d, bool keep)
+{
+    int64_t n = lay_densely(v, d);
+
     v->own = true;
     v->data = k->realm->room(k, (n + TILE_SLACK) * dtype_size(d), keep);
 }

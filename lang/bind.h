@@ -387,6 +387,8 @@ struct LayerProgram {
     struct LayerParts *parts;
     struct Joints *joints;              /* of products */
     Variant **variant;
+    unsigned wished;                    /* for kernels over rows of the way
+                                           forward (1), and back (2) */
     int *sum, *tile;                    /* see find_sums, find_tiles */
     struct Columns **columns;           /* per part: of a program over rows
                                            whose product may be made so */

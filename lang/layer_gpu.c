@@ -449,6 +449,12 @@ static int call_number(const Lay *k, int part)
     return n;
 }
 
+/* Plans have no part in a walk that wishes for kernels. */
+static bool wishes(const Lay *k)
+{
+    return k->dry && k->makes == MAKES_WISHES;
+}
+
 /* Where the call's memory is counted it is found out; it runs by that. What the
  * gradient is written over: the input, or OVER_DY. */
 static bool call_lies_over(const Lay *k, int part, int input, int what)
@@ -460,7 +466,7 @@ static bool call_lies_over(const Lay *k, int part, int input, int what)
 
     if (n >= LAYER_CALLS || !bit)
         return false;
-    if (k->dry && !(k->asked[n] & bit)) {
+    if (k->dry && !wishes(k) && !(k->asked[n] & bit)) {
         Lay *to = (Lay *)k;             /* what is known of it */
         Sub *s = see_sub(to, part);
         to->asked[n] |= bit;
@@ -629,7 +635,8 @@ static void forward(Lay *k, Sub *s)
             run_rows(k, s, false);
         return;
     }
-    plans_try(k->c, s->v, try_forward, &t);
+    if (!wishes(k))
+        plans_try(k->c, s->v, try_forward, &t);
 }
 
 static void try_backward(Ctx *c, void *ud)
@@ -665,7 +672,8 @@ static void backward(Lay *k, Sub *s)
         run_rows(k, s, true);
         return;
     }
-    plans_try(k->c, s->v, try_backward, &t);
+    if (!wishes(k))
+        plans_try(k->c, s->v, try_backward, &t);
 }
 
 /* ---- numbers ---- */
@@ -892,34 +900,40 @@ static void make_shared(Lay *k)
     Numbers n = { .k = k };
 
     gpu_enter(k->c, gpu_of(k));
-    dense_prepare(k->c, gpu_of(k));
+    dense_wish(k->c, gpu_of(k));
     gpu_locked(k->c, gpu_of(k), make_numbers, &n);
     gpu_locked(k->c, gpu_of(k), make_rows, k);
 }
 
+/* A dry walk for kernels beside those of plans. */
+static void walk_for(Lay *k, void (*f)(Lay *k), Makes makes)
+{
+    LayerRoom room = { 0 };
+    bool dry = k->dry, weighs = k->weighs;
+
+    k->dry = true;
+    k->weighs = false;
+    k->makes = makes;
+    count_filling(k, f, false, &room);
+    k->dry = dry;
+    k->weighs = weighs;
+    k->makes = MAKES_NONE;
+}
+
+/* What the call's programs over rows are is known before its plans are: both
+ * are compiled side by side. Once each way, where it is counted alone. */
 LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k))
 {
     LayerRoom room = { 0 };
+    unsigned way = k->d ? 2 : 1;
 
     make_shared(k);
+    if (!(k->p->wished & way))
+        walk_for(k, f, MAKES_WISHES);
+    k->p->wished |= way;
     k->makes = MAKES_NONE;
     count_room(k, f, &room);
-    k->makes = MAKES_ALL;
     return room;
-}
-
-/* What programs over rows the call takes, compiled side by side. */
-static void make_kernels(Lay *k, void (*f)(Lay *k))
-{
-    LayerRoom room = { 0 };
-    bool dry = k->dry;
-
-    k->dry = true;
-    k->makes = MAKES_WISHES;
-    count_filling(k, f, false, &room);
-    k->dry = dry;
-    k->makes = MAKES_ALL;
-    build_wished(k->c, gpu_of(k));
 }
 
 static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
@@ -931,8 +945,11 @@ static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
         gpu_locked(k->c, gpu_of(k), find_room, &r);
     if (r.found)
         return r.room;
-    make_kernels(k, f);
+    walk_for(k, f, MAKES_WISHES);
     count_room(k, f, &r.room);
+    build_wished(k->c, gpu_of(k));
+    dense_prepare(k->c, gpu_of(k));
+    walk_for(k, f, MAKES_ALL);
     gpu_locked(k->c, gpu_of(k), note_room, &r);
     return r.room;
 }

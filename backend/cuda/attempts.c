@@ -115,19 +115,27 @@ static const char *new_text(Ctx *c, Attempts *r, int attempt, int program)
     return s;
 }
 
+static int texts_along(const Wanted *w)
+{
+    return w->along ? w->along->n : 0;
+}
+
 /* Of all attempts; of programs that are dealt to roles the first alone, but of
- * ordered ones where such are refused. */
+ * ordered ones where such are refused. What goes along is behind them. */
 static const char **texts(Ctx *c, const Wanted *w, bool refused)
 {
     Attempts *r = w->attempts;
-    size_t n = (size_t)(w->n * CUDA_ATTEMPTS);
+    int count = w->n + texts_along(w);
+    size_t n = (size_t)(count * CUDA_ATTEMPTS);
     const char **text = ctx_alloc(c, n * sizeof *text);
+    for (int i = w->n; i < count; i++)
+        text[i] = w->along->text[i - w->n];
     for (int i = 0; i < w->n; i++) {
         text[i] = attempt_text(c, r, 0, w->program[i]);
         bool more = !is_dealt(r, w->program[i])
                  || (refused && may_wait(r, w->program[i]));
         for (int t = 1; t < CUDA_ATTEMPTS && more; t++)
-            text[t * w->n + i] = new_text(c, r, t, w->program[i]);
+            text[t * count + i] = new_text(c, r, t, w->program[i]);
     }
     return text;
 }
@@ -182,7 +190,7 @@ static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
             at[n++] = i;
         }
     }
-    Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text }, arch,
+    Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text, 0 }, arch,
                                     &why) : NULL;
     for (int i = 0; i < n && b; i++) {
         Cubin *before = &w->cubin[at[i]];
@@ -196,12 +204,16 @@ static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
 bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
                       Error *why)
 {
+    int along = texts_along(w);
     bool ordered = false;
     for (int i = 0; i < w->n; i++)
         ordered |= may_wait(w->attempts, w->program[i]);
     for (int again = 0; again < 1 + ordered && !w->cubin; again++)
-        w->cubin = nvrtc_compile_if(c, nvrtc, &(Sources){ w->n, CUDA_ATTEMPTS,
-                                    texts(c, w, again) }, arch, why);
+        w->cubin = nvrtc_compile_if(c, nvrtc, &(Sources){ w->n + along,
+                                    CUDA_ATTEMPTS, texts(c, w, again), along },
+                                    arch, why);
+    if (along && w->cubin)
+        w->along->cubin = w->cubin + w->n;
     for (int t = 1; t < CUDA_ATTEMPTS && w->cubin; t++)
         deal_again(c, w, nvrtc, arch, t);
     return w->cubin;
@@ -231,7 +243,7 @@ CudaModule *attempts_compile_all(Ctx *c, Attempts *r, const Nvrtc *nvrtc,
     int *program = ctx_alloc(c, (size_t)n * sizeof *program);
     for (int i = 0; i < n; i++)
         program[i] = i;
-    Wanted w = { r, program, n, NULL };
+    Wanted w = { r, program, n, NULL, NULL };
     if (!attempts_compile(c, &w, nvrtc, arch, &r->why))
         ctx_raise(c, &r->why);
     *cubin = w.cubin;

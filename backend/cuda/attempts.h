@@ -28,12 +28,19 @@ typedef struct Attempts {
  * the first, r->why says why. */
 const char *attempt_text(Ctx *c, Attempts *r, int attempt, int program);
 
-/* n of the programs, and their cubins. */
+/* n of the programs, and their cubins; with them so many other texts, and what
+ * has become of them (no bytes: nothing), or NULL. */
+typedef struct Along {
+    int n;
+    const char *const *text;
+    const Cubin *cubin;
+} Along;
 typedef struct Wanted {
     Attempts *attempts;
     const int *program;
     int n;
     Cubin *cubin;
+    Along *along;
 } Wanted;
 
 /* Compiles them; false, and *why: one does not compile. */

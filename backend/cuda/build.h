@@ -95,8 +95,9 @@ void modules_unload(Modules *m, const Driver *d);
 Module *build_module(Ctx *c, Gpu *g, const char *source);
 /* NULL, and *why, where it does not compile as it should. */
 Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why);
-/* A source that one of these will be asked for; all that were wished for since
- * are then compiled side by side. */
+/* A source that one of these will be asked for: it is compiled beside the next
+ * build's, or beside all that were wished for since, where one of them is asked
+ * for before or build_wished says so. */
 void build_wish(Ctx *c, Gpu *g, const char *source);
 void build_wished(Ctx *c, Gpu *g);
 

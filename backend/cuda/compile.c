@@ -138,6 +138,7 @@ typedef struct Wishing {
     const char *source;
     CacheKey key;
     Wished taken;
+    bool pending;                       /* it is not compiled yet */
 } Wishing;
 
 static void wish_locked(Ctx *c, void *ud)
@@ -173,38 +174,61 @@ void build_wish(Ctx *c, Gpu *g, const char *source)
     gpu_locked(c, g, wish_locked, &x);
 }
 
-/* One that does not compile says why when it is wanted, by itself. */
-static void compile_locked(Ctx *c, void *ud)
-{
-    Gpu *g = ud;
-    Wishes *w = gpu_own(g, OWN_WISHES);
+/* What is wished for and not compiled yet: it goes along with what is. */
+typedef struct Pending {
+    Gpu *gpu;
+    CacheKey key[MOST_WISHES];
     const char *text[MOST_WISHES];
-    int of[MOST_WISHES], n = 0;
-    Error why;
+    Along along;
+} Pending;
 
+static void list_locked(Ctx *c, void *ud)
+{
+    Pending *p = ud;
+    const Wishes *w = gpu_own(p->gpu, OWN_WISHES);
+
+    p->along = (Along){ .text = p->text };
     for (int i = 0; w && i < w->n; i++)
         if (!w->of[i].bytes) {
-            of[n] = i;
-            text[n++] = w->of[i].source;
+            p->key[p->along.n] = w->of[i].key;
+            p->text[p->along.n++] = ctx_string(c, w->of[i].source);
         }
-    const Cubin *b = n < 2 ? NULL
-        : nvrtc_compile_if(c, gpu_compiler(c, g), &(Sources){ n, 1, text },
-                           gpu_arch(g), &why);
-    for (int i = n - 1; i >= 0; i--) {
-        Wished *one = &w->of[of[i]];
-        one->bytes = b ? malloc(b[i].size) : NULL;
-        one->size = b ? b[i].size : 0;
+}
+
+/* One that does not compile says why when it is wanted, by itself. */
+static void give_locked(Ctx *c, void *ud)
+{
+    const Pending *p = ud;
+    Wishes *w = gpu_own(p->gpu, OWN_WISHES);
+
+    (void)c;
+    for (int i = 0; i < p->along.n; i++) {
+        const Cubin *b = p->along.cubin ? &p->along.cubin[i] : NULL;
+        int at = find_wish(w, &p->key[i]);
+        if (at < 0 || w->of[at].bytes)
+            continue;
+        Wished *one = &w->of[at];
+        one->bytes = b && b->bytes ? malloc(b->size) : NULL;
+        one->size = b ? b->size : 0;
         if (one->bytes)
-            memcpy(one->bytes, b[i].bytes, one->size);
+            memcpy(one->bytes, b->bytes, one->size);
         else
-            drop_wish(w, of[i]);
+            drop_wish(w, at);
     }
 }
 
 void build_wished(Ctx *c, Gpu *g)
 {
+    Pending p = { .gpu = g };
+    Error why;
+
     gpu_enter(c, g);
-    gpu_locked(c, g, compile_locked, g);
+    gpu_locked(c, g, list_locked, &p);
+    if (p.along.n > 1)
+        p.along.cubin = nvrtc_compile_if(c, gpu_compiler(c, g), &(Sources){
+            p.along.n, 1, p.text, p.along.n }, gpu_arch(g), &why);
+    if (p.along.n)
+        gpu_locked(c, g, give_locked, &p);
 }
 
 static void take_locked(Ctx *c, void *ud)
@@ -214,7 +238,8 @@ static void take_locked(Ctx *c, void *ud)
     int i = find_wish(w, &x->key);
 
     (void)c;
-    if (i < 0)
+    x->pending = i >= 0 && !w->of[i].bytes;
+    if (i < 0 || x->pending)
         return;
     x->taken = w->of[i];
     w->of[i].bytes = NULL;
@@ -227,6 +252,10 @@ static Module *take_wished(Ctx *c, Gpu *g, const CacheKey *key)
 {
     Wishing x = { .gpu = g, .key = *key };
     gpu_locked(c, g, take_locked, &x);
+    if (x.pending) {
+        build_wished(c, g);
+        gpu_locked(c, g, take_locked, &x);
+    }
     Error why;
     Loading l = { .gpu = g, .bytes = x.taken.bytes, .why = &why };
     bool ok = !l.bytes || ctx_protect(c, load, &l);
@@ -250,7 +279,7 @@ Module *build_module_if(Ctx *c, Gpu *g, const char *source, Error *why)
         m = find_module(c, g, &key, &passed);
     if (m)
         return m;
-    const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, &source },
+    const Cubin *b = nvrtc_compile_if(c, n, &(Sources){ 1, 1, &source, 0 },
                                       gpu_arch(g), why);
     if (b)
         m = module_load_if(c, gpu_enter(c, g), b->bytes, why);
@@ -355,12 +384,15 @@ static void find_programs(Ctx *c, Compiling *k)
 
 static bool compile_missing(Ctx *c, Compiling *k)
 {
-    Wanted w = { &k->attempts, k->missing, k->n, NULL };
+    Pending p = { .gpu = k->gpu };
+    Wanted w = { &k->attempts, k->missing, k->n, NULL, &p.along };
     if (!k->n)
         return true;
+    gpu_locked(c, k->gpu, list_locked, &p);
     if (!attempts_compile(c, &w, gpu_compiler(c, k->gpu), gpu_arch(k->gpu),
                           k->why))
         return false;
+    gpu_locked(c, k->gpu, give_locked, &p);
     k->cubin = w.cubin;
     return true;
 }

@@ -55,19 +55,25 @@ static void end(const Driver *d, void *p)
     free(k);
 }
 
-static void open_locked(Ctx *c, void *ud)
+static Dense *opened(Ctx *c, Gpu *g)
 {
-    Gpu *g = ud;
+    const Driver *d = gpu_driver(g);
     Dense *k = gpu_own(g, OWN_DENSE);
     if (!k && !(k = calloc(1, sizeof *k)))
         fail_code(c, ERR_MEMORY, "out of memory");
     gpu_give(g, OWN_DENSE, k, end);
+    k->lt = k->lt ? k->lt : lt_open(d->arch == 90 ? d->processors : 0);
+    return k;
+}
+
+static void open_locked(Ctx *c, void *ud)
+{
+    Gpu *g = ud;
+    Dense *k = opened(c, g);
     if (k->product)
         return;
     Module *m = build_module(c, g, source);
-    const Driver *d = gpu_driver(g);
     k->module = m;
-    k->lt = k->lt ? k->lt : lt_open(d->arch == 90 ? d->processors : 0);
     k->move = module_function(c, gpu_driver(g), m, "flin_move", 0);
     k->sum = module_function(c, gpu_driver(g), m, "flin_sum", SUM_SHARED);
     k->product = module_function(c, gpu_driver(g), m, "flin_product", 0);
@@ -85,6 +91,18 @@ static Dense *dense_of(Ctx *c, Gpu *g)
 void dense_prepare(Ctx *c, Gpu *g)
 {
     dense_of(c, g);
+}
+
+static void wish_locked(Ctx *c, void *ud)
+{
+    if (!opened(c, ud)->product)
+        build_wish(c, ud, source);
+}
+
+void dense_wish(Ctx *c, Gpu *g)
+{
+    gpu_enter(c, g);
+    gpu_locked(c, g, wish_locked, g);
 }
 
 static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
@@ -241,12 +259,14 @@ typedef struct Queued {
     DevicePtr workspace;
     int64_t bytes;
     bool done;
+    const Lt *lt;
 } Queued;
 
 static void look_locked(Ctx *c, void *ud)
 {
     Queued *q = ud;
-    Lt *lt = dense_of(c, q->g)->lt;
+    Lt *lt = opened(c, q->g)->lt;
+    q->lt = lt;
     q->done = lt && lt_has(lt, q->p);
 }
 
@@ -255,13 +275,13 @@ const char *dense_choose(Ctx *c, Gpu *g, const DenseProduct *p)
     Queued q = { .g = g, .p = p };
     gpu_enter(c, g);
     gpu_locked(c, g, look_locked, &q);
-    return q.done ? lt_name(dense_of(c, g)->lt) : "a plain kernel";
+    return q.done ? lt_name(q.lt) : "a plain kernel";
 }
 
 static void room_locked(Ctx *c, void *ud)
 {
     Queued *q = ud;
-    Lt *lt = dense_of(c, q->g)->lt;
+    Lt *lt = opened(c, q->g)->lt;
     q->bytes = lt ? lt_room(lt, q->p) : 0;
 }
 
@@ -277,7 +297,7 @@ int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p)
 static void queue_locked(Ctx *c, void *ud)
 {
     Queued *q = ud;
-    Lt *lt = dense_of(c, q->g)->lt;
+    Lt *lt = opened(c, q->g)->lt;
     q->done = lt && lt_product(lt, q->stream, q->p, q->workspace,
                                q->bytes);
 }
@@ -294,7 +314,7 @@ static void copy_plus(Ctx *c, Gpu *g, void *stream, const DenseProduct *p)
 void dense_product(Ctx *c, Gpu *g, void *stream, const DenseProduct *p,
                    DevicePtr workspace, int64_t bytes)
 {
-    Queued q = { g, stream, p, workspace, bytes, false };
+    Queued q = { g, stream, p, workspace, bytes, false, NULL };
     if (!p->m || !p->n || !p->batch)
         return;
     gpu_enter(c, g);

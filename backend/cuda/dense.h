@@ -32,8 +32,10 @@ typedef struct DenseProduct {
     bool add;
 } DenseProduct;
 
-/* All that both need beside memory: what a graph may not make. */
+/* All that both need beside memory: what a graph may not make. That, wished for
+ * (build_wish), and what products are chosen by. */
 void dense_prepare(Ctx *c, Gpu *g);
+void dense_wish(Ctx *c, Gpu *g);
 void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m);
 /* Bytes that such a product takes beside its tensors, wherever these are. */
 int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p);

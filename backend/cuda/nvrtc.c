@@ -506,6 +506,10 @@ Cubin *nvrtc_compile_if(Ctx *c, const Nvrtc *n, const Sources *s,
     for (int i = 0; i < s->count; i++) {
         if (is_taken(&f.out[i]))
             continue;
+        if (i >= s->count - s->along) {
+            f.out[i].bytes = NULL;
+            continue;
+        }
         say_why(c, n, &f.out[i], arch, why);
         return NULL;
     }
@@ -525,5 +529,5 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
 Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
                      const char *arch)
 {
-    return nvrtc_compile_all(c, n, &(Sources){ 1, 1, &source }, arch);
+    return nvrtc_compile_all(c, n, &(Sources){ 1, 1, &source, 0 }, arch);
 }

@@ -48,10 +48,12 @@ Cubin *nvrtc_compile(Ctx *c, const Nvrtc *n, const char *source,
 
 /* Programs, and each in as many texts as there are tries: of which the first
  * that spills nothing is wanted, or else what spills least. NULL: no such
- * try; all have the first, text[program]. */
+ * try; all have the first, text[program]. along: the last so many are nobody's
+ * need: one that does not compile has no bytes. */
 typedef struct Sources {
     int count, tries;
     const char *const *text;            /* try * count + program */
+    int along;
 } Sources;
 
 /* The same for several programs, side by side on the cores there are: a cubin

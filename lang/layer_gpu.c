@@ -602,11 +602,11 @@ static void try_forward(Ctx *c, void *ud)
     Call *call = &s->bound.call;
 
     call->workspace = NULL;
-    if (k->dry && is_open(s))
-        prepare_bound(c, s->v, &s->args, &s->bound);
     place_saved(k, s);
     if (k->left)
         return;
+    if (k->dry && is_open(s) && !s->saved->bytes)
+        prepare_bound(c, s->v, &s->args, &s->bound);
     int64_t bytes = s->saved->bytes
         ? saved_workspace(c, s->v, &s->args, &s->bound, *s->saved)
         : workspace_bound(c, s->v, &s->args, &s->bound);

@@ -140,6 +140,21 @@ static const char **texts(Ctx *c, const Wanted *w, bool refused)
     return text;
 }
 
+const char *attempt_dealt(Ctx *c, Attempts *r, int attempt, int program)
+{
+    return is_dealt(r, program) ? new_text(c, r, attempt, program) : NULL;
+}
+
+/* Of what went along, or from before. */
+static const Cubin *find_ready(Ctx *c, const Wanted *w, const char *text)
+{
+    const Along *a = w->along;
+    for (int i = 0; a && a->cubin && i < a->n; i++)
+        if (a->cubin[i].bytes && !strcmp(a->text[i], text))
+            return &a->cubin[i];
+    return w->ready ? w->ready(c, w->ud, text) : NULL;
+}
+
 static int spilled(const Cubin *b)
 {
     return b->info.spill_stores + b->info.spill_loads;
@@ -174,6 +189,16 @@ static bool is_dear(const Attempts *r, int program, const Cubin *b)
         && spilled(b) >= (walks ? WALKS : CHUNKS);
 }
 
+static void take_cheaper(Wanted *w, int i, const Cubin *b, int attempt)
+{
+    Cubin own = *b, *before = &w->cubin[i];
+    int program = w->program[i];
+    own.taken = attempt;
+    if (cycles_of(w->attempts, program, &own)
+        < cycles_of(w->attempts, program, before))
+        *before = own;
+}
+
 /* Programs that are dear, dealt otherwise. */
 static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
                        int attempt)
@@ -185,24 +210,23 @@ static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
     for (int i = 0; i < w->n; i++) {
         const char *s = is_dear(r, w->program[i], &w->cubin[i])
                       ? new_text(c, r, attempt, w->program[i]) : NULL;
-        if (s) {
+        const Cubin *there = s ? find_ready(c, w, s) : NULL;
+        if (there) {
+            take_cheaper(w, i, there, attempt);
+        } else if (s) {
             text[n] = s;
             at[n++] = i;
         }
     }
     Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text, 0 }, arch,
                                     &why) : NULL;
-    for (int i = 0; i < n && b; i++) {
-        Cubin *before = &w->cubin[at[i]];
-        int program = w->program[at[i]];
-        b[i].taken = attempt;
-        if (cycles_of(r, program, &b[i]) < cycles_of(r, program, before))
-            *before = b[i];
-    }
+    for (int i = 0; i < n && b; i++)
+        take_cheaper(w, at[i], &b[i], attempt);
 }
 
-bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
-                      Error *why)
+/* As attempts_compile, of what is not there yet, by the first texts. */
+static bool compile_new(Ctx *c, Wanted *w, const Nvrtc *nvrtc,
+                        const char *arch, Error *why)
 {
     int along = texts_along(w);
     bool ordered = false;
@@ -214,9 +238,38 @@ bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
                                     arch, why);
     if (along && w->cubin)
         w->along->cubin = w->cubin + w->n;
-    for (int t = 1; t < CUDA_ATTEMPTS && w->cubin; t++)
-        deal_again(c, w, nvrtc, arch, t);
     return w->cubin;
+}
+
+/* Of programs without roles what spills has other texts to try. */
+bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
+                      Error *why)
+{
+    Attempts *r = w->attempts;
+    Cubin *all = ctx_alloc(c, (size_t)w->n * sizeof *all);
+    int *program = ctx_alloc(c, (size_t)w->n * sizeof *program);
+    int *at = ctx_alloc(c, (size_t)w->n * sizeof *at);
+    Wanted rest = *w;
+    rest.n = 0;
+    rest.program = program;
+    for (int i = 0; i < w->n; i++) {
+        int own = w->program[i];
+        const Cubin *b = find_ready(c, w, attempt_text(c, r, 0, own));
+        if (b && (is_dealt(r, own) || !spilled(b))) {
+            all[i] = *b;
+            continue;
+        }
+        at[rest.n] = i;
+        program[rest.n++] = own;
+    }
+    if (rest.n && !compile_new(c, &rest, nvrtc, arch, why))
+        return false;
+    for (int i = 0; i < rest.n; i++)
+        all[at[i]] = rest.cubin[i];
+    w->cubin = all;
+    for (int t = 1; t < CUDA_ATTEMPTS; t++)
+        deal_again(c, w, nvrtc, arch, t);
+    return true;
 }
 
 CudaModule *attempts_join(const Attempts *r, const int *attempt)
@@ -243,7 +296,7 @@ CudaModule *attempts_compile_all(Ctx *c, Attempts *r, const Nvrtc *nvrtc,
     int *program = ctx_alloc(c, (size_t)n * sizeof *program);
     for (int i = 0; i < n; i++)
         program[i] = i;
-    Wanted w = { r, program, n, NULL, NULL };
+    Wanted w = { .attempts = r, .program = program, .n = n };
     if (!attempts_compile(c, &w, nvrtc, arch, &r->why))
         ctx_raise(c, &r->why);
     *cubin = w.cubin;

@@ -35,13 +35,21 @@ typedef struct Along {
     const char *const *text;
     const Cubin *cubin;
 } Along;
+/* What the text has been compiled to before it was wanted; NULL: nothing. */
+typedef const Cubin *ReadyFn(Ctx *c, void *ud, const char *text);
 typedef struct Wanted {
     Attempts *attempts;
     const int *program;
     int n;
     Cubin *cubin;
     Along *along;
+    ReadyFn *ready;                     /* or NULL */
+    void *ud;
 } Wanted;
+
+/* The text by which the program will be dealt otherwise if it spills so much
+ * that it is dear; NULL: there is none. */
+const char *attempt_dealt(Ctx *c, Attempts *r, int attempt, int program);
 
 /* Compiles them; false, and *why: one does not compile. */
 bool attempts_compile(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,

@@ -99,6 +99,7 @@ typedef struct Wished {
     char *source;
     unsigned char *bytes;
     size_t size;
+    PtxasInfo info;
 } Wished;
 enum { MOST_WISHES = 64 };
 typedef struct Wishes {
@@ -138,6 +139,7 @@ typedef struct Wishing {
     const char *source;
     CacheKey key;
     Wished taken;
+    Cubin *copied;
     bool pending;                       /* it is not compiled yet */
 } Wishing;
 
@@ -174,11 +176,14 @@ void build_wish(Ctx *c, Gpu *g, const char *source)
     gpu_locked(c, g, wish_locked, &x);
 }
 
-/* What is wished for and not compiled yet: it goes along with what is. */
+/* What is wished for and not compiled yet, which goes along with what is; and
+ * texts behind these that are nobody's wish. */
+enum { MOST_MORE = 16 };
 typedef struct Pending {
     Gpu *gpu;
+    int n;
     CacheKey key[MOST_WISHES];
-    const char *text[MOST_WISHES];
+    const char *text[MOST_WISHES + MOST_MORE];
     Along along;
 } Pending;
 
@@ -187,12 +192,12 @@ static void list_locked(Ctx *c, void *ud)
     Pending *p = ud;
     const Wishes *w = gpu_own(p->gpu, OWN_WISHES);
 
-    p->along = (Along){ .text = p->text };
     for (int i = 0; w && i < w->n; i++)
         if (!w->of[i].bytes) {
-            p->key[p->along.n] = w->of[i].key;
-            p->text[p->along.n++] = ctx_string(c, w->of[i].source);
+            p->key[p->n] = w->of[i].key;
+            p->text[p->n++] = ctx_string(c, w->of[i].source);
         }
+    p->along = (Along){ .n = p->n, .text = p->text };
 }
 
 /* One that does not compile says why when it is wanted, by itself. */
@@ -202,7 +207,7 @@ static void give_locked(Ctx *c, void *ud)
     Wishes *w = gpu_own(p->gpu, OWN_WISHES);
 
     (void)c;
-    for (int i = 0; i < p->along.n; i++) {
+    for (int i = 0; i < p->n; i++) {
         const Cubin *b = p->along.cubin ? &p->along.cubin[i] : NULL;
         int at = find_wish(w, &p->key[i]);
         if (at < 0 || w->of[at].bytes)
@@ -210,6 +215,7 @@ static void give_locked(Ctx *c, void *ud)
         Wished *one = &w->of[at];
         one->bytes = b && b->bytes ? malloc(b->size) : NULL;
         one->size = b ? b->size : 0;
+        one->info = b ? b->info : (PtxasInfo){ 0 };
         if (one->bytes)
             memcpy(one->bytes, b->bytes, one->size);
         else
@@ -244,6 +250,24 @@ static void take_locked(Ctx *c, void *ud)
     x->taken = w->of[i];
     w->of[i].bytes = NULL;
     w->of[i].source = NULL;
+    drop_wish(w, i);
+}
+
+/* In the context; and then it is nobody's wish any more. */
+static void copy_locked(Ctx *c, void *ud)
+{
+    Wishing *x = ud;
+    Wishes *w = gpu_own(x->gpu, OWN_WISHES);
+    int i = find_wish(w, &x->key);
+
+    if (i < 0 || !w->of[i].bytes)
+        return;
+    const Wished *one = &w->of[i];
+    x->copied = ctx_alloc(c, sizeof *x->copied);
+    *x->copied = (Cubin){ .bytes = memcpy(ctx_alloc(c, one->size), one->bytes,
+                                          one->size),
+                          .size = one->size, .log = ctx_string(c, ""),
+                          .info = one->info };
     drop_wish(w, i);
 }
 
@@ -305,6 +329,7 @@ typedef struct Compiling {
     CudaOptions o;
     Attempts attempts;
     const char *common;                 /* to all keys */
+    double printing;                    /* seconds */
     CacheKey verdict;
     bool known;                         /* the cache has it */
     int *attempt;                       /* of each program */
@@ -348,7 +373,10 @@ static bool find_verdict(Ctx *c, Compiling *k)
     size_t size = 0;
     gpu_enter(c, k->gpu);
     k->common = common_key(c, gpu_compiler(c, k->gpu), gpu_arch(k->gpu));
-    if (!attempt_text(c, &k->attempts, 0, 0)) {
+    double begin = clock_now();
+    const char *first = attempt_text(c, &k->attempts, 0, 0);
+    k->printing = clock_now() - begin;
+    if (!first) {
         *k->why = k->attempts.why;
         return false;
     }
@@ -382,13 +410,48 @@ static void find_programs(Ctx *c, Compiling *k)
 
 /* ---- all of it ---- */
 
+static const Cubin *ready(Ctx *c, void *ud, const char *text)
+{
+    const Compiling *k = ud;
+    Wishing x = { .gpu = k->gpu, .key = key_of(k->common, text) };
+    gpu_locked(c, k->gpu, copy_locked, &x);
+    return x.copied;
+}
+
+/* Where cores would have nothing to do, what large programs are dealt to if
+ * they spill, before that is known. */
+static void add_dealt(Ctx *c, Compiling *k, Pending *p)
+{
+    const double little = .25;          /* seconds that printing takes */
+    int spare = nvrtc_cores() - k->n - p->n;
+    size_t longest = 0;
+    for (int i = 0; i < k->n; i++) {
+        size_t n = strlen(attempt_text(c, &k->attempts, 0, k->missing[i]));
+        longest = n > longest ? n : longest;
+    }
+    spare = spare > MOST_MORE ? MOST_MORE : spare;
+    for (int t = 1; t < CUDA_ATTEMPTS && k->printing < little; t++)
+        for (int i = 0; i < k->n && spare > 0; i++) {
+            int program = k->missing[i];
+            if (2 * strlen(attempt_text(c, &k->attempts, 0, program)) < longest)
+                continue;
+            const char *text = attempt_dealt(c, &k->attempts, t, program);
+            if (!text)
+                continue;
+            p->text[p->along.n++] = text;
+            spare--;
+        }
+}
+
 static bool compile_missing(Ctx *c, Compiling *k)
 {
     Pending p = { .gpu = k->gpu };
-    Wanted w = { &k->attempts, k->missing, k->n, NULL, &p.along };
+    Wanted w = { .attempts = &k->attempts, .program = k->missing, .n = k->n,
+                 .along = &p.along, .ready = ready, .ud = k };
     if (!k->n)
         return true;
     gpu_locked(c, k->gpu, list_locked, &p);
+    add_dealt(c, k, &p);
     if (!attempts_compile(c, &w, gpu_compiler(c, k->gpu), gpu_arch(k->gpu),
                           k->why))
         return false;

@@ -387,15 +387,20 @@ static Job *job_new(Ctx *c, const Nvrtc *n, const Sources *s,
     return j;
 }
 
+int nvrtc_cores(void)
+{
+    enum { MOST = 16 };
+    int n = cores();
+    return n > MOST ? MOST : n;
+}
+
 /* Threads, as many as there are cores for; 0, or why there is none. */
 static int job_start(Job *j)
 {
-    enum { MOST = 16 };
     int err = 0;
     pthread_attr_t attr;
     pthread_t thread;
-    j->cores = cores();
-    j->cores = j->cores > MOST ? MOST : j->cores;
+    j->cores = nvrtc_cores();
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -66,6 +66,9 @@ Cubin *nvrtc_compile_all(Ctx *c, const Nvrtc *n, const Sources *s,
 Cubin *nvrtc_compile_if(Ctx *c, const Nvrtc *n, const Sources *s,
                         const char *arch, Error *why);
 
+/* Programs that one job compiles at a time. */
+int nvrtc_cores(void);
+
 /* Waits for threads that were left behind: a second or two, as NVRTC asks
  * between its passes whether to go on (before CUDA 12.8: until it is done).
  * Whoever lets go of NVRTC calls it; the process's end waits for all threads

@@ -50,7 +50,7 @@ static void compile_tries(Ctx *c, void *ud)
         int n = numbers[i / PROGRAMS][i % PROGRAMS];
         text[i] = n ? keeping(c, n) : NULL;
     }
-    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ PROGRAMS, TRIES, text },
+    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ PROGRAMS, TRIES, text, 0 },
                                  "sm_90a");
     for (int i = 0; i < PROGRAMS; i++)
         if (b[i].taken != want[i] || !b[i].info.spill_stores != (i < 2))
@@ -61,7 +61,17 @@ static void compile_tries(Ctx *c, void *ud)
 static void compile_needed(Ctx *c, void *ud)
 {
     const char *text[] = { keeping(c, 8), "not C++" };
-    nvrtc_compile_all(c, ud, &(Sources){ 2, 1, text }, "sm_90a");
+    nvrtc_compile_all(c, ud, &(Sources){ 2, 1, text, 0 }, "sm_90a");
+}
+
+/* What goes along may be wrong, or serialised. */
+static void compile_along(Ctx *c, void *ud)
+{
+    const char *text[] = { keeping(c, 8), "not C++", serialised,
+                           keeping(c, 9) };
+    Cubin *b = nvrtc_compile_all(c, ud, &(Sources){ 4, 1, text, 3 }, "sm_90a");
+    if (!b[0].bytes || b[1].bytes || b[2].bytes || !b[3].bytes)
+        fail_code(c, ERR_INTERNAL, "of four that go along 1 and 4 have bytes");
 }
 
 static int failures, passes;
@@ -96,6 +106,7 @@ int main(void)
     }
     expect(ctx_protect(c, compile_tries, &n), "tries", c->err.message);
     expect(!ctx_protect(c, compile_needed, &n), "needed", "not refused");
+    expect(ctx_protect(c, compile_along, &n), "along", c->err.message);
     ctx_free(c);
     expect_refused(&n, compile_serialised, ERR_DEVICE, "serialised");
     expect_refused(&n, compile_wrong, ERR_DEVICE, "refused");

@@ -217,6 +217,46 @@ static Report compile_case(Ctx *c, Test *t, int *others)
     return report_of(m, b, attempts.programs[0].n);
 }
 
+/* Texts by which programs may be dealt otherwise, compiled before anybody knows
+ * whether they are to be: what is taken is the same. */
+static void compile_ahead(Ctx *c, Test *t)
+{
+    const Case *k = t->k;
+    Trial y = { .k = k, .plan = shared_plan(c, t) };
+    Attempts plain = { .ctx = c, .print = print, .ud = &y }, ahead = plain;
+    enum { MOST = 32 };
+    const char *text[MOST];
+    int program[MOST];
+    Along along = { .text = text };
+    Cubin *b;
+    Error why;
+
+    set_types(y.plan->g, k, &y.o);
+    attempts_compile_all(c, &plain, &t->nvrtc, k->arch, &b);
+    int n = plain.programs[0].n;
+    attempt_text(c, &ahead, 0, 0);
+    for (int i = 0; i < n; i++) {
+        program[i] = i;
+        for (int a = 1; a < CUDA_ATTEMPTS && along.n < MOST; a++) {
+            const char *s = attempt_dealt(c, &ahead, a, i);
+            if (s)
+                text[along.n++] = s;
+        }
+    }
+    Wanted w = { .attempts = &ahead, .program = program, .n = n,
+                 .along = &along };
+    bool any = false;
+    bool ok = attempts_compile(c, &w, &t->nvrtc, k->arch, &why);
+    for (int i = 0; i < n && ok; i++) {
+        any |= b[i].taken > 0;
+        ok = b[i].taken == w.cubin[i].taken
+          && code_hash(c, &b[i]) == code_hash(c, &w.cubin[i]);
+    }
+    if (!ok || !any || !along.n)
+        fail_code(c, ERR_INTERNAL, "%d texts went along: %s", along.n, !any
+                  ? "no program is dealt otherwise" : "others are taken");
+}
+
 /* The hash of what is printed for every room. */
 static void print_hash(Ctx *c, void *ud)
 {
@@ -272,6 +312,8 @@ static void compile(Ctx *c, void *ud)
              " other rooms, %d scheduled\n", wall, own, r.programs,
              r.registers, r.spilled, r.shared, r.spill, others,
              r.scheduled);
+    if (t->k->how == FEW && !strcmp(t->k->name, "deltaproduct"))
+        compile_ahead(c, t);
     if (r.spilled > most_spilled(t->k) && !t->composed)
         fail_code(c, ERR_INTERNAL, "%d bytes spilled", r.spilled);
     if (own > most[t->k->kind] && !t->all && !t->cold && !t->composed)

@@ -392,7 +392,9 @@ typedef struct flin_Call {
                                    workspace; the same bits. Behind it nothing
                                    is saved there. Of flin_workspace: what such
                                    a call takes, or, where y is given, the
-                                   forward call before it */
+                                   forward call before it. Of flin_prepare: all
+                                   calls have `saved`, so that of a layer
+                                   nothing is compiled for others */
     int64_t memory;             /* of a layer: so many bytes at most of what a
                                    product gives to a program over rows that
                                    alone reads it, logits say, are in memory at

@@ -647,7 +647,7 @@ void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
                      : all_gradients(c, v->step, a, b);
     Lay *k = lay_new(c, v, a, b, d);
 
-    if (d) {                            /* it runs forward alone, too */
+    if (d && !a->spend) {               /* it runs forward alone, too */
         Args *forward = ctx_alloc(c, sizeof *forward);
         *forward = *a;
         forward->mode = M_FORWARD;

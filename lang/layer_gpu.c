@@ -22,111 +22,11 @@ static DevicePtr address(const Array *v)
     return (DevicePtr)(uintptr_t)v->data;
 }
 
-/* ---- memory ---- */
-
 /* The call's, but for what layer_wide says. */
 static DType type(const Lay *k, Ref r)
 {
     return k->b->dtype == F64 || (r && layer_wide(k->g, r)) ? F32
                                                             : k->b->dtype;
-}
-
-static int64_t rounded(int64_t bytes)
-{
-    return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
-}
-
-/* Behind the first i there are. */
-static int64_t put_taken(Lay *k, Gaps *a, int i, int64_t at, int64_t bytes)
-{
-    if (a->n == a->max) {
-        int max = 2 * a->max + 32;
-        a->taken = ctx_grow(k->c, a->taken, (size_t)a->max * sizeof *a->taken,
-                            (size_t)max * sizeof *a->taken);
-        a->max = max;
-    }
-    memmove(a->taken + i + 1, a->taken + i, (size_t)(a->n - i)
-                                            * sizeof *a->taken);
-    a->taken[i] = (struct Taken){ at, bytes };
-    a->n++;
-    a->used = at + bytes > a->used ? at + bytes : a->used;
-    a->most = a->used > a->most ? a->used : a->most;
-    return at;
-}
-
-/* The first gap that is wide enough. */
-static int64_t take(Lay *k, Gaps *a, int64_t bytes)
-{
-    int64_t at = 0;
-    int i = 0;
-
-    for (; i < a->n && a->taken[i].at - at < bytes; i++)
-        at = a->taken[i].at + a->taken[i].bytes;
-    return put_taken(k, a, i, at, bytes);
-}
-
-/* The narrowest gap that is wide enough, in what has been taken once; -1: there
- * is none. */
-static int64_t take_again(Lay *k, Gaps *a, int64_t bytes)
-{
-    int64_t at = 0, least = INT64_MAX, found = -1;
-    int before = 0;
-
-    for (int i = 0; i <= a->n; i++) {
-        int64_t end = i < a->n ? a->taken[i].at : a->most;
-        if (end - at >= bytes && end - at < least) {
-            least = end - at;
-            found = at;
-            before = i;
-        }
-        at = i < a->n ? end + a->taken[i].bytes : at;
-    }
-    return found < 0 ? found : put_taken(k, a, before, found, bytes);
-}
-
-/* What is kept lies before all else, or in memory of its own: how much that is
- * is known when it runs. */
-static void *room(Lay *k, int64_t bytes, bool keep)
-{
-    Arena *a = &k->arena;
-    int64_t at = -1;
-
-    bytes = rounded(bytes);
-    bool large = !keep && bytes >= a->small;
-    if (k->back && k->spends && !keep && (large || a->fills))
-        at = take_again(k, &a->region[KEPT], bytes);
-    Gaps *r = &a->region[keep || at >= 0 ? KEPT : large ? LARGE : SMALL];
-    int64_t most = r->most;
-    at = at < 0 ? take(k, r, bytes) : at;
-    if (!k->dry && r->most > most)
-        fail_code(k->c, ERR_INTERNAL, "%s: %s more than was counted",
-                  k->g->name, keep ? "keeps" : "takes");
-    return (void *)(r->base + (uintptr_t)at);
-}
-
-/* The one that has it: the last that begins before. Of those that begin at one
- * place all but one are empty, and come first. */
-static Gaps *region_of(Arena *a, const void *at)
-{
-    Gaps *found = NULL;
-
-    for (Gaps *r = a->region; r < a->region + REGIONS; r++)
-        if ((uintptr_t)at >= r->base && (!found || r->base >= found->base))
-            found = r;
-    return found;
-}
-
-static void drop(Lay *k, void *at)
-{
-    Gaps *r = region_of(&k->arena, at);
-
-    for (int i = 0; r && i < r->n; i++)
-        if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {
-            r->n--;
-            memmove(r->taken + i, r->taken + i + 1, (size_t)(r->n - i)
-                                                    * sizeof *r->taken);
-            return;
-        }
 }
 
 /* ---- moves and products ---- */
@@ -192,13 +92,13 @@ static void product(Lay *k, const Matmul *m)
         p.pbs = m->pbs;
     }
     int64_t bytes = dense_room(k->c, gpu_of(k), &p) + 1;
-    void *workspace = room(k, bytes, false);
+    void *workspace = arena_room(k, bytes, false);
     if (k->dry)
         dense_choose(k->c, gpu_of(k), &p);
     else
         dense_product(k->c, gpu_of(k), k->b->call.stream, &p,
                       (DevicePtr)(uintptr_t)workspace, bytes);
-    drop(k, workspace);
+    arena_drop(k, workspace);
 }
 
 /* ---- parts ---- */
@@ -280,7 +180,7 @@ static void place_carried(Lay *k, Sub *s, struct Rows *p, RowsCall *call)
     int64_t bytes = rows_kept(k->c, gpu_of(k), p, call);
 
     if (!call->backward && k->keep && bytes)
-        *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+        *s->saved = (Stored){ .at = arena_room(k, bytes, true), .bytes = bytes,
                               .device = true };
     call->kept = bytes && (call->backward || k->keep)
               && s->saved->bytes == bytes
@@ -296,7 +196,7 @@ static void run_rows(Lay *k, Sub *s, bool backward)
     place_carried(k, s, p, call);
     if (k->left && !backward)
         return;
-    void *at = room(k, rows_room(k->c, gpu_of(k), p, call), false);
+    void *at = arena_room(k, rows_room(k->c, gpu_of(k), p, call), false);
 
     call->room = (DevicePtr)(uintptr_t)at;
     if (k->dry && k->makes == MAKES_WISHES)
@@ -305,9 +205,9 @@ static void run_rows(Lay *k, Sub *s, bool backward)
         rows_prepare(k->c, gpu_of(k), p, call);
     else if (!k->dry)
         rows_run(k->c, gpu_of(k), p, call);
-    drop(k, at);
+    arena_drop(k, at);
     if (dy)
-        drop(k, dy);
+        arena_drop(k, dy);
 }
 
 static void move_on(View *v, int64_t tokens)
@@ -324,7 +224,7 @@ static void run_rows_apart(Lay *k, Sub *s)
     const Graph *step = copy_sized(k->c, s->p->step, whole.size);
     bool pages = whole.pages.at;
     int64_t T = s->bound.T, times = whole.each ? T : 1;
-    void *at = pages ? room(k, pools_bytes(step, &whole), false) : NULL;
+    void *at = pages ? arena_room(k, pools_bytes(step, &whole), false) : NULL;
     Call own = pages ? pools_apart(step, &whole) : whole;
 
     if (pages)
@@ -352,7 +252,7 @@ static void run_rows_apart(Lay *k, Sub *s)
     s->bound.T = T;
     if (pages && !k->dry && !s->p->borrows)
         pools_queue(k->c, gpu_of(k), step, &whole, &own, true);
-    drop(k, at);
+    arena_drop(k, at);
 }
 
 /* ---- row programs ---- */
@@ -370,7 +270,7 @@ static void place_kept(Lay *k, Sub *s, Passes *p, PassesCall *call)
 
     if (!call->backward && k->keep && bytes
         && (!k->some.is || k->some.begins))
-        *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+        *s->saved = (Stored){ .at = arena_room(k, bytes, true), .bytes = bytes,
                               .device = true };
     call->kept = s->saved->bytes ? (DevicePtr)(uintptr_t)s->saved->at : 0;
 }
@@ -397,7 +297,7 @@ static void run_passes(Lay *k, Sub *s, bool backward)
         call->in[step->nin] = result_view(step, 0, &s->d.dy[0]);
     place_kept(k, s, p, call);
     if (backward || !k->left) {
-        void *at = room(k, passes_room(k->c, gpu_of(k), p, call), false);
+        void *at = arena_room(k, passes_room(k->c, gpu_of(k), p, call), false);
         call->room = (DevicePtr)(uintptr_t)at;
         if (k->dry && k->makes == MAKES_WISHES)
             passes_wish(k->c, gpu_of(k), p, call);
@@ -405,10 +305,10 @@ static void run_passes(Lay *k, Sub *s, bool backward)
             passes_prepare(k->c, gpu_of(k), p, call);
         else if (!k->dry)
             passes_run(k->c, gpu_of(k), p, call);
-        drop(k, at);
+        arena_drop(k, at);
     }
     if (dy)
-        drop(k, dy);
+        arena_drop(k, dy);
 }
 
 static bool remakes(const Lay *k, int part)
@@ -591,7 +491,7 @@ static void place_saved(Lay *k, Sub *s)
 
     if (!bytes)
         return;
-    *s->saved = (Stored){ .at = room(k, bytes, true), .bytes = bytes,
+    *s->saved = (Stored){ .at = arena_room(k, bytes, true), .bytes = bytes,
                           .device = true };
 }
 
@@ -610,13 +510,13 @@ static void try_forward(Ctx *c, void *ud)
     int64_t bytes = s->saved->bytes
         ? saved_workspace(c, s->v, &s->args, &s->bound, *s->saved)
         : workspace_bound(c, s->v, &s->args, &s->bound);
-    call->workspace = room(k, bytes, false);
+    call->workspace = arena_room(k, bytes, false);
     call->workspace_size = bytes;
     if (!k->dry && s->saved->bytes)
         run_saved(c, s->v, &s->args, &s->bound, *s->saved);
     else if (!k->dry)
         run_bound(c, s->v, &s->args, &s->bound);
-    drop(k, call->workspace);
+    arena_drop(k, call->workspace);
 }
 
 static void forward(Lay *k, Sub *s)
@@ -653,11 +553,11 @@ static void try_backward(Ctx *c, void *ud)
         s->d.stored.note = note_saved(c, s->v, &s->args, &s->bound,
                                       s->saved->at);
     int64_t bytes = room_backward(c, s->v, &s->args, &s->bound, &s->d);
-    call->workspace = room(k, bytes, false);
+    call->workspace = arena_room(k, bytes, false);
     call->workspace_size = bytes;
     if (!k->dry)
         run_backward(c, s->v, &s->args, &s->bound, &s->d);
-    drop(k, call->workspace);
+    arena_drop(k, call->workspace);
 }
 
 static void backward(Lay *k, Sub *s)
@@ -747,7 +647,7 @@ static void place_ends(Lay *k)
     k->ends = (uint64_t)(uintptr_t)k->args->device_cu;
     if (!k->args->cu)
         return;
-    k->ends = (uint64_t)(uintptr_t)room(k, (int64_t)bytes, false);
+    k->ends = (uint64_t)(uintptr_t)arena_room(k, (int64_t)bytes, false);
     if (k->dry)
         return;
     if (stream_capturing(k->c, d, k->b->call.stream))
@@ -808,9 +708,9 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
     p->numbers = 0;
 }
 
-const Realm realm_gpu = { true, type, room, drop, zero, number, move,
-                          takes, gives, product, cheap, adds, remakes, over,
-                          over_dy, forward, backward };
+const Realm realm_gpu = { true, type, arena_room, arena_drop, zero, number,
+                          move, takes, gives, product, cheap, adds, remakes,
+                          over, over_dy, forward, backward };
 
 /* ---- a call's memory ---- */
 

@@ -14,6 +14,10 @@ uint64_t layer_call_hash(const Lay *k);
  * (k->dry: by this alone). */
 void gpu_layer(Lay *k, void (*f)(Lay *k));
 
+/* A value's place in that memory (layer_arena.c), and its end. */
+void *arena_room(Lay *k, int64_t bytes, bool keep);
+void arena_drop(Lay *k, void *at);
+
 /* What it takes; bytes of the workspace. */
 LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k));
 int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));

@@ -209,8 +209,8 @@ static bool is_needed(const Lay *k, int i)
         || (k->tile[i] > 0 && k->tiling[i].way == TILE_COLUMNS);
 }
 
-/* What part i reads: behind the last part that does, `at`, where nobody will any
- * more. */
+/* What part i reads: behind the last part that does, `at`, where nobody will
+ * any more. */
 static void drop_values(Lay *k, int i, int at)
 {
     const LayerPart *p = &k->p->parts->part[i];

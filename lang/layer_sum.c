@@ -1,6 +1,6 @@
-/* layer_sum.c -- a product with a weight that is added to another value, as what
- * goes on beside a layer is (a residual): the product adds. Its gradient is the
- * sum's.
+/* layer_sum.c -- a product with a weight that is added to another value, as to
+ * what goes on beside a layer (a residual): the product adds. Its gradient is
+ * the sum's.
  */
 #include "layer_run.h"
 

@@ -76,15 +76,17 @@ struct Move {
     int outer, dims, to_type, from_type, add, wide, same, few;
 };
 
+CALLED i64 far_quotient(i64 x, i64 n) { return x / n; }
 INLINE i64 quotient(const Move &m, i64 x, int d)
 {
     const u32 high = (u32)((u64)(u32)x * m.mul[d] >> 32);
-    return m.mul[d] ? high >> m.shift[d] : x / m.n[d];
+    return m.mul[d] ? high >> m.shift[d] : far_quotient(x, m.n[d]);
 }
 
 INLINE i64 from_place(const Move &m, i64 y)
 {
     i64 at = 0;
+    NO_UNROLL
     for (int d = m.dims - 1; d > m.outer; d--) {
         const i64 next = quotient(m, y, d);
         at += (y - next * m.n[d]) * m.fs[d];
@@ -97,6 +99,7 @@ INLINE i64 from_place(const Move &m, i64 y)
 INLINE void entry_place(const Move &m, i64 x, i64 &to, i64 &from)
 {
     to = from = 0;
+    NO_UNROLL
     for (int d = m.outer - 1; d > 0; d--) {
         const i64 next = quotient(m, x, d), i = x - next * m.n[d];
         to += i * m.ts[d];

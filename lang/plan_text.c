@@ -282,6 +282,26 @@ static bool lacks_roles(const PlanView *w)
     return !w->launched;
 }
 
+/* Of a decay of each key that may be 0 what two tokens leave of one another is
+ * no quotient of two products: pairs are gone through, key by key. */
+static void text_zero_decays(const PlanView *w, Buf *out)
+{
+    const Graph *g = w->p->g;
+
+    for (Ref r = 1; r < g->len; r++) {
+        const Node *n = &g->n[r], *of = &g->n[n->a[0]];
+        if (n->op != OP_scan || of->op != OP_input || !(n->axes & DIM_AXES)
+            || !(n->axes & AXIS(AX_I)) || !(n->axes & AXIS(AX_J)))
+            continue;
+        const char *name = g->in[of->index].name;
+        buf_printf(out, "%s may be 0 at any key: pairs of tokens are gone "
+                   "through key by key; one that is not is faster\n  as its "
+                   "logarithm, exp(x.%s) with %s : log_decay\n", name, name,
+                   name);
+        return;
+    }
+}
+
 static void text_head(const PlanView *w, Buf *out)
 {
     buf_printf(out, "%s on %s: %s, chunk %d\n", w->p->g->name, w->m->name,
@@ -311,6 +331,7 @@ static void text_head(const PlanView *w, Buf *out)
         buf_printf(out, ", of %d", w->m->walks);
     buf_printf(out, "\n");
     text_weighed(w, out);
+    text_zero_decays(w, out);
 }
 
 /* What runs a kernel; where it is not wgmma, which limit is why. */

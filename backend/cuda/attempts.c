@@ -199,7 +199,7 @@ static void take_cheaper(Wanted *w, int i, const Cubin *b, int attempt)
         *before = own;
 }
 
-/* Programs that are dear, dealt otherwise. */
+/* Programs that are dear, dealt otherwise; what does not compile so stays. */
 static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
                        int attempt)
 {
@@ -218,10 +218,11 @@ static void deal_again(Ctx *c, Wanted *w, const Nvrtc *nvrtc, const char *arch,
             at[n++] = i;
         }
     }
-    Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text, 0 }, arch,
+    Cubin *b = n ? nvrtc_compile_if(c, nvrtc, &(Sources){ n, 1, text, n }, arch,
                                     &why) : NULL;
-    for (int i = 0; i < n && b; i++)
-        take_cheaper(w, at[i], &b[i], attempt);
+    for (int i = 0; i < n; i++)
+        if (b[i].bytes)
+            take_cheaper(w, at[i], &b[i], attempt);
 }
 
 /* As attempts_compile, of what is not there yet, by the first texts. */

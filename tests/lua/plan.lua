@@ -217,6 +217,23 @@ do
          before and pages() - before or 0)
 end
 
+-- A decay of each key that may be 0 has another form, and is told of.
+do
+  local function told(domain, gate)
+    local v = flin.variant {
+      name = "gated", state = { S = "k v" },
+      input = { q = "t k", k = "t k", v = "t v", a = "t k : " .. domain },
+      step = function (x, s)
+        local S = gate(x.a) * s.S + flin.outer(x.k, x.v)
+        return { S = S }, flin.dot(x.q, S)
+      end }
+    return v:plan { K = 64, V = 64, machine = "h200", backward = true }
+            .text:find("exp(x.a) with a : log_decay", 1, true)
+  end
+  expect(told("unit", function (a) return a end), "a gate that may be 0")
+  expect(not told("log_decay", flin.exp), "one that may not")
+end
+
 -- Why more ranks than a warp has lanes are no rows.
 do
   local v = flin.attention {

@@ -537,6 +537,10 @@ static int flin_layer(lua_State *L)
     lua_settop(L, 1);
     check_fields(L, 1, layer_fields, NLAYER_FIELDS);
     const char *name = variant_name(L, 1, "layer");
+    if (layer_runs(L))
+        lang_fail(L, "define it before, outside of the function that calls it",
+                  "flin.layer: '%s' is defined in the forward function of "
+                  "another layer", name);
     bool checkpoint = get_field(L, 1, "checkpoint", LUA_TBOOLEAN)
                    && lua_toboolean(L, -1);
     if (!get_field(L, 1, "forward", LUA_TFUNCTION))

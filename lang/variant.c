@@ -14,6 +14,7 @@
 #include "../compiler/mask.h"
 #include "../compiler/scores.h"
 #include "bind.h"
+#include "concrete.h"
 #include "declare.h"
 #include "shared.h"
 #include "truth.h"

@@ -275,13 +275,16 @@ within("there is no input 'V'", function (v, w)
   return tied { x = v.x, W = w.W, V = w.W }
 end)
 within("has axis 'd'", function (v, w) return tied { x = v.x, W = w.own } end)
-within("'inner' is defined in the forward function", function (v, w)
-  local inner = flin.layer {
-    name = "inner", input = { x = "t d" }, weight = { W = "d e" },
-    forward = function (a, b) return flin.dot(a.x, b.W) end }
-  return inner { x = v.x, W = w.W }
-end)
 within("same for all tokens", function (v, w)
   return tied { x = v.x, W = v.x * w.W }
 end)
+refused("a layer that is defined in another's forward function",
+        "'inner' is defined in the forward function", flin.layer, {
+  name = "outer", input = { x = "t d" }, weight = { W = "d e" },
+  forward = function (v, w)
+    local inner = flin.layer {
+      name = "inner", input = { x = "t d" }, weight = { W = "d e" },
+      forward = function (a, b) return flin.dot(a.x, b.W) end }
+    return inner { x = v.x, W = w.W }
+  end })
 count.finish()

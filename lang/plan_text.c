@@ -290,8 +290,8 @@ static void text_zero_decays(const PlanView *w, Buf *out)
 
     for (Ref r = 1; r < g->len; r++) {
         const Node *n = &g->n[r], *of = &g->n[n->a[0]];
-        if (!op_is(n->op, RECURS) || !op_is(of->op, GIVEN)
-            || of->op != OP_input || !(n->axes & DIM_AXES)
+        if (!op_is(n->op, RECURS) || of->op != OP_input
+            || !(n->axes & DIM_AXES)
             || !(n->axes & AXIS(AX_I)) || !(n->axes & AXIS(AX_J)))
             continue;
         const char *name = g->in[of->index].name;

@@ -836,6 +836,12 @@ LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k))
     return room;
 }
 
+void gpu_layer_wish(Lay *k, void (*f)(Lay *k))
+{
+    make_shared(k);
+    walk_for(k, f, MAKES_WISHES);
+}
+
 static LayerRoom room_of(Lay *k, void (*f)(Lay *k))
 {
     Rooms r = { .k = k, .room = { .call = layer_call_hash(k) | 1 } };

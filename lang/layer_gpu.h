@@ -22,6 +22,9 @@ void arena_drop(Lay *k, void *at);
 LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k));
 int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));
 
+/* Wishes for the kernels beside those of plans that it takes (build_wish). */
+void gpu_layer_wish(Lay *k, void (*f)(Lay *k));
+
 /* The same, counted anew. */
 LayerRoom gpu_layer_count(Lay *k, void (*f)(Lay *k));
 

@@ -641,23 +641,70 @@ uint64_t layer_mark(const Variant *v, const Args *a, const Bound *b)
     return hash_bytes(h, b->call.size, sizeof b->call.size);
 }
 
-void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
+static void prepare_call(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                         const Adjoint *d)
 {
-    const Adjoint *d = a->mode != M_BACKWARD ? NULL
-                     : all_gradients(c, v->step, a, b);
     Lay *k = lay_new(c, v, a, b, d);
 
-    if (d && !a->spend) {               /* it runs forward alone, too */
-        Args *forward = ctx_alloc(c, sizeof *forward);
-        *forward = *a;
-        forward->mode = M_FORWARD;
-        layer_prepare(c, v, forward, b);
-    }
     k->dry = true;
     if (b->call.on_device)
         gpu_layer(k, run_all);
     else
         run_all(k);
+}
+
+/* Both halves of one that saves; all that they take is wished for together.
+ * False: nothing would be saved. */
+static bool prepare_halves(Ctx *c, Variant *v, const Args *a, const Bound *b,
+                           const Adjoint *d)
+{
+    if (!b->call.on_device)
+        return false;
+    Lay *k = lay_new(c, v, a, b, d);
+
+    k->dry = k->left = k->spends = true;
+    gpu_layer_wish(k, run_all);
+    if (!layer_saved_bytes(c, v, a, b))
+        return false;
+    gpu_layer(k, run_all);
+    return true;
+}
+
+static bool has_states(const Graph *step, const Args *a)
+{
+    bool any = false;
+
+    for (int i = 0; i < step->nst; i++)
+        any = any || a->state[i].given;
+    return any;
+}
+
+/* Calls go back from what they have saved or as a whole, to states' gradients
+ * or, as training mostly does, to none; and forward alone. Where all save, as
+ * the one that is given does, that alone. */
+void layer_prepare(Ctx *c, Variant *v, const Args *a, const Bound *b)
+{
+    bool back = a->mode == M_BACKWARD, states = has_states(v->step, a);
+
+    if (back && !a->spend) {
+        Args *forward = ctx_alloc(c, sizeof *forward);
+        *forward = *a;
+        forward->mode = M_FORWARD;
+        layer_prepare(c, v, forward, b);
+    }
+    if (!back)
+        prepare_call(c, v, a, b, NULL);
+    for (int all = 0; back && all < 2; all++) {
+        Adjoint *d = all_gradients(c, v->step, a, b);
+        if (b->call.on_device ? a->spend && all != states : !all)
+            continue;
+        if (!all) {
+            memset(d->ds, 0, sizeof d->ds);
+            memset(d->dstate, 0, sizeof d->dstate);
+        }
+        if (!prepare_halves(c, v, a, b, d) || !a->spend)
+            prepare_call(c, v, a, b, d);
+    }
 }
 
 static int64_t workspace_of(Ctx *c, Variant *v, const Args *a, const Bound *b,

@@ -300,7 +300,7 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *turned*) more=FLIN_SCHEDULE=0 ;;   # whose text is broken
         *launched)  # heads fill the chip; the kernels are nobody else's
             more="FAKE_EMPTY=$tmp/names FAKE_ARCH=9 FAKE_PROCESSORS=11"
-            more="$more FAKE_CXX=none" ;;
+            more="$more FAKE_CXX=none FAKE_BESIDE=$tmp/prepared" ;;
         *launched*stack.lua)    # the same
             more="FAKE_EMPTY=$tmp/calls FAKE_ARCH=9 FAKE_CXX=none" ;;
         *"calls linear") more="FAKE_ARCH=9 FAKE_IDLE=40" ;;   # ends out there

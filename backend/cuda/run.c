@@ -793,8 +793,9 @@ static int64_t most_bytes(Ctx *c, Builds *all, const Segments *s,
     return most;
 }
 
-/* What the call's own kernels take, whatever others there are by now; where
- * its inputs are not known, the most that they may take. */
+/* What the call's own kernels take, which are all there then, whatever others
+ * there are by now; where its inputs are not known, the most that they may take.
+ */
 static void count_workspace(Ctx *c, void *ud)
 {
     Question *q = ud;
@@ -803,6 +804,7 @@ static void count_workspace(Ctx *c, void *ud)
     Call call = with_sequences(c, &s.call);
     if (has_inputs(p->g, q->call)) {
         const Build *b = build_for(c, &q->p->builds, &s.call);
+        find_ends(c, &q->p->builds, &s, b);
         q->bytes = build_bytes(p, b, &call);
     } else {
         q->bytes = most_bytes(c, &q->p->builds, &s, &call);

@@ -10,7 +10,8 @@
  * back does where sequences are long. And whether a part of a longer sequence
  * runs each kernel once: what a summary has begun, its saving call does not do
  * again, nor the way back what has told the gradient at the start alone; and
- * that a summary by itself walks once for a diagonal's own and transition.
+ * that a summary by itself walks once for a diagonal's own and transition. And
+ * whether nothing is compiled behind flin_prepare of a layer (FAKE_BESIDE).
  */
 #include "../../backend/cuda/build.h"
 #include "../../lang/flin.h"
@@ -306,6 +307,96 @@ static int check_parts(void)
     return failed;
 }
 
+/* ---- behind flin_prepare ---- */
+
+/* How often something has been compiled. */
+static long count_compiled(void)
+{
+    FILE *f = fopen(getenv("FAKE_BESIDE"), "r");
+    long n = f && !fseek(f, 0, SEEK_END) ? ftell(f) : 0;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* An argument of a layer of small sizes. */
+static flin_Tensor layer_tensor(const flin_Arg *a)
+{
+    static const struct { char axis; int size; } of[] = {
+        { 'd', 32 }, { 'h', 2 }, { 'k', 16 }, { 'v', 16 }, { 'w', 4 } };
+    flin_Tensor t = { .data = on_device(1 << 20), .dtype = FLIN_BF16 };
+
+    if (strchr(a->axes, 't')) {
+        t.rank = 2;
+        t.shape[0] = 1;
+        t.shape[1] = 64;
+    }
+    for (const char *x = a->axes; *x; x++)
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+            if (*x == of[i].axis)
+                t.shape[t.rank++] = of[i].size;
+    return t;
+}
+
+/* Runs of the kernel, both ways, in halves (and whole, where it is not for such
+ * alone), compile nothing. */
+static int check_prepared(flin_State *s, const char *plan, int spend,
+                          flin_Error *e)
+{
+    flin_Variant *v = flin_load_string(s, "return require 'flin'"
+                                       ".layers.gated_deltanet", "layer", e);
+    flin_Bind in[MOST], din[MOST];
+    flin_Arg a;
+    int n = 0;
+
+    for (int i = 0; v && flin_arg(v, i, &a) && a.role == FLIN_INPUT; i++, n++) {
+        in[n] = (flin_Bind){ a.name, layer_tensor(&a) };
+        din[n] = (flin_Bind){ a.name, layer_tensor(&a) };
+    }
+    flin_Call call = { .size = sizeof call, .input = in, .ninputs = n,
+                       .backend = "cuda", .plan = plan, .spend = spend };
+    flin_Tensor y = n ? in[0].tensor : (flin_Tensor){ 0 }, none = { 0 };
+    y.data = on_device(1 << 20);
+    flin_Grad grad = { .size = sizeof grad, .dy = y, .dinput = din,
+                       .ndinput = n };
+    flin_Kernel *k = v ? flin_prepare(v, FLIN_BACKWARD, &call, e) : NULL;
+    if (!k)
+        return 1;
+    long before = count_compiled();
+    flin_Saved saved = { .bytes = (size_t)flin_kernel_saved(k, &call) };
+    saved.data = on_device(saved.bytes);
+    int failed = !before || !saved.bytes;
+    for (int whole = 0; whole < 2 - spend && !failed; whole++) {
+        call.saved = whole ? NULL : &saved;
+        call.y = y;
+        failed |= flin_run(k, &call, NULL, e);
+        call.y = none;
+        failed |= flin_run(k, &call, &grad, e);
+    }
+    if (count_compiled() != before) {
+        printf("FAIL prepared: %ld were compiled behind it\n",
+               (count_compiled() - before) / 2);
+        failed = 1;
+    }
+    flin_free(k);
+    flin_release(v);
+    return failed;
+}
+
+static int check_kernels(void)
+{
+    flin_Error e = { .code = 0 };
+    flin_State *s = flin_open(NULL, &e);
+    int failed = !s;
+
+    for (int i = 0; s && i < 4; i++)
+        failed |= check_prepared(s, i / 2 ? "stack" : NULL, i % 2, &e);
+    if (e.code)
+        printf("FAIL prepared: %s\n", e.text);
+    flin_close(s);
+    return failed;
+}
+
 static void tell(void *ud, const char *text)
 {
     (void)ud;
@@ -335,5 +426,5 @@ int main(int argc, char **argv)
         return 1;
     }
     lua_close(L);
-    return first > 1 ? 0 : check_saving() | check_parts();
+    return first > 1 ? 0 : check_saving() | check_parts() | check_kernels();
 }

@@ -351,16 +351,25 @@ expect(not text:find "in its place" and not text:find "in their place",
 expect(compiled(count) == 2, "serialised, and once more: %d sources",
        compiled(count))
 -- What roles spill is dear: they are dealt otherwise; the next process knows.
--- But not the little that a walk spills.
+-- But not the little that a walk spills. On one core, as idle ones compile that
+-- before it is known; what is taken does not depend on them.
+local core <const> = io.open "/proc/self/status":read "a"
+                       :match "Cpus_allowed_list:%s*(%d+)"
 for bytes, sources in pairs { [8000] = 2, [300] = 1 } do
-  os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
-  for turn = 1, 2 do
-    run("roomier", ("FLIN_CACHE=%s FAKE_ARCH=9 FAKE_PROCESSORS=3 "
-                    .. "FAKE_SPILLS=schedule.cuh FAKE_SPILLED=each "
-                    .. "FAKE_SPILLED_BYTES=%d FAKE_SOURCES=%s")
-                   :format(folder, bytes, count))
-    expect(compiled(count) == sources, "%d bytes spilled, turn %d: %d sources",
-           bytes, turn, compiled(count))
+  for _, alone in ipairs { "taskset -c " .. core, "" } do
+    os.execute("rm -rf '" .. folder .. "' '" .. count .. "'")
+    local first
+    for turn = 1, 2 do
+      run("roomier", ("FLIN_CACHE=%s FAKE_ARCH=9 FAKE_PROCESSORS=3 "
+                      .. "FAKE_SPILLS=schedule.cuh FAKE_SPILLED=each "
+                      .. "FAKE_SPILLED_BYTES=%d FAKE_SOURCES=%s %s")
+                     :format(folder, bytes, count, alone))
+      first = first or compiled(count)
+      expect(compiled(count) == first and first >= sources
+             and (alone == "" or first == sources),
+             "%d bytes spilled, %s turn %d: %d sources", bytes, alone, turn,
+             compiled(count))
+    end
   end
 end
 run("slow", "FAKE_LATER=5000 FLIN_CACHE=" .. folder)

@@ -794,8 +794,8 @@ static int64_t most_bytes(Ctx *c, Builds *all, const Segments *s,
 }
 
 /* What the call's own kernels take, which are all there then, whatever others
- * there are by now; where its inputs are not known, the most that they may take.
- */
+ * there are by now; where its inputs are not known, the most that they may
+ * take. */
 static void count_workspace(Ctx *c, void *ud)
 {
     Question *q = ud;

@@ -279,6 +279,8 @@ void layer_backward(Ctx *c, Variant *v, const Args *a, const Bound *b,
 
 /* Adds to r's gradient; the first one is taken as it is. */
 void add_grad(Lay *k, Ref r, Array *g);
+/* And leaves it as it is; the first one is copied. */
+void add_grad_copy(Lay *k, Ref r, const Array *g);
 /* The caller's memory for r's gradient, where it may go there at once. */
 bool direct_grad(const Lay *k, Ref r, Array *to);
 

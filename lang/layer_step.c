@@ -22,6 +22,23 @@ void add_grad(Lay *k, Ref r, Array *g)
     drop_array(k, g);
 }
 
+void add_grad_copy(Lay *k, Ref r, const Array *g)
+{
+    Array to = { 0 };
+
+    if (k->grad[r].data) {
+        k->realm->move(k, &k->grad[r], g, true);
+        return;
+    }
+    if (!direct_grad(k, r, &to) && !joint_grad(k, r, &to)) {
+        for (int d = 0; d < g->rank; d++)
+            array_add(k, &to, g->ax[d]);
+        make_room(k, &to, k->realm->type(k, r), false);
+    }
+    k->realm->move(k, &to, g, false);
+    add_grad(k, r, &to);
+}
+
 /* What several parts add to is float32, or no sum over tokens. */
 bool direct_grad(const Lay *k, Ref r, Array *to)
 {

@@ -85,31 +85,13 @@ void run_sum_part(Lay *k, int at)
     drop_array(k, &k->value[product->y]);
 }
 
-/* Adds to r's gradient, and leaves what that is. */
-static void add_copy(Lay *k, Ref r, const Array *g)
-{
-    Array to = { 0 };
-
-    if (k->grad[r].data) {
-        k->realm->move(k, &k->grad[r], g, true);
-        return;
-    }
-    if (!direct_grad(k, r, &to) && !joint_grad(k, r, &to)) {
-        for (int d = 0; d < g->rank; d++)
-            array_add(k, &to, g->ax[d]);
-        make_room(k, &to, k->realm->type(k, r), false);
-    }
-    k->realm->move(k, &to, g, false);
-    add_grad(k, r, &to);
-}
-
 void back_sum_part(Lay *k, int at)
 {
     Array *g = &k->grad[k->p->parts->part[at].y];
     Ref z = product_of(k, at)->y, x = added_to(k, at);
 
     if (g->data && k->wanted[x])
-        add_copy(k, x, g);
+        add_grad_copy(k, x, g);
     if (g->data && k->wanted[z]) {
         k->grad[z] = *g;
         *g = (Array){ 0 };

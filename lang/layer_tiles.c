@@ -464,20 +464,12 @@ static Array values_place(Lay *k, Ref r)
 
 static void give_values(Lay *k, Ref r, Array *sum)
 {
-    Array to = { 0 };
-
     if (k->grad[r].data || k->realm->type(k, r) == F32) {
         add_grad(k, r, sum);
         return;
     }
-    if (!direct_grad(k, r, &to) && !joint_grad(k, r, &to)) {
-        for (int d = 0; d < sum->rank; d++)
-            array_add(k, &to, sum->ax[d]);
-        make_room(k, &to, k->realm->type(k, r), false);
-    }
-    k->realm->move(k, &to, sum, false);
+    add_grad_copy(k, r, sum);
     drop_array(k, sum);
-    add_grad(k, r, &to);
 }
 
 static void back_columns(Lay *k, int at)

@@ -159,9 +159,11 @@ static Shape shape_of(const DenseProduct *p)
     s.ld[2] = p->crs;
     s.ld[3] = p->plus ? p->prs : 0;
     const int64_t least[] = { s.transposed_b ? p->k : p->n,
-                              s.transposed_a ? p->m : p->k, p->n, p->n };
+                              s.transposed_a ? p->m : p->k, p->n, p->n },
+                  rows[] = { s.transposed_b ? p->n : p->k,
+                             s.transposed_a ? p->k : p->m, p->m, p->m };
     for (int i = 0; i < 3 + (p->plus != 0); i++)
-        s.ld[i] = s.ld[i] > least[i] ? s.ld[i] : least[i];
+        s.ld[i] = rows[i] == 1 && s.ld[i] < least[i] ? least[i] : s.ld[i];
     s.apart[0] = p->batch > 1 ? p->bbs : 0;
     s.apart[1] = p->batch > 1 ? p->abs : 0;
     s.apart[2] = p->batch > 1 ? p->cbs : 0;
@@ -178,11 +180,16 @@ static Shape shape_of(const DenseProduct *p)
     return s;
 }
 
-/* What the strides say must be what the library can be told. */
-static bool is_plain(const DenseProduct *p)
+/* What the strides say must be what the library can be told: rows none of which
+ * begins before another ends, as all do of a tensor that is the same for each
+ * token. */
+static bool is_plain(const DenseProduct *p, const Shape *s)
 {
     return (p->bcs == 1 || p->brs == 1 || p->n == 1)
-        && (p->acs == 1 || p->ars == 1 || p->k == 1);
+        && (p->acs == 1 || p->ars == 1 || p->k == 1)
+        && s->ld[0] >= (s->transposed_b ? p->k : p->n)
+        && s->ld[1] >= (s->transposed_a ? p->m : p->k)
+        && s->ld[2] >= p->n && (!p->plus || s->ld[3] >= p->n);
 }
 
 static int type_of(DType d)
@@ -295,7 +302,7 @@ static Known *find(Lt *lt, const DenseProduct *p, Shape s)
         return NULL;
     k->shape = s;
     bool b = s.transposed_b, a = s.transposed_a;
-    k->has = is_plain(p) && p->batch <= INT32_MAX && make_desc(lt, k)
+    k->has = is_plain(p, &s) && p->batch <= INT32_MAX && make_desc(lt, k)
         && make_layout(lt, k, 0, p->type, b ? p->k : p->n, b ? p->n : p->k)
         && make_layout(lt, k, 1, p->type, a ? p->m : p->k, a ? p->k : p->m)
         && make_layout(lt, k, 2, p->result, p->n, p->m)

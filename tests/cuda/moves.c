@@ -1,5 +1,6 @@
 /* moves.c -- moves of whole tensors on a GPU are what they are entry by entry:
- * of any order, summed or added, of each type, far from where they begin.
+ * of any order, summed or added, of each type, far from where they begin; and so
+ * are products, of rows any way apart.
  */
 #include "../../backend/cuda/dense.h"
 #include "../../backend/cuda/driver.h"
@@ -147,6 +148,47 @@ static void open_gpu(Ctx *c, void *ud)
     dense_prepare(c, k->g);
 }
 
+/* ---- products ---- */
+
+/* Rows apart: as they are long, further, or all the same. */
+static int64_t any_apart(int64_t n)
+{
+    return any(3) ? n + 8 * any(2) : 0;
+}
+
+/* Of rows and columns in any strides c = a b, or plus + a b. */
+static void one_product(Test *k)
+{
+    enum { EACH = 1024 };
+    const int M = any(4) ? 6 : 1, N = any(4) ? 8 : 1, K = any(4) ? 16 : 1;
+    const bool adds = any(3) > 0, turned = any(2);
+    DenseProduct p = {
+        .m = M, .n = N, .k = K, .batch = 1, .a = k->from,
+        .b = k->from + 4 * EACH, .plus = adds ? k->from + 8 * EACH : 0,
+        .c = k->to, .acs = 1, .crs = N, .type = F32, .result = F32,
+        .ars = any_apart(K), .prs = any_apart(N),
+        .bcs = turned ? any_apart(K) : 1, .brs = turned ? 1 : any_apart(N) };
+    const float *a = (const float *)k->source, *b = a + EACH, *plus = b + EACH;
+    bool ok = true;
+
+    fill(k->source, F32);
+    device_put(k->c, k->d, k->from, k->source, 3 * 4 * EACH);
+    int64_t bytes = dense_room(k->c, k->g, &p);
+    DevicePtr room = device_alloc(k->c, k->d, (size_t)bytes + 256);
+    dense_product(k->c, k->g, NULL, &p, room, bytes);
+    device_free(k->d, room);
+    device_get(k->c, k->d, k->at, k->to, (size_t)(M * N) * 4);
+    for (int i = 0; i < M * N; i++) {
+        float sum = adds ? plus[i / N * p.prs + i % N] : 0;
+        for (int j = 0; j < K; j++)
+            sum += a[i / N * p.ars + j] * b[j * p.brs + i % N * p.bcs];
+        ok &= ((const float *)k->at)[i] == sum;
+    }
+    expect(ok, ctx_format(k->c, "a product of rows %d, %d x %d, onto %d apart",
+                          (int)p.ars, (int)p.brs, (int)p.bcs,
+                          adds ? (int)p.prs : -1));
+}
+
 static void run(Ctx *c, void *ud)
 {
     Test *k = ud;
@@ -155,6 +197,8 @@ static void run(Ctx *c, void *ud)
     k->from = device_alloc(c, k->d, BYTES);
     for (int i = 0; i < CASES; i++)
         one(k);
+    for (int i = 0; i < CASES; i++)
+        one_product(k);
     device_free(k->d, k->to);
     device_free(k->d, k->from);
 }

@@ -1,6 +1,6 @@
 /* moves.c -- moves of whole tensors on a GPU are what they are entry by entry:
- * of any order, summed or added, of each type, far from where they begin; and so
- * are products, of rows any way apart.
+ * of any order, summed or added, of each type, far from where they begin; and
+ * so are products, of rows any way apart.
  */
 #include "../../backend/cuda/dense.h"
 #include "../../backend/cuda/driver.h"

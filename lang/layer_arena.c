@@ -92,7 +92,7 @@ static Gaps *region_of(Arena *a, const void *at)
 
 void arena_drop(Lay *k, void *at)
 {
-    Gaps *r = region_of(&k->arena, at);
+    Gaps *r = hold_place(k, at) ? NULL : region_of(&k->arena, at);
 
     for (int i = 0; r && i < r->n; i++)
         if (r->taken[i].at == (int64_t)((uintptr_t)at - r->base)) {

@@ -42,6 +42,7 @@ static void move(Lay *k, const Array *to, const Array *from, bool add)
         m.ts[i] = to->st[i];
         m.fs[i] = from->st[array_find(from, to->ax[i])];
     }
+    run_held(k);
     if (!k->dry)
         dense_move(k->c, gpu_of(k), k->b->call.stream, &m);
 }
@@ -91,6 +92,7 @@ static void product(Lay *k, const Matmul *m)
         p.prs = m->prs;
         p.pbs = m->pbs;
     }
+    run_held(k);
     int64_t bytes = dense_room(k->c, gpu_of(k), &p) + 1;
     void *workspace = arena_room(k, bytes, false);
     if (k->dry)
@@ -117,7 +119,7 @@ static View given_view(const Given *g, View v)
 
 static RowsCall *rows_call(Lay *k, const Sub *s, bool backward)
 {
-    RowsCall *r = k->rows = k->rows ? k->rows : ctx_alloc(k->c, sizeof *r);
+    RowsCall *r = held_call(k);
     const Graph *step = s->p->step;
     const Call *call = &s->bound.call;
 
@@ -199,12 +201,7 @@ static void run_rows(Lay *k, Sub *s, bool backward)
     void *at = arena_room(k, rows_room(k->c, gpu_of(k), p, call), false);
 
     call->room = (DevicePtr)(uintptr_t)at;
-    if (k->dry && k->makes == MAKES_WISHES)
-        rows_wish(k->c, gpu_of(k), p, call);
-    else if (k->dry && k->makes == MAKES_ALL)
-        rows_prepare(k->c, gpu_of(k), p, call);
-    else if (!k->dry)
-        rows_run(k->c, gpu_of(k), p, call);
+    hold_rows(k, s->p, p, call);
     arena_drop(k, at);
     if (dy)
         arena_drop(k, dy);
@@ -330,12 +327,14 @@ static bool is_shared(const Lay *k, const LayerPart *p, Ref r)
     return p->heads && !(k->g->n[r].axes & AXIS(p->heads));
 }
 
-/* Not of what heads share, which is summed over them first. */
+/* Not of what heads share and each token has, which is summed over them first.
+ */
 static bool adds(const Lay *k, int part, int input)
 {
     const LayerPart *p = &k->p->parts->part[part];
 
-    return k->p->rows && k->p->rows[part] && !is_shared(k, p, p->in[input])
+    return k->p->rows && k->p->rows[part]
+        && (!p->step->in[input].timed || !is_shared(k, p, p->in[input]))
         && rows_adds(k->p->rows[part], input);
 }
 
@@ -523,14 +522,18 @@ static void forward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (!rows_of(k, s))
+        run_held(k);
     if (passes_of(k, s)) {
         run_passes(k, s, false);
         return;
     }
     if (rows_of(k, s)) {
         if (s->p->step->nst && (s->bound.call.pages.at || s->bound.call.each)) {
+            run_held(k);
             if (!k->left)
                 run_rows_apart(k, s);
+            run_held(k);
         } else
             run_rows(k, s, false);
         return;
@@ -564,6 +567,8 @@ static void backward(Lay *k, Sub *s)
 {
     Trying t = { k, s };
 
+    if (!rows_of(k, s))
+        run_held(k);
     if (passes_of(k, s)) {
         run_passes(k, s, true);
         return;
@@ -574,6 +579,16 @@ static void backward(Lay *k, Sub *s)
     }
     if (!wishes(k))
         plans_try(k->c, s->v, try_backward, &t);
+}
+
+/* What is held makes room before others have theirs, and before rows have where
+ * the call says how much memory there is. */
+static void before(Lay *k, int part)
+{
+    bool little = k->p->fusion == FUSE_PIECES && k->args->memory;
+
+    if (little || !k->p->rows || !k->p->rows[part])
+        run_held(k);
 }
 
 /* ---- numbers ---- */
@@ -710,7 +725,7 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 
 const Realm realm_gpu = { true, type, arena_room, arena_drop, zero, number,
                           move, takes, gives, product, cheap, adds, remakes,
-                          over, over_dy, forward, backward };
+                          over, over_dy, forward, backward, before };
 
 /* ---- a call's memory ---- */
 
@@ -766,6 +781,7 @@ static void count_filling(Lay *k, void (*f)(Lay *k), bool fills,
     kept->most = k->cut.most < 0 ? (int64_t)1 << 60 : k->cut.most;
     place_ends(k);
     f(k);
+    run_held(k);
     memcpy(room->over, k->over, sizeof room->over);
     room->used = kept->used;
     room->kept = k->cut.most < 0 ? kept->used : kept->most;
@@ -899,6 +915,7 @@ void gpu_layer(Lay *k, void (*f)(Lay *k))
     memcpy(k->over, r.over, sizeof k->over);
     place_ends(k);
     f(k);
+    run_held(k);
 }
 
 void layer_there(Lay *k, void (*f)(Lay *k))

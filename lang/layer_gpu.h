@@ -18,6 +18,17 @@ void gpu_layer(Lay *k, void (*f)(Lay *k));
 void *arena_room(Lay *k, int64_t bytes, bool keep);
 void arena_drop(Lay *k, void *at);
 
+/* Programs over rows that do not wait for one another run side by side, as one
+ * kernel (layer_beside.c): each is held until something else is queued, and so
+ * is the memory that is dropped meanwhile. held_call: where the next one's call
+ * is to be. run_held: before all else that is queued, and at the end. */
+struct RowsCall *held_call(Lay *k);
+void hold_rows(Lay *k, const LayerPart *part, struct Rows *p,
+               const struct RowsCall *call);
+void run_held(Lay *k);
+/* Is it kept from being dropped now? */
+bool hold_place(Lay *k, void *at);
+
 /* What it takes; bytes of the workspace. */
 LayerRoom gpu_layer_room(Lay *k, void (*f)(Lay *k));
 int64_t gpu_layer_bytes(Lay *k, void (*f)(Lay *k));

@@ -244,4 +244,4 @@ static bool over(const Lay *k, int part, int input)
 
 const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
                            gives, product, cheap, adds, cheap, over, NULL,
-                           forward, backward };
+                           forward, backward, NULL };

@@ -271,6 +271,13 @@ static void find_anew(Lay *k)
     }
 }
 
+/* Part i is the next. */
+static void before(Lay *k, int i)
+{
+    if (k->realm->before)
+        k->realm->before(k, i);
+}
+
 /* On the way back, before part i: what it reads, computed again. */
 static void make_anew(Lay *k, int i)
 {
@@ -283,6 +290,7 @@ static void make_anew(Lay *k, int i)
             continue;
         int of = part_of(k, r);
         make_anew(k, of);
+        before(k, of);
         k->keep = k->left = false;
         if (k->p->parts->part[of].step)
             run_step(k, of);
@@ -318,6 +326,8 @@ static void run_parts(Lay *k)
         const Joint *j = joint_of(k, i);
         if (k->tile[i] < 0 || k->p->sum[i] < 0)
             continue;
+        if (!j || j->at == i)
+            before(k, i);
         if (k->tile[i] > 0) {
             run_tiles(k, i);
             drop_values(k, k->tile[i] - 1, k->tile[i] - 1);
@@ -501,6 +511,7 @@ static void run_both_ways(Lay *k)
         ctx_poll(k->c);
         if (j && j->at != i)
             continue;
+        before(k, i);
         if (!j && !k->wanted[p->y])
             drop_anew(k, i);
         else if (k->tile[i] < 0)

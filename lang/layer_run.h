@@ -136,6 +136,7 @@ typedef struct Realm {
     bool (*over_dy)(const Lay *k, int part, int input);
     void (*forward)(Lay *k, Sub *s);            /* a part's call */
     void (*backward)(Lay *k, Sub *s);
+    void (*before)(Lay *k, int part);           /* it is the next; or NULL */
 } Realm;
 extern const Realm realm_host, realm_gpu;
 
@@ -193,7 +194,7 @@ struct Lay {
     void *adjoint;                      /* and their gradients, of the part that
                                            goes back: two in turn */
     Sub *sub;                           /* the one part's that runs: large */
-    struct RowsCall *rows;              /* its call on the device, as large */
+    struct Held *held;                  /* calls of programs over rows */
     Arena arena;
     uint64_t over[LAYER_CALLS], asked[LAYER_CALLS];     /* see LayerRoom; which
                                            of these are known */

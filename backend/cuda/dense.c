@@ -13,6 +13,7 @@ enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
        LONG = 512,                      /* and where a block has few of them */
        SUM_ENTRIES = 32, SUM_LONG = 8, SUM_THREADS = 1024,
+       SUMS = 4,                        /* of one kernel */
        SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
 static const char source[] =
@@ -21,8 +22,8 @@ static const char source[] =
     "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
     "{\n    move(m);\n}\n"
     "extern \"C\" __global__ void\n"
-    "__launch_bounds__(1024) flin_sum(const __grid_constant__ Move m)\n"
-    "{\n    sum(m);\n}\n"
+    "__launch_bounds__(1024) flin_sum(const __grid_constant__ Sums s)\n"
+    "{\n    sum(s);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
     "{\n    product(p);\n}\n";
@@ -40,6 +41,11 @@ typedef struct MoveArgs {
     uint32_t mul[DENSE_DIMS], shift[DENSE_DIMS];
     int32_t outer, dims, to_type, from_type, add, wide, same, few;
 } MoveArgs;
+
+typedef struct SumsArgs {
+    MoveArgs m[SUMS];
+    int32_t end[SUMS], n, pad;
+} SumsArgs;
 
 typedef struct ProductArgs {
     uint64_t a, b, c;
@@ -109,19 +115,25 @@ static void queue(Ctx *c, Gpu *g, Function *f, int64_t grid, unsigned threads,
                   unsigned shared, void *args, void *stream)
 {
     const Driver *d = gpu_enter(c, g);
-    int64_t most = (int64_t)BLOCKS * d->processors;
     void *params[] = { args };
     CALL(d, LAUNCH, launch_kernel);
     if (grid)
-        driver_check(c, d, launch_kernel(f, (unsigned)(grid < most ? grid
-                     : most), 1, 1, threads, 1, 1, shared, stream, params,
-                     NULL), "launching a kernel");
+        driver_check(c, d, launch_kernel(f, (unsigned)grid, 1, 1, threads, 1, 1,
+                     shared, stream, params, NULL), "launching a kernel");
+}
+
+/* Blocks, each of so many at a time. */
+static int64_t blocks_of(const Gpu *g, int64_t all, int each)
+{
+    int64_t n = (all + each - 1) / each;
+    int64_t most = (int64_t)BLOCKS * gpu_driver(g)->processors;
+    return n < most ? n : most;
 }
 
 static void start(Ctx *c, Gpu *g, Function *f, int64_t threads, void *args,
                   void *stream)
 {
-    queue(c, g, f, (threads + THREADS - 1) / THREADS, THREADS, 0, args, stream);
+    queue(c, g, f, blocks_of(g, threads, THREADS), THREADS, 0, args, stream);
 }
 
 /* ---- moves ---- */
@@ -225,29 +237,66 @@ static bool is_rows(const DenseMove *m, const MoveArgs *a)
         && (!last || (a->ts[0] >= a->n[1] && a->fs[0] >= a->n[1]));
 }
 
+/* Sums of many entries each. */
+static bool is_sums(const MoveArgs *a)
+{
+    return a->each >= MANY && a->count <= FEW;
+}
+
+static void queue_sums(Ctx *c, Gpu *g, void *stream, SumsArgs *s)
+{
+    if (s->n)
+        queue(c, g, dense_of(c, g)->sum, s->end[s->n - 1], SUM_THREADS,
+              SUM_SHARED, s, stream);
+    s->n = 0;
+}
+
+static void add_sums(const Gpu *g, SumsArgs *s, const MoveArgs *a)
+{
+    int i = s->n++;
+
+    s->m[i] = *a;
+    s->m[i].few = a->each >= LONG;
+    s->end[i] = (i ? s->end[i - 1] : 0)
+              + (int32_t)blocks_of(g, a->count, s->m[i].few ? SUM_LONG
+                                                            : SUM_ENTRIES);
+}
+
+static void queue_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m,
+                       MoveArgs *a)
+{
+    size_t size = (size_t)dtype_size(m->to_type);
+    if (!is_rows(m, a)) {
+        start(c, g, dense_of(c, g)->move, a->count / a->wide, a, stream);
+        return;
+    }
+    int last = a->outer - 1;
+    size_t width = (size_t)a->n[last] * size;
+    DeviceRows r = { m->to, m->from, width, last ? (size_t)a->n[0] : 1,
+                     last ? (size_t)a->ts[0] * size : width,
+                     last ? (size_t)a->fs[0] * size : width };
+    stream_copy(c, gpu_enter(c, g), stream, &r);
+}
+
+void dense_moves(Ctx *c, Gpu *g, void *stream, const DenseMove *m, int n)
+{
+    SumsArgs s = { .n = 0 };
+
+    for (int i = 0; i < n; i++) {
+        MoveArgs a = move_args(&m[i]);
+        if (a.count && is_sums(&a))
+            add_sums(g, &s, &a);
+        else if (a.count)
+            queue_move(c, g, stream, &m[i], &a);
+        if (s.n == SUMS)
+            queue_sums(c, g, stream, &s);
+    }
+    queue_sums(c, g, stream, &s);
+}
+
 void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)
 {
-    MoveArgs a = move_args(m);
-    size_t size = (size_t)dtype_size(m->to_type);
-    if (!a.count)
-        return;
-    if (a.each >= MANY && a.count <= FEW) {
-        a.few = a.each >= LONG;
-        int each = a.few ? SUM_LONG : SUM_ENTRIES;
-        queue(c, g, dense_of(c, g)->sum, (a.count + each - 1) / each,
-              SUM_THREADS, SUM_SHARED, &a, stream);
-        return;
-    }
-    if (!is_rows(m, &a)) {
-        start(c, g, dense_of(c, g)->move, a.count / a.wide, &a, stream);
-        return;
-    }
-    int last = a.outer - 1;
-    size_t width = (size_t)a.n[last] * size;
-    DeviceRows r = { m->to, m->from, width, last ? (size_t)a.n[0] : 1,
-                     last ? (size_t)a.ts[0] * size : width,
-                     last ? (size_t)a.fs[0] * size : width };
-    stream_copy(c, gpu_enter(c, g), stream, &r);
+    dense_moves(c, g, stream, m, 1);
 }
 
 /* ---- products ---- */

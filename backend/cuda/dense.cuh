@@ -251,14 +251,13 @@ template<int E> INLINE float sum_share(const Move &m, i64 from, int share)
         sum += load(m.from, m.from_type, from + from_place(m, y));
     return sum;
 }
-template<int E> INLINE void sum_up(const Move &m)
+template<int E> INLINE void sum_up(const Move &m, i64 block, i64 blocks)
 {
     enum { SHARES = SUM_THREADS / E };
     float (*part)[E + 1] = (float (*)[E + 1])arena;
     const int own = threadIdx.x % E, share = threadIdx.x / E;
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    for (i64 first = (i64)blockIdx.x * E; first < m.count;
-         first += (i64)gridDim.x * E) {
+    for (i64 first = block * E; first < m.count; first += blocks * E) {
         i64 to, from;
         entry_place(m, first + own, to, from);
         part[share][own] = first + own < m.count ? sum_share<E>(m, from, share)
@@ -277,12 +276,24 @@ template<int E> INLINE void sum_up(const Move &m)
         __syncthreads();
     }
 }
-INLINE void sum(const Move &m)
+
+/* Several at once: each has so many blocks, one behind another. */
+enum { SUMS = 4 };
+struct Sums {
+    Move m[SUMS];
+    int end[SUMS], n, pad;
+};
+INLINE void sum(const Sums &s)
 {
-    if (m.few)
-        sum_up<8>(m);
+    int i = 0;
+    while (i + 1 < s.n && (int)blockIdx.x >= s.end[i])
+        i++;
+    const int first = i ? s.end[i - 1] : 0;
+    const i64 block = (int)blockIdx.x - first, blocks = s.end[i] - first;
+    if (s.m[i].few)
+        sum_up<8>(s.m[i], block, blocks);
     else
-        sum_up<32>(m);
+        sum_up<32>(s.m[i], block, blocks);
 }
 
 struct Product {

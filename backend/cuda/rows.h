@@ -22,8 +22,7 @@ void rows_free(Gpu *g, Rows *p);
 
 /* A call: views as of a Call, with the step's inputs and states. Backward:
  * dy, dstate, and dx, ds, of which those with data are wanted, and y, if it has
- * data, again; where `add` says so, a timed input's is added to what is there.
- */
+ * data, again; where `add` says so, an input's is added to what is there. */
 typedef struct RowsCall RowsCall;
 struct RowsCall {
     int64_t B, T, N;
@@ -54,7 +53,7 @@ int64_t rows_links(Ctx *c, const Rows *p, int64_t B, int64_t T, int units,
                    int64_t *waits);
 
 /* Can input i's gradient be added to what is there: has each of its entries one
- * lane? */
+ * lane, or is it summed by another kernel? */
 bool rows_adds(const Rows *p, int i);
 
 /* Can its gradient be written over it, or (i < 0) the result over its own?
@@ -65,9 +64,17 @@ bool rows_over(const Rows *p, int i);
 /* The same for both ways; 0: there is nothing to keep. */
 int64_t rows_kept(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
 int64_t rows_room(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-/* Its kernel, wished for (build_wish); compiled where it is new; and run. */
-void rows_wish(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-void rows_prepare(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
-void rows_run(Ctx *c, Gpu *g, Rows *p, const RowsCall *call);
+
+/* Calls side by side, as one kernel: none of them reads or writes what another
+ * one writes. Alone each has to fill the device, by short pieces of tokens,
+ * which begin with tokens that others have read; and to empty it. */
+enum { ROWS_BESIDE = 4 };
+typedef struct RowsRun { Rows *p; const RowsCall *call; } RowsRun;
+/* Can they run so? One can. */
+bool rows_beside(const RowsRun *run, int n);
+/* Their kernel, wished for (build_wish); compiled where it is new; and run. */
+void rows_wish(Ctx *c, Gpu *g, const RowsRun *run, int n);
+void rows_prepare(Ctx *c, Gpu *g, const RowsRun *run, int n);
+void rows_run(Ctx *c, Gpu *g, const RowsRun *run, int n);
 
 #endif

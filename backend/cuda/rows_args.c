@@ -10,9 +10,14 @@ int rows_arg(const Rows *p, RowsRole role, int i)
     return (role < ROW_S0 ? at[role] : states) + i;
 }
 
-int rows_args(const Rows *p)
+int rows_args(const Rows *p, const RowsCall *call)
 {
-    return 2 * p->nin + 2 + 4 * rows_states(p);
+    bool any = !call;
+
+    for (int role = ROW_S0; role < ROW_ROLES && call; role++)
+        for (int j = 0; j < rows_states(p); j++)
+            any = any || rows_view(call, (RowsRole)role, j)->data;
+    return 2 * p->nin + 2 + (any ? 4 * rows_states(p) : 0);
 }
 
 int rows_states(const Rows *p)

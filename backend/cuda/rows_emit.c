@@ -680,24 +680,26 @@ static void open_forward(const Text *t)
     PUT(t, "%s\nfor (int k = 0; k < steps; k++) {\n", unroll(t));
 }
 
-static void emit_kernel(Text *t)
+/* Of a block. */
+static int threads_of(const Text *t)
 {
-    int threads = t->shape.group > 32 ? t->shape.group : ROW_THREADS;
+    return t->shape.group > 32 ? t->shape.group : ROW_THREADS;
+}
 
-    PUT(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n"
-        "flin_rows(const __grid_constant__ Args a)\n{\n", threads,
-        threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
+static void emit_call(Text *t)
+{
+    PUT(t, "INLINE void run(const Args &a, const u32 block)\n{\n");
     PUT(t, "const int lane = threadIdx.x %% row_group, e0 = lane * row_each;\n"
         "const bool left = %s;\n"
-        "const i64 row = (blockIdx.x - (left ? a.blocks : 0)) * %d\n"
+        "const i64 row = (block - (left ? a.blocks : 0)) * %d\n"
         "+ threadIdx.x / row_group;\n"
         "u32 head, part;\n"
         "const i64 piece = divided_by((u32)row, a.by_heads, head), h = head;\n"
         "const i64 entry = divided_by((u32)piece, a.by_pieces, part);\n"
         "const i64 first = left ? 0 : part * a.length;\n"
         "const i64 b = left ? (a.ends ? 0 : piece) : entry;\n",
-        t->leaves ? "blockIdx.x >= a.blocks" : "false",
-        threads / t->shape.group);
+        t->leaves ? "block >= a.blocks" : "false",
+        threads_of(t) / t->shape.group);
     PUT(t, "const bool inside = row < (left ? a.nseq * a.heads : a.rows);\n");
     t->live = live_of(t);
     ahead_find(t);
@@ -748,30 +750,97 @@ Text text_begin(Ctx *c, Buf *body, const Rows *p, const RowsCall *call)
     return t;
 }
 
+static void put_includes(Buf *b, const Text *t, const char *what)
+{
+    buf_printf(b, "// %s, %s\n#include \"numbers.cuh\"\n"
+               "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
+               "#include \"rows.cuh\"\n", what,
+               t->call->backward ? "backward" : "forward");
+}
+
+/* What the text takes: how rows lie, and arguments. */
+static void put_args(Buf *b, const Text *t)
+{
+    buf_printf(b, "constexpr int row_length = %d, row_each = %d, row_group ="
+               " %d;\n", t->p->length, t->shape.each, t->shape.group);
+    buf_printf(b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
+               " pieces, length, rows, blocks;\n    int heads, pad;\n"
+               "    Divisor by_heads, by_pieces;\n"
+               "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
+               rows_args(t->p, t->call));
+}
+
 char *text_end(const Text *t, const char *header)
 {
     Buf b = { .ctx = t->c };
 
-    buf_printf(&b, "// %s, %s\n#include \"numbers.cuh\"\n"
-               "#include \"warp.cuh\"\n#include \"functions.cuh\"\n"
-               "#include \"rows.cuh\"\n%s", "a step over rows",
-               t->call->backward ? "backward" : "forward", header);
-    buf_printf(&b, "constexpr int row_length = %d, row_each = %d, row_group ="
-               " %d;\n", t->p->length, t->shape.each, t->shape.group);
-    buf_printf(&b, "struct Args {\n    const i64 *ends;\n    i64 nseq, tokens,"
-               " pieces, length, rows, blocks;\n    int heads, pad;\n"
-               "    Divisor by_heads, by_pieces;\n"
-               "    char *carried, *adjoints;\n    Arg arg[%d];\n};\n",
-               rows_args(t->p));
+    put_includes(&b, t, "a step over rows");
+    buf_printf(&b, "%s", header);
+    put_args(&b, t);
     source_indent(&b, t->b->s);
     return b.s;
 }
 
-char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call)
-{
-    Buf raw = { .ctx = c };
-    Text t = text_begin(c, &raw, p, call);
+/* ---- calls side by side ---- */
 
-    emit_kernel(&t);
-    return text_end(&t, "");
+/* Which call's text call i has, of those that have one. */
+static int put_call(Buf *b, const Text *t, const char **own, int i)
+{
+    Buf one = { .ctx = t->c };
+    int same = 0;
+
+    put_args(&one, t);
+    source_indent(&one, t->b->s);
+    own[i] = one.s;
+    while (strcmp(own[same], own[i]))
+        same++;
+    if (same == i)
+        buf_printf(b, "namespace step_%d {\n%s}\n", i, own[i]);
+    return same;
+}
+
+/* Each has so many blocks, one behind another. */
+static void put_kernel(Buf *b, const Text *t, const int *text, int n)
+{
+    int threads = threads_of(t);
+
+    buf_printf(b, "struct All {\n");
+    for (int i = 0; i < n; i++)
+        buf_printf(b, "    step_%d::Args own_%d;\n", text[i], i);
+    buf_printf(b, "    u32 end[%d];\n};\nextern \"C\" __global__ void"
+               " __launch_bounds__(%d, %d)\n"
+               "flin_rows(const __grid_constant__ All a)\n{\n", n, threads,
+               threads > ROW_THREADS ? 1 : 2 * ROW_THREADS / threads);
+    for (int i = 0; i < n; i++) {
+        if (n > 1)
+            buf_printf(b, i ? "    else" : "    ");
+        if (i + 1 < n)
+            buf_printf(b, "%sif (blockIdx.x < a.end[%d])", i ? " " : "", i);
+        buf_printf(b, n > 1 ? "\n        " : "    ");
+        buf_printf(b, "step_%d::run(a.own_%d, blockIdx.x", text[i], i);
+        if (i)
+            buf_printf(b, " - a.end[%d]", i - 1);
+        buf_printf(b, ");\n");
+    }
+    buf_printf(b, "}\n");
+}
+
+char *rows_emit(Ctx *c, const RowsRun *run, int n)
+{
+    Buf b = { .ctx = c };
+    const char *own[ROWS_BESIDE];
+    int text[ROWS_BESIDE];
+    Text t;
+
+    for (int i = 0; i < n; i++) {
+        Buf raw = { .ctx = c };
+        t = text_begin(c, &raw, run[i].p, run[i].call);
+        if (!i)
+            put_includes(&b, &t, n > 1 ? "steps over rows, side by side"
+                                       : "a step over rows");
+        emit_call(&t);
+        text[i] = put_call(&b, &t, own, i);
+    }
+    put_kernel(&b, &t, text, n);
+    return b.s;
 }

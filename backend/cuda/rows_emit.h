@@ -1,5 +1,5 @@
-/* rows_emit.h -- what rows.c and rows_emit.c share: the step as it is read,
- * and how a call's tensors are numbered.
+/* rows_emit.h -- what the files backend/cuda/rows*.c share: the step as it is
+ * read, and how a call's tensors are numbered.
  */
 #ifndef FLIN_CUDA_ROWS_EMIT_H
 #define FLIN_CUDA_ROWS_EMIT_H
@@ -56,7 +56,8 @@ struct Rows {
 typedef enum RowsRole { ROW_IN, ROW_DX, ROW_Y, ROW_DY, ROW_S0, ROW_S1,
                         ROW_DSTATE, ROW_DS, ROW_ROLES } RowsRole;
 int rows_arg(const Rows *p, RowsRole role, int i);
-int rows_args(const Rows *p);
+/* How many: without those of states where it has none of any. NULL: at most. */
+int rows_args(const Rows *p, const RowsCall *call);
 /* States of the step, of either kind. */
 int rows_states(const Rows *p);
 const View *rows_view(const RowsCall *call, RowsRole role, int i);
@@ -82,7 +83,8 @@ bool rows_leaves(const Rows *p, const RowsCall *call);
 /* Numbers of an entry of each axis; entries of input i in all. */
 int64_t rows_entries(const Rows *p, int i);
 
-char *rows_emit(Ctx *c, const Rows *p, const RowsCall *call);
+/* Of all that run side by side. Where calls are one text, it is there once. */
+char *rows_emit(Ctx *c, const RowsRun *run, int n);
 
 /* ---- carried states (rows_scan.c) ---- */
 

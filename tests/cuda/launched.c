@@ -319,23 +319,51 @@ static long count_compiled(void)
     return n;
 }
 
-/* An argument of a layer of small sizes. */
-static flin_Tensor layer_tensor(const flin_Arg *a)
+/* An argument of a layer of small sizes; weights that are products' with what
+ * comes in lie one behind another, as PyTorch's do, from *beside on. */
+static flin_Tensor layer_tensor(const flin_Arg *a, char **beside)
 {
     static const struct { char axis; int size; } of[] = {
-        { 'd', 32 }, { 'h', 2 }, { 'k', 16 }, { 'v', 16 }, { 'w', 4 } };
-    flin_Tensor t = { .data = on_device(1 << 20), .dtype = FLIN_BF16 };
+        { 'd', 64 }, { 'h', 8 }, { 'k', 16 }, { 'v', 16 }, { 'w', 4 } };
+    flin_Tensor t = { .dtype = FLIN_BF16 };
+    int64_t all = 2;
 
     if (strchr(a->axes, 't')) {
         t.rank = 2;
         t.shape[0] = 1;
-        t.shape[1] = 64;
+        t.shape[1] = 256;
     }
     for (const char *x = a->axes; *x; x++)
         for (size_t i = 0; i < sizeof of / sizeof *of; i++)
             if (*x == of[i].axis)
                 t.shape[t.rank++] = of[i].size;
+    if (*a->axes != 'd') {
+        t.data = on_device(1 << 20);
+        return t;
+    }
+    int64_t stride = t.shape[0];
+    t.stride[0] = 1;
+    for (int d = t.rank - 1; d >= 0; stride *= t.shape[d--]) {
+        all *= t.shape[d];
+        t.stride[d] = d ? stride : 1;
+    }
+    t.data = *beside;
+    *beside += all;
     return t;
+}
+
+/* Of the layer's programs over rows the three convolutions are one kernel, and
+ * what comes to their taps is summed by another one; the gated norm has both
+ * for itself. */
+static int check_beside(const char *what, int rows, int sums)
+{
+    Names all = launched();
+    int r = times(&all, "flin_rows"), s = times(&all, "flin_sum");
+
+    if (r != rows || s != sums)
+        printf("FAIL %s: %d kernels over rows, %d sums, not %d and %d\n", what,
+               r, s, rows, sums);
+    return r != rows || s != sums;
 }
 
 /* Runs of the kernel, both ways, in halves (and whole, where it is not for such
@@ -347,11 +375,12 @@ static int check_prepared(flin_State *s, const char *plan, int spend,
                                        ".layers.gated_deltanet", "layer", e);
     flin_Bind in[MOST], din[MOST];
     flin_Arg a;
+    char *beside[2] = { on_device(1 << 20), on_device(1 << 20) };
     int n = 0;
 
     for (int i = 0; v && flin_arg(v, i, &a) && a.role == FLIN_INPUT; i++, n++) {
-        in[n] = (flin_Bind){ a.name, layer_tensor(&a) };
-        din[n] = (flin_Bind){ a.name, layer_tensor(&a) };
+        in[n] = (flin_Bind){ a.name, layer_tensor(&a, &beside[0]) };
+        din[n] = (flin_Bind){ a.name, layer_tensor(&a, &beside[1]) };
     }
     flin_Call call = { .size = sizeof call, .input = in, .ninputs = n,
                        .backend = "cuda", .plan = plan, .spend = spend };
@@ -369,9 +398,13 @@ static int check_prepared(flin_State *s, const char *plan, int spend,
     for (int whole = 0; whole < 2 - spend && !failed; whole++) {
         call.saved = whole ? NULL : &saved;
         call.y = y;
+        launch_anew();
         failed |= flin_run(k, &call, NULL, e);
+        failed |= check_beside("forward", 2, 0);
         call.y = none;
+        launch_anew();
         failed |= flin_run(k, &call, &grad, e);
+        failed |= check_beside("back", (plan ? 3 : 2) + 2 * whole, 2);
     }
     if (count_compiled() != before) {
         printf("FAIL prepared: %ld were compiled behind it\n",

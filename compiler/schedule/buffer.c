@@ -19,20 +19,58 @@ enum { VECTOR_ALIGN = 16, BARRIER = 8,
                                            that is read ahead, two on the way */
        SPARE = 10 };                    /* buffers that others may need */
 
+/* What values are used by, so long as instructions stay as they are. */
+static KUse *find_uses(const Schedule *s)
+{
+    KUse *use = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *use + 1);
+    for (int v = 0; v < s->nvalues; v++)
+        use[v] = (KUse){ s->ninsts, NOTHING, NOTHING, 0 };
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin + k->nout; j++) {
+            int v = j < k->nin ? k->in[j] : k->out[j - k->nin];
+            if (v == NOTHING)
+                continue;
+            KUse *u = &use[v];
+            u->first = i < u->first ? i : u->first;
+            u->last = i;
+            if (j < k->nin)
+                u->readers |= (uint16_t)(1u << k->role);
+            else if (u->writer == NOTHING)
+                u->writer = i;
+        }
+    }
+    return use;
+}
+
+/* The same of one value, but for who leaves and reads it. */
+static KUse use_of(const Schedule *s, int value)
+{
+    KUse u = { s->ninsts, NOTHING, NOTHING, 0 };
+    for (int i = 0; i < s->ninsts; i++) {
+        const KInst *k = &s->inst[i];
+        for (int j = 0; j < k->nin + k->nout; j++)
+            if ((j < k->nin ? k->in[j] : k->out[j - k->nin]) == value) {
+                u.first = i < u.first ? i : u.first;
+                u.last = i;
+            }
+    }
+    return u;
+}
+
 /* Of the value, and of those that lie in its place. */
 static uint16_t readers_of(const Schedule *s, int value)
 {
     uint16_t set = 0;
-    for (int i = 0; i < s->ninsts; i++)
-        for (int j = 0; j < s->inst[i].nin; j++)
-            if (fragment_root(s, s->inst[i].in[j]) == value)
-                set |= (uint16_t)(1u << s->inst[i].role);
+    for (int v = 0; v < s->nvalues; v++)
+        if (s->use[v].readers && fragment_root(s, v) == value)
+            set |= s->use[v].readers;
     return set;
 }
 
 static const KInst *writer_of(const Schedule *s, int value)
 {
-    int at = value_writer(s, value);
+    int at = s->use ? s->use[value].writer : value_writer(s, value);
     return at == NOTHING ? NULL : &s->inst[at];
 }
 
@@ -43,14 +81,9 @@ void live_interval(const Schedule *s, int value, int *first, int *last)
     for (int v = 0; v < s->nvalues; v++) {
         if (v != value && s->value[v].alias != value)
             continue;
-        for (int i = 0; i < s->ninsts; i++) {
-            const KInst *k = &s->inst[i];
-            for (int j = 0; j < k->nin + k->nout; j++)
-                if ((j < k->nin ? k->in[j] : k->out[j - k->nin]) == v) {
-                    *first = i < *first ? i : *first;
-                    *last = i > *last ? i : *last;
-                }
-        }
+        KUse u = s->use ? s->use[v] : use_of(s, v);
+        *first = u.first < *first ? u.first : *first;
+        *last = u.last > *last ? u.last : *last;
     }
 }
 
@@ -703,12 +736,8 @@ static void order_results(const Schedule *s, KInst *k)
     }
 }
 
-/* Requires values and instructions; gives values their buffers. */
-bool schedule_buffers(Schedule *s)
+static bool find_buffers(Schedule *s)
 {
-    for (int i = 0; i < s->ninsts; i++)
-        if (s->inst[i].op == K_MAP)
-            order_results(s, &s->inst[i]);
     KValue *none = ctx_alloc(s->c, (size_t)s->nvalues * sizeof *none + 1);
     copy_values(s, none, s->value);
     if (!place_values(s, false)) {
@@ -720,6 +749,18 @@ bool schedule_buffers(Schedule *s)
     choose_depths(s);
     even_depths(s);
     return true;
+}
+
+/* Requires values and instructions; gives values their buffers. */
+bool schedule_buffers(Schedule *s)
+{
+    for (int i = 0; i < s->ninsts; i++)
+        if (s->inst[i].op == K_MAP)
+            order_results(s, &s->inst[i]);
+    s->use = find_uses(s);
+    bool found = find_buffers(s);
+    s->use = NULL;
+    return found;
 }
 
 /* The ring of all that is loaded; NOTHING: there are several. */

@@ -166,110 +166,140 @@ static Schedule *attempt_early(Ctx *c, const KernelWish *w,
     return s->why ? NULL : s;
 }
 
-/* Each try takes less shared memory, and then fewer registers; where two
- * walks, or slices, are to be on a multiprocessor there is but one. Of two of
- * other kernels the least is tried first: mostly there is no room for it. Where
- * room is all that is asked, the last alone. */
-static Schedule *attempt_once(Ctx *c, const KernelWish *w,
-                              const Schedule *like)
+enum { TRIES = 6 };
+
+/* Try number *at of an attempt, in s: it, or another one, where no other try is
+ * to follow; else NULL, and *at is the last of those that are of no use. */
+static Schedule *try_less(Ctx *c, const KernelWish *w, const Schedule *like,
+                          Schedule *s, int *at)
 {
     /* ptxas serialises products of which four are under way at once beside an
      * inverse, where there are no more registers than are counted */
-    enum { TRIES = 6, SOLVE_SPARE = 16 };
+    enum { SOLVE_SPARE = 16 };
+    int i = *at, less = i < 0 ? TRIES - 1 : i % TRIES;
+    *s = *like;
+    s->share = less > 0;
+    s->rings = less > 1;
+    s->direct = less > 2;
+    s->leave = less > 3;
+    s->sink = less > 4;
+    s->narrow = i >= TRIES;
+    if (!schedule_select(s, w))
+        return s;
+    s->ahead = 0;
+    if (like->ahead && !schedule_ahead(s, like->ahead)) {
+        s->why = s->why ? s->why
+                        : "nothing that no carried state goes into";
+        return s;
+    }
+    if (!like->ahead && !schedule_rows_alone(s))
+        return s;
+    schedule_clear_loaded(s);
+    if (s->row_axis) {
+        schedule_fetch_vectors(s);
+        schedule_carry_in_lanes(s);
+    }
+    schedule_drop_unread(s);
+    if (s->groups > 2 && s->resident > 1) {
+        s->why = "one block of four warpgroups is as many as two";
+        return s;
+    }
+    bool solves = has_op(s, K_INVERSE);
+    s->interleave = s->row_axis && s->groups == 1
+            && (solves || has_features(s)) && !carries_ahead(s)
+            ? like->interleave : 1;
+    if (s->row_axis && s->ahead == 1 && s->groups > 1 && solves)
+        s->spare += SOLVE_SPARE;
+    if (s->row_axis) {
+        schedule_remake(s);
+        schedule_pair(s);
+    }
+    if (s->row_axis && (s->ahead || walks_alone_forward(s)))
+        schedule_rotate(s);
+    if (s->ordered) {
+        deal_roles(s);
+        s->summed = registers_summed(s);
+    }
+    if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
+        || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
+        s->why = s->ordered ? "sums of products under way in the registers"
+                              " that there are"
+               : "products that wait for what is left to the next"
+                 " iteration";
+        if (!s->ordered || s->narrow)
+            return s;
+        *at = TRIES - 1;
+        return NULL;
+    }
+    if (s->row_axis)
+        schedule_find_again(s);
+    schedule_overwrite(s);
+    if (s->kind == K_TOKEN && !s->ordered)
+        schedule_late(s);
+    s->large = true;
+    bool fits = schedule_buffers(s);
+    if (i < 0 && !fits)
+        return s;
+    if (i < 0 || !fits)
+        return NULL;
+    Schedule *early = attempt_early(c, w, like, s);
+    if (early)
+        return early;
+    if (s->row_axis)
+        schedule_slim(s);
+    schedule_early(s, true);
+    deal_roles(s);
+    if (registers_fault(s)) {
+        schedule_early(s, false);
+        deal_roles(s);
+    }
+    schedule_together(s);
+    schedule_shorten(s);
+    schedule_mask(s);
+    schedule_sync(s);
+    schedule_tensor(s);
+    schedule_rests(s);
+    s->why = schedule_check(s);
+    if (s->why && w->fault && !*w->fault && !registers_fault(s))
+        *w->fault = s->why;
+    if (!s->why || s->narrow)
+        return s;
+    *at = TRIES - 1;
+    return NULL;
+}
+
+/* Of the shared memory that there is, what a try would take that did not fit
+ * there; 0: that is not why. */
+static double excess(const Schedule *s)
+{
+    return (double)s->shared / s->target->shared;
+}
+
+/* Each try takes less shared memory, and then fewer registers; where two
+ * walks, or slices, are to be on a multiprocessor there is but one. Of two of
+ * other kernels the least is tried first: mostly there is no room for it. Where
+ * room is all that is asked, the last alone. What takes far too much at first
+ * is tried at its least next: of 1,350 that take a third too much even so
+ * none fits in between. */
+static Schedule *attempt_once(Ctx *c, const KernelWish *w,
+                              const Schedule *like)
+{
+    const double far = 1.4, least = 1.3;
     Schedule *s = ctx_alloc(c, sizeof *s);
     int tries = like->resident < 2 ? 2 * TRIES
               : like->kind == K_TOKEN && like->slices == 1 ? TRIES : 1;
     int first = w->roughly ? 2 * TRIES - 1 : tries == TRIES ? -1 : 0;
+
     for (int i = first; i < tries; i++) {
-        int less = i < 0 ? TRIES - 1 : i % TRIES;
-        *s = *like;
-        s->share = less > 0;
-        s->rings = less > 1;
-        s->direct = less > 2;
-        s->leave = less > 3;
-        s->sink = less > 4;
-        s->narrow = i >= TRIES;
-        if (!schedule_select(s, w))
-            return s;
-        s->ahead = 0;
-        if (like->ahead && !schedule_ahead(s, like->ahead)) {
-            s->why = s->why ? s->why
-                            : "nothing that no carried state goes into";
-            return s;
-        }
-        if (!like->ahead && !schedule_rows_alone(s))
-            return s;
-        schedule_clear_loaded(s);
-        if (s->row_axis) {
-            schedule_fetch_vectors(s);
-            schedule_carry_in_lanes(s);
-        }
-        schedule_drop_unread(s);
-        if (s->groups > 2 && s->resident > 1) {
-            s->why = "one block of four warpgroups is as many as two";
-            return s;
-        }
-        bool solves = has_op(s, K_INVERSE);
-        s->interleave = s->row_axis && s->groups == 1
-                && (solves || has_features(s)) && !carries_ahead(s)
-                ? like->interleave : 1;
-        if (s->row_axis && s->ahead == 1 && s->groups > 1 && solves)
-            s->spare += SOLVE_SPARE;
-        if (s->row_axis) {
-            schedule_remake(s);
-            schedule_pair(s);
-        }
-        if (s->row_axis && (s->ahead || walks_alone_forward(s)))
-            schedule_rotate(s);
-        if (s->ordered) {
-            deal_roles(s);
-            s->summed = registers_summed(s);
-        }
-        if ((is_ordered(s, KR_MATRIX) && !schedule_order(s, KR_MATRIX))
-            || (is_ordered(s, KR_AHEAD) && !schedule_order(s, KR_AHEAD))) {
-            s->why = s->ordered ? "sums of products under way in the registers"
-                                  " that there are"
-                   : "products that wait for what is left to the next"
-                     " iteration";
-            if (!s->ordered || s->narrow)
-                return s;
-            i = TRIES - 1;
+        bool all = i == 0 && tries > TRIES;
+        int last = tries - 1;
+        Schedule *found = try_less(c, w, like, s, &i);
+        if (found)
+            return found;
+        if (!all || i > 0 || excess(s) < far)
             continue;
-        }
-        if (s->row_axis)
-            schedule_find_again(s);
-        schedule_overwrite(s);
-        if (s->kind == K_TOKEN && !s->ordered)
-            schedule_late(s);
-        s->large = true;
-        bool fits = schedule_buffers(s);
-        if (i < 0 && !fits)
+        if (!try_less(c, w, like, s, &last) && excess(s) > least)
             return s;
-        if (i < 0 || !fits)
-            continue;
-        Schedule *early = attempt_early(c, w, like, s);
-        if (early)
-            return early;
-        if (s->row_axis)
-            schedule_slim(s);
-        schedule_early(s, true);
-        deal_roles(s);
-        if (registers_fault(s)) {
-            schedule_early(s, false);
-            deal_roles(s);
-        }
-        schedule_together(s);
-        schedule_shorten(s);
-        schedule_mask(s);
-        schedule_sync(s);
-        schedule_tensor(s);
-        schedule_rests(s);
-        s->why = schedule_check(s);
-        if (s->why && w->fault && !*w->fault && !registers_fault(s))
-            *w->fault = s->why;
-        if (!s->why || s->narrow)
-            return s;
-        i = TRIES - 1;
     }
     return s;
 }

@@ -287,6 +287,13 @@ typedef struct KTokens {
     int first;
 } KTokens;
 
+/* The instructions that know a value: the first and the last, the first that
+ * leaves it, the roles that read it. */
+typedef struct KUse {
+    int32_t first, last, writer;
+    uint16_t readers;
+} KUse;
+
 typedef struct Schedule {
     Ctx *c;
     const Plan *p;
@@ -343,6 +350,8 @@ typedef struct Schedule {
     int ninsts, cap_insts;
     KBuffer buffer[MOST_BUFFERS];
     int nbuffers, first_placed;         /* which lies first */
+    const KUse *use;                    /* of each value, while buffers are
+                                           found; else NULL */
     int32_t early;                      /* of a row axis: bytes of what is
                                            loaded first, in a ring of its own;
                                            0: all is in one */

@@ -96,11 +96,11 @@ void hold_rows(Lay *k, const LayerPart *part, struct Rows *p,
     if (h->n < ROWS_BESIDE)
         h->run[h->n] = own;
     if (h->n == ROWS_BESIDE || !may_be_beside(k, h, part)) {
-        RowsCall *free = h->call[0];
+        RowsCall *spare = h->call[0];
         int at = h->n;
         run_held(k);
         h->call[0] = h->call[at];       /* this one's */
-        h->call[at] = free;
+        h->call[at] = spare;
     }
     h->part[h->n] = part;
     h->run[h->n++] = own;

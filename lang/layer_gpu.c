@@ -245,6 +245,7 @@ static void run_rows_apart(Lay *k, Sub *s)
         }
         run_rows(k, s, false);
     }
+    run_held(k);
     s->bound.call = whole;
     s->bound.T = T;
     if (pages && !k->dry && !s->p->borrows)
@@ -533,7 +534,6 @@ static void forward(Lay *k, Sub *s)
             run_held(k);
             if (!k->left)
                 run_rows_apart(k, s);
-            run_held(k);
         } else
             run_rows(k, s, false);
         return;

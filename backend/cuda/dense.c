@@ -13,7 +13,7 @@ enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
        LONG = 512,                      /* and where a block has few of them */
        SUM_ENTRIES = 32, SUM_LONG = 8, SUM_THREADS = 1024,
-       SUMS = 4,                        /* of one kernel */
+       MOVE_SUMS = 4,                   /* of one kernel */
        SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
 static const char source[] =
@@ -22,7 +22,7 @@ static const char source[] =
     "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
     "{\n    move(m);\n}\n"
     "extern \"C\" __global__ void\n"
-    "__launch_bounds__(1024) flin_sum(const __grid_constant__ Sums s)\n"
+    "__launch_bounds__(1024) flin_sum(const __grid_constant__ MoveSums s)\n"
     "{\n    sum(s);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
@@ -43,8 +43,8 @@ typedef struct MoveArgs {
 } MoveArgs;
 
 typedef struct SumsArgs {
-    MoveArgs m[SUMS];
-    int32_t end[SUMS], n, pad;
+    MoveArgs m[MOVE_SUMS];
+    int32_t end[MOVE_SUMS], n, pad;
 } SumsArgs;
 
 typedef struct ProductArgs {
@@ -288,7 +288,7 @@ void dense_moves(Ctx *c, Gpu *g, void *stream, const DenseMove *m, int n)
             add_sums(g, &s, &a);
         else if (a.count)
             queue_move(c, g, stream, &m[i], &a);
-        if (s.n == SUMS)
+        if (s.n == MOVE_SUMS)
             queue_sums(c, g, stream, &s);
     }
     queue_sums(c, g, stream, &s);

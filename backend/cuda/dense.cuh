@@ -278,12 +278,12 @@ template<int E> INLINE void sum_up(const Move &m, i64 block, i64 blocks)
 }
 
 /* Several at once: each has so many blocks, one behind another. */
-enum { SUMS = 4 };
-struct Sums {
-    Move m[SUMS];
-    int end[SUMS], n, pad;
+enum { MOVE_SUMS = 4 };
+struct MoveSums {
+    Move m[MOVE_SUMS];
+    int end[MOVE_SUMS], n, pad;
 };
-INLINE void sum(const Sums &s)
+INLINE void sum(const MoveSums &s)
 {
     int i = 0;
     while (i + 1 < s.n && (int)blockIdx.x >= s.end[i])

@@ -285,11 +285,13 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
                               const Schedule *like)
 {
     const double far = 1.4, least = 1.3;
+    KernelWish ahead = *w;              /* of which nobody asks what is wrong */
     Schedule *s = ctx_alloc(c, sizeof *s);
     int tries = like->resident < 2 ? 2 * TRIES
               : like->kind == K_TOKEN && like->slices == 1 ? TRIES : 1;
     int first = w->roughly ? 2 * TRIES - 1 : tries == TRIES ? -1 : 0;
 
+    ahead.fault = NULL;
     for (int i = first; i < tries; i++) {
         bool all = i == 0 && tries > TRIES;
         int last = tries - 1;
@@ -298,7 +300,7 @@ static Schedule *attempt_once(Ctx *c, const KernelWish *w,
             return found;
         if (!all || i > 0 || excess(s) < far)
             continue;
-        if (!try_less(c, w, like, s, &last) && excess(s) > least)
+        if (!try_less(c, &ahead, like, s, &last) && excess(s) > least)
             return s;
     }
     return s;

@@ -11,7 +11,8 @@
  * runs each kernel once: what a summary has begun, its saving call does not do
  * again, nor the way back what has told the gradient at the start alone; and
  * that a summary by itself walks once for a diagonal's own and transition. And
- * whether nothing is compiled behind flin_prepare of a layer (FAKE_BESIDE).
+ * whether nothing is compiled behind flin_prepare of a layer (FAKE_BESIDE), and
+ * a layer's convolutions are one kernel.
  */
 #include "../../backend/cuda/build.h"
 #include "../../lang/flin.h"

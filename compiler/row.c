@@ -73,9 +73,12 @@ Ref row_added(Graph *g, int i)
 
     if (n.op == OP_sub && n.a[0] == st->node)
         return op1(g, OP_neg, n.a[1]);
-    if (n.op != OP_add)
+    if (n.op != OP_add || (n.a[0] != st->node && n.a[1] != st->node))
         return 0;
-    return n.a[0] == st->node ? n.a[1] : n.a[1] == st->node ? n.a[0] : 0;
+    Ref d = n.a[n.a[0] == st->node];
+    bool none = g->n[d].op == OP_lt && g->n[d].a[0] == st->node
+             && g->n[d].a[1] == st->node;   /* grad.c's or_zero */
+    return none ? op2(g, OP_lt, g->in[i].node, g->in[i].node) : d;
 }
 
 static bool is_one(AxisSet s)

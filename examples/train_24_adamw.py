@@ -1,9 +1,9 @@
 """AdamW behind a clip of all gradients' norm, as train_24.py trains its sides.
 
-What a step leaves is gradients, by flin, of two sums: that of the first by a
-moment is the next moment, that of the second by a weight the next weight. Each
-is written over what it is of; they are computed in float32, whatever they are
-kept in, and of gradients nothing is written."""
+What a step leaves is gradients, by flin, of one sum: that by a moment is the
+next moment, that by a weight the next weight. Each is written over what it is
+of; all are computed in float32, whatever they are kept in, and of gradients
+nothing is written."""
 import contextlib
 import itertools
 
@@ -11,29 +11,24 @@ import flin
 import torch
 
 FIRST, SECOND, DECAY, EPS = 0.9, 0.95, 0.1, 1e-8
-MOMENTS = f"""local flin = require "flin"
+UPDATE = f"""local flin = require "flin"
 local square = flin.square
 return flin.layer {{
-  name = "moments", input = {{ g = "t n", m = "t n", v = "t n" }},
-  weight = {{ clip = "" }},
+  name = "adamw",
+  input = {{ g = "t n", m = "t n", v = "t n", p = "t n" }},
+  weight = {{ clip = "", rate = "", stays = "", root = "" }},
   forward = function (x, w)
     local g = w.clip * x.g
+    local m = {FIRST} * x.m + (1 - {FIRST}) * g
+    local v = {SECOND} * x.v + (1 - {SECOND}) * square(g)
+    local step = flin.detach(w.rate * m / (w.root * flin.sqrt(v) + {EPS}))
     return flin.sum({FIRST} * square(x.m) / 2 + (1 - {FIRST}) * g * x.m
-      + {SECOND} * square(x.v) / 2 + (1 - {SECOND}) * square(g) * x.v, "n")
-  end,
-}}"""
-WEIGHTS = f"""local flin = require "flin"
-return flin.layer {{
-  name = "weights", input = {{ p = "t n", m = "t n", v = "t n" }},
-  weight = {{ rate = "", stays = "", root = "" }},
-  forward = function (x, w)
-    local step = w.rate * x.m / (w.root * flin.sqrt(x.v) + {EPS})
-    return flin.sum(w.stays * flin.square(x.p) / 2 - step * x.p, "n")
+      + {SECOND} * square(x.v) / 2 + (1 - {SECOND}) * square(g) * x.v
+      + w.stays * square(x.p) / 2 - step * x.p, "n")
   end,
 }}"""
 ROW = 1024                  # weights, that the programs go along
 SMALL = 1 << 16             # such weights are one, whatever they are of
-AT_ONCE = 4 << 20           # what is read of them twice is in the cache then
 STREAMS = 4                 # programs of small ones run beside one another
 
 # PyTorch 2.0 on.
@@ -59,11 +54,10 @@ def in_a_row(tensors):
 
 
 def as_rows(flat):
-    """Of one axis as [1, T, n], some at a time."""
+    """Of one axis as [1, T, n], the most of it and the rest."""
     whole = len(flat) // ROW * ROW
-    rows = flat[:whole].view(1, -1, ROW).split(AT_ONCE // ROW, 1)
-    rest = flat[whole:].view(1, 1, -1)
-    return [*(rows if whole else ()), *((rest,) if rest.numel() else ())]
+    return [t for t in (flat[:whole].view(1, -1, ROW),
+                        flat[whole:].view(1, 1, -1)) if t.numel()]
 
 
 def neighbours(parameters):
@@ -123,7 +117,7 @@ class AdamW:
             p = in_a_row([p.data for p in run])
             self.kept.append((run, p, torch.zeros_like(p),
                               torch.zeros_like(p)))
-        self.moments, self.weights = map(flin.load, (MOMENTS, WEIGHTS))
+        self.program = flin.load(UPDATE)
         self.numbers = torch.empty(3, device=self.parameters[0].device)
         self.ones = torch.ones(1, max(
             rows.shape[1] for run, p, *_ in self.kept
@@ -178,8 +172,6 @@ class AdamW:
     def write(self, clip, g, p, m, v):
         rate, stays, root = self.numbers
         do = self.ones[:, :g.shape[1]]
-        self.moments.backward(g=g, m=m, v=v, clip=clip, do=do,
-                              wanted=("m", "v"), inplace=("m", "v"))
-        self.weights.backward(p=p, m=m, v=v, rate=rate, stays=stays,
-                              root=root, do=do, wanted=("p",),
-                              inplace=("p",))
+        self.program.backward(
+            g=g, m=m, v=v, p=p, clip=clip, rate=rate, stays=stays, root=root,
+            do=do, wanted=("m", "v", "p"), inplace=("m", "v", "p"))

@@ -88,6 +88,16 @@ static void push_outputs(lua_State *L, const Graph *g)
     }
 }
 
+/* Is a gradient of the step held back? */
+static bool detaches(const Graph *g)
+{
+    bool any = false;
+
+    for (Ref r = 1; r < g->len; r++)
+        any = any || g->n[r].op == OP_detach;
+    return any;
+}
+
 /* Upvalue: the methods. */
 static int variant_index(lua_State *L)
 {
@@ -118,6 +128,8 @@ static int variant_index(lua_State *L)
         lua_pushstring(L, variant_form(L, v));
     else if (!strcmp(key, "note"))
         lua_pushstring(L, latest_note(v));
+    else if (!strcmp(key, "detaches"))
+        lua_pushboolean(L, detaches(g));
     else if (!strcmp(key, "is_layer"))
         lua_pushboolean(L, g->layer != NULL);
     else if (!strcmp(key, "beside"))

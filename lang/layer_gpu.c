@@ -31,7 +31,7 @@ static DType type(const Lay *k, Ref r)
 
 /* ---- moves and products ---- */
 
-static void move(Lay *k, const Array *to, const Array *from, bool add)
+static DenseMove dense_of(const Array *to, const Array *from, bool add)
 {
     DenseMove m = { .to = address(to), .from = address(from),
                     .to_type = to->dtype, .from_type = from->dtype,
@@ -42,9 +42,28 @@ static void move(Lay *k, const Array *to, const Array *from, bool add)
         m.ts[i] = to->st[i];
         m.fs[i] = from->st[array_find(from, to->ax[i])];
     }
+    return m;
+}
+
+static void move(Lay *k, const Array *to, const Array *from, bool add)
+{
+    DenseMove m = dense_of(to, from, add);
+
     run_held(k);
     if (!k->dry)
         dense_move(k->c, gpu_of(k), k->b->call.stream, &m);
+}
+
+static void moves(Lay *k, const Array *to, const Array *const *from, int n)
+{
+    DenseMove m[MAX_JOINT];
+
+    run_held(k);
+    for (int i = 0, some; i < n && !k->dry; i += some) {
+        for (some = 0; some < MAX_JOINT && i + some < n; some++)
+            m[some] = dense_of(&to[i + some], from[i + some], false);
+        dense_moves(k->c, gpu_of(k), k->b->call.stream, m, some);
+    }
 }
 
 /* 0 of a number, to each place. */
@@ -724,8 +743,8 @@ void gpu_layer_release(Variant *v, LayerProgram *p)
 }
 
 const Realm realm_gpu = { true, type, arena_room, arena_drop, zero, number,
-                          move, takes, gives, product, cheap, adds, remakes,
-                          over, over_dy, forward, backward, before };
+                          move, moves, takes, gives, product, cheap, adds,
+                          remakes, over, over_dy, forward, backward, before };
 
 /* ---- a call's memory ---- */
 

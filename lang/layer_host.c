@@ -83,6 +83,12 @@ static void move(Lay *k, const Array *to, const Array *from, bool add)
     }
 }
 
+static void moves(Lay *k, const Array *to, const Array *const *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        move(k, &to[i], from[i], false);
+}
+
 /* A caller's memory; the call's own is zeros when it is made. */
 static void zero(Lay *k, const Array *v)
 {
@@ -242,6 +248,6 @@ static bool over(const Lay *k, int part, int input)
     return input != OVER_RESULT && k->p->over[part] && k->p->over[part][input];
 }
 
-const Realm realm_host = { false, type, room, drop, zero, number, move, takes,
-                           gives, product, cheap, adds, cheap, over, NULL,
-                           forward, backward, NULL };
+const Realm realm_host = { false, type, room, drop, zero, number, move, moves,
+                           takes, gives, product, cheap, adds, cheap, over,
+                           NULL, forward, backward, NULL };

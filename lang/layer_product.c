@@ -443,6 +443,8 @@ static Array joint_weight(Lay *k, const Joint *j, const Multiply *m,
                           Array *room)
 {
     Array all = weight_array(k, m, &m->over, &m->cols), w[MAX_JOINT];
+    Array to[MAX_JOINT];
+    const Array *from[MAX_JOINT];
 
     *room = all;
     if (joint_copies(k, j))
@@ -454,10 +456,12 @@ static Array joint_weight(Lay *k, const Joint *j, const Multiply *m,
     for (int i = 0; all.data && i < j->n; i++) {
         const LayerPart *p = part_of(k, j, i);
         Multiply own = multiply(k, p);
-        Array to = columns_of(j, i, 0, &all, weight_array(k, &own, &own.over,
-                                                          &own.cols));
-        k->realm->move(k, &to, &k->value[p->in[1]], false);
+        to[i] = columns_of(j, i, 0, &all, weight_array(k, &own, &own.over,
+                                                       &own.cols));
+        from[i] = &k->value[p->in[1]];
     }
+    if (all.data)
+        k->realm->moves(k, to, from, j->n);
     return all;
 }
 
@@ -601,19 +605,28 @@ bool joint_grad(Lay *k, Ref r, Array *to)
 /* Each dy in its place; false: there is none. */
 static bool gather_dy(Lay *k, const Joint *j)
 {
+    Array to[MAX_JOINT], some[MAX_JOINT];
+    const Array *from[MAX_JOINT];
     bool any = false;
+    int n = 0;
 
     for (int i = 0; i < j->n; i++)
         any = any || k->grad[part_of(k, j, i)->y].data;
     for (int i = 0; any && i < j->n; i++) {
-        Array *g = &k->grad[part_of(k, j, i)->y];
-        Array to = joint_dy(k, j, i);
-        if (!g->data)
-            k->realm->zero(k, &to);
-        else if (g->data != to.data)
-            k->realm->move(k, &to, g, false);
-        drop_array(k, g);
-        *g = to;
+        const Array *g = &k->grad[part_of(k, j, i)->y];
+        to[i] = joint_dy(k, j, i);
+        if (!g->data) {
+            k->realm->zero(k, &to[i]);
+        } else if (g->data != to[i].data) {
+            some[n] = to[i];
+            from[n++] = g;
+        }
+    }
+    if (n)
+        k->realm->moves(k, some, from, n);
+    for (int i = 0; any && i < j->n; i++) {
+        drop_array(k, &k->grad[part_of(k, j, i)->y]);
+        k->grad[part_of(k, j, i)->y] = to[i];
     }
     return any;
 }

@@ -119,6 +119,8 @@ typedef struct Realm {
     /* Of the same axes in any order; what `to` has at a stride of 0 is
      * summed. */
     void (*move)(Lay *k, const Array *to, const Array *from, bool add);
+    /* Several that do not meet, to[i] from from[i]. */
+    void (*moves)(Lay *k, const Array *to, const Array *const *from, int n);
     /* Can it be a factor (second: the second), the result? */
     bool (*takes)(const Lay *k, const Array *v, int64_t rs, int64_t cs,
                   bool second);

@@ -306,6 +306,11 @@ local function check_backend(v, options, backend, said)
 end
 
 local function check_differences(v, options)
+  if v.detaches then
+    say(("  %-12s %s"):format("differences",
+                              "skipped: they move what flin.detach detaches"))
+    return true
+  end
   stage(v.name .. ", differences")
   local H = options.H
   local o = { T = 20, B = options.B, chunk = options.chunk,

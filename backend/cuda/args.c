@@ -165,11 +165,26 @@ static int64_t part_at(const CudaModule *m, const Plan *p, const Call *call,
     return at;
 }
 
+/* Of all results of a kernel of sums, one behind another (shares.c). */
+static int64_t items_of_sums(const CudaModule *m, const CudaKernel *k,
+                             const Call *call)
+{
+    int64_t all = 0;
+
+    for (int i = 1; i < k->ntensors; i += 2) {
+        const View *to = view_of(call, k->tensor[i]);
+        int64_t n = k->tensor[i].kind == ARG_OUTPUT
+                  ? cuda_slots(m, call) * sum_parts(m->chunk)
+                  : to->sb ? call->nseq : call->nseq > 0;
+        if (to->data)
+            all += n * (call->heads / group_of(call, to));
+    }
+    return all;
+}
+
 static int64_t items_of(const CudaModule *m, const CudaKernel *k,
                         const Call *call)
 {
-    const View *to = view_of(call, k->tensor[1]);
-
     switch (k->walk) {
     case CUDA_WALKED:
         return call->nseq * call->heads * k->blocks
@@ -177,12 +192,7 @@ static int64_t items_of(const CudaModule *m, const CudaKernel *k,
     case CUDA_SEQUENCES: return call->nseq * call->heads * k->blocks;
     case CUDA_SCHEDULED:
     case CUDA_CHUNKS: return cuda_slots(m, call) * call->heads * k->blocks;
-    case CUDA_SUM:
-        if (k->tensor[1].kind == ARG_OUTPUT)
-            return cuda_slots(m, call) * sum_parts(m->chunk)
-                 * (call->heads / group_of(call, to));
-        return (to->sb ? call->nseq : call->nseq > 0)
-             * (call->heads / group_of(call, to));
+    case CUDA_SUM:     return items_of_sums(m, k, call);
     }
     return 0;
 }

@@ -13,17 +13,17 @@ enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
        LONG = 512,                      /* and where a block has few of them */
        SUM_ENTRIES = 32, SUM_LONG = 8, SUM_THREADS = 1024,
-       MOVE_SUMS = 4,                   /* of one kernel */
+       MOST_MOVES = 4,                       /* of one kernel */
        SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
 static const char source[] =
     "#include \"numbers.cuh\"\n#include \"warp.cuh\"\n"
     "#include \"dense.cuh\"\n"
-    "extern \"C\" __global__ void flin_move(const __grid_constant__ Move m)\n"
-    "{\n    move(m);\n}\n"
+    "extern \"C\" __global__ void flin_move(const __grid_constant__ Moves s)\n"
+    "{\n    move(s);\n}\n"
     "extern \"C\" __global__ void\n"
     "__launch_bounds__(1024, 2) flin_sum(\n"
-    "const __grid_constant__ MoveSums s)\n"
+    "const __grid_constant__ Moves s)\n"
     "{\n    sum(s);\n}\n"
     "extern \"C\" __global__ void\n"
     "flin_product(const __grid_constant__ Product p)\n"
@@ -43,10 +43,10 @@ typedef struct MoveArgs {
     int32_t outer, dims, to_type, from_type, add, wide, same, few;
 } MoveArgs;
 
-typedef struct SumsArgs {
-    MoveArgs m[MOVE_SUMS];
-    int32_t end[MOVE_SUMS], n, pad;
-} SumsArgs;
+typedef struct MovesArgs {
+    MoveArgs m[MOST_MOVES];
+    int32_t end[MOST_MOVES], n, pad;
+} MovesArgs;
 
 typedef struct ProductArgs {
     uint64_t a, b, c;
@@ -244,7 +244,16 @@ static bool is_sums(const MoveArgs *a)
     return a->each >= MANY && a->count <= FEW;
 }
 
-static void queue_sums(Ctx *c, Gpu *g, void *stream, SumsArgs *s)
+/* One more, of so many blocks. */
+static void add_move(MovesArgs *s, const MoveArgs *a, int64_t blocks)
+{
+    int i = s->n++;
+
+    s->m[i] = *a;
+    s->end[i] = (i ? s->end[i - 1] : 0) + (int32_t)blocks;
+}
+
+static void queue_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s)
 {
     if (s->n)
         queue(c, g, dense_of(c, g)->sum, s->end[s->n - 1], SUM_THREADS,
@@ -252,47 +261,58 @@ static void queue_sums(Ctx *c, Gpu *g, void *stream, SumsArgs *s)
     s->n = 0;
 }
 
-static void add_sums(const Gpu *g, SumsArgs *s, const MoveArgs *a)
+static void add_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s, MoveArgs *a)
 {
-    int i = s->n++;
-
-    s->m[i] = *a;
-    s->m[i].few = a->each >= LONG;
-    s->end[i] = (i ? s->end[i - 1] : 0)
-              + (int32_t)blocks_of(g, a->count, s->m[i].few ? SUM_LONG
-                                                            : SUM_ENTRIES);
+    a->few = a->each >= LONG;
+    add_move(s, a, blocks_of(g, a->count, a->few ? SUM_LONG : SUM_ENTRIES));
+    if (s->n == MOST_MOVES)
+        queue_sums(c, g, stream, s);
 }
 
-static void queue_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m,
-                       MoveArgs *a)
+static void queue_moves(Ctx *c, Gpu *g, void *stream, MovesArgs *s)
+{
+    if (s->n)
+        queue(c, g, dense_of(c, g)->move, s->end[s->n - 1], THREADS, 0, s,
+              stream);
+    s->n = 0;
+}
+
+static void add_each(Ctx *c, Gpu *g, void *stream, MovesArgs *s,
+                     const MoveArgs *a)
+{
+    add_move(s, a, blocks_of(g, a->count / a->wide, THREADS));
+    if (s->n == MOST_MOVES)
+        queue_moves(c, g, stream, s);
+}
+
+static void copy_rows(Ctx *c, Gpu *g, void *stream, const DenseMove *m,
+                      const MoveArgs *a)
 {
     size_t size = (size_t)dtype_size(m->to_type);
-    if (!is_rows(m, a)) {
-        start(c, g, dense_of(c, g)->move, a->count / a->wide, a, stream);
-        return;
-    }
     int last = a->outer - 1;
     size_t width = (size_t)a->n[last] * size;
     DeviceRows r = { m->to, m->from, width, last ? (size_t)a->n[0] : 1,
                      last ? (size_t)a->ts[0] * size : width,
                      last ? (size_t)a->fs[0] * size : width };
+
     stream_copy(c, gpu_enter(c, g), stream, &r);
 }
 
 void dense_moves(Ctx *c, Gpu *g, void *stream, const DenseMove *m, int n)
 {
-    SumsArgs s = { .n = 0 };
+    MovesArgs sums = { .n = 0 }, moves = { .n = 0 };
 
     for (int i = 0; i < n; i++) {
         MoveArgs a = move_args(&m[i]);
         if (a.count && is_sums(&a))
-            add_sums(g, &s, &a);
+            add_sums(c, g, stream, &sums, &a);
+        else if (a.count && is_rows(&m[i], &a))
+            copy_rows(c, g, stream, &m[i], &a);
         else if (a.count)
-            queue_move(c, g, stream, &m[i], &a);
-        if (s.n == MOVE_SUMS)
-            queue_sums(c, g, stream, &s);
+            add_each(c, g, stream, &moves, &a);
     }
-    queue_sums(c, g, stream, &s);
+    queue_sums(c, g, stream, &sums);
+    queue_moves(c, g, stream, &moves);
 }
 
 void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m)

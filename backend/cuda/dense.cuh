@@ -126,11 +126,10 @@ template<int N> INLINE void put_entries(const Move &m, i64 to, float *sum)
 /* One entry each, none of which is a sum: a thread reads all that it moves at
  * once before it waits for any. */
 enum { MOVED = 2 };
-template<int N> INLINE void move_each(const Move &m)
+template<int N> INLINE void move_each(const Move &m, i64 block, i64 blocks)
 {
-    const i64 count = m.count / N, step = (i64)gridDim.x * 256;
-    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < count;
-         x += MOVED * step) {
+    const i64 count = m.count / N, step = blocks * 256;
+    for (i64 x = block * 256 + threadIdx.x; x < count; x += MOVED * step) {
         i64 to[MOVED];
         float from[MOVED][N], old[MOVED][N];
         UNROLL
@@ -202,10 +201,10 @@ template<int N> INLINE void sum_entries(const Move &m, float *sum, i64 from)
 }
 
 /* N entries of the result a thread: neighbours next to each other. */
-template<int N> INLINE void move_by(const Move &m)
+template<int N> INLINE void move_by(const Move &m, i64 block, i64 blocks)
 {
-    const i64 count = m.count / N, step = (i64)gridDim.x * 256;
-    for (i64 x = (i64)blockIdx.x * 256 + threadIdx.x; x < count; x += step) {
+    const i64 count = m.count / N, step = blocks * 256;
+    for (i64 x = block * 256 + threadIdx.x; x < count; x += step) {
         i64 to, from;
         entry_place(m, x * N, to, from);
         float sum[N];
@@ -213,14 +212,33 @@ template<int N> INLINE void move_by(const Move &m)
         put_entries<N>(m, to, sum);
     }
 }
-INLINE void move(const Move &m)
+
+/* Several at once: each has so many blocks, one behind another. */
+enum { MOST_MOVES = 4 };
+struct Moves {
+    Move m[MOST_MOVES];
+    int end[MOST_MOVES], n, pad;
+};
+INLINE int own_move(const Moves &s, i64 &block, i64 &blocks)
 {
+    int i = 0;
+    while (i + 1 < s.n && (int)blockIdx.x >= s.end[i])
+        i++;
+    const int first = i ? s.end[i - 1] : 0;
+    block = (int)blockIdx.x - first;
+    blocks = s.end[i] - first;
+    return i;
+}
+INLINE void move(const Moves &s)
+{
+    i64 block, blocks;
+    const Move &m = s.m[own_move(s, block, blocks)];
     if (m.each == 1 && !m.same && m.wide == 4)
-        move_each<4>(m);
+        move_each<4>(m, block, blocks);
     else if (m.wide == 4)
-        move_by<4>(m);
+        move_by<4>(m, block, blocks);
     else
-        move_by<1>(m);
+        move_by<1>(m, block, blocks);
 }
 
 /* Where each is a sum of many: a block has E entries next to each other, whose
@@ -277,23 +295,14 @@ template<int E> INLINE void sum_up(const Move &m, i64 block, i64 blocks)
     }
 }
 
-/* Several at once: each has so many blocks, one behind another. */
-enum { MOVE_SUMS = 4 };
-struct MoveSums {
-    Move m[MOVE_SUMS];
-    int end[MOVE_SUMS], n, pad;
-};
-INLINE void sum(const MoveSums &s)
+INLINE void sum(const Moves &s)
 {
-    int i = 0;
-    while (i + 1 < s.n && (int)blockIdx.x >= s.end[i])
-        i++;
-    const int first = i ? s.end[i - 1] : 0;
-    const i64 block = (int)blockIdx.x - first, blocks = s.end[i] - first;
-    if (s.m[i].few)
-        sum_up<8>(s.m[i], block, blocks);
+    i64 block, blocks;
+    const Move &m = s.m[own_move(s, block, blocks)];
+    if (m.few)
+        sum_up<8>(m, block, blocks);
     else
-        sum_up<32>(s.m[i], block, blocks);
+        sum_up<32>(m, block, blocks);
 }
 
 struct Product {

@@ -37,7 +37,8 @@ typedef struct DenseProduct {
 void dense_prepare(Ctx *c, Gpu *g);
 void dense_wish(Ctx *c, Gpu *g);
 void dense_move(Ctx *c, Gpu *g, void *stream, const DenseMove *m);
-/* Several that do not meet: sums of many entries by one kernel. */
+/* Several that do not meet: up to four are one kernel, sums of many entries
+ * apart. */
 void dense_moves(Ctx *c, Gpu *g, void *stream, const DenseMove *m, int n);
 /* Bytes that such a product takes beside its tensors, wherever these are. */
 int64_t dense_room(Ctx *c, Gpu *g, const DenseProduct *p);

@@ -309,6 +309,7 @@ row("v.axes", "table", "sizes of axes, false where calls say")
 row("v.about", "string", "the comment that its script begins with")
 row("v.form", "string",
     "how each state goes on, and whether in chunks; a layer's parts")
+row("v.detaches", "boolean", "does its step call flin.detach?")
 row("v.is_layer", "boolean", "made by flin.layer: heads are axes as others")
 row("v.beside", "table", "lists of a layer's weights of the same values", [[
 In this order, each where the one before it ends, they are one matrix on a GPU:
@@ -378,6 +379,10 @@ end
 
 unary("abs", "|x|")
 unary("cos", "cosine")
+row("flin.detach", "x: value -> value", "x, through which no gradient goes", [[
+As PyTorch's detach and JAX's stop_gradient: values are those of x, and the
+gradient that comes to it goes no further. v:gradcheck refuses such steps:
+differences move what is detached, too.]])
 unary("exp", "e^x; of a log decay, the decay")
 unary("floor", "the greatest whole number up to x")
 unary("log", "natural logarithm")

@@ -167,6 +167,11 @@ end
 
 return function (v, o)
   local option, calls, directions = read(o)
+  if v.detaches then
+    error("gradcheck: " .. v.name .. " calls flin.detach, and differences move "
+          .. "what is detached, too\n  help: v:check compares its gradients "
+          .. "with the float64 step's", 2)
+  end
   flin.seed(option.seed)
   -- A state of other tokens: a maximum of these would be at a corner.
   option.seed = option.seed + 1

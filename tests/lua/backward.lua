@@ -283,6 +283,44 @@ for _, name in ipairs(names) do
            plan.bytes / FLOOR[name])
   end
 end
+
+-- What is detached has the values of what it is of, and no gradient: of what
+-- has tokens or none, for each entry or one, by rows and by chunks.
+do
+  local detach <const> = flin.detach
+  local function layer(a, b, forward)
+    return flin.layer { name = "detached", weight = { a = a, b = b },
+                        input = { x = "t h n", z = "t h n" },
+                        forward = forward }
+  end
+  local steps = {
+    layer("", "n", function (x, w) return detach(w.a * x.x + w.b) * x.z end),
+    layer("h", "h n", function (x, w)
+      return flin.sum(detach(w.a * x.x + w.b) * x.z, "n") end),
+    layer("", "h n", function (x, w)
+      return flin.rms_norm(detach(w.a * x.x) * x.z + w.b, "n") end),
+    flin.variant { name = "detached", state = { S = "k v" },
+      input = { x = "t k", z = "t v", a = "k", b = "t : log_decay" },
+      step = function (x, s)
+        local S = flin.exp(x.b) * s.S
+                + flin.outer(detach(x.x * x.a), x.z)
+        return { S = S }, flin.sum(S, "k")
+      end },
+  }
+  for i, v in ipairs(steps) do
+    local r = v:check { B = 2, T = 40, H = 2, size = 12, seed = i }
+    expect(r.worst < 1e-4, "detached %d: %s", i, r)
+    local given = v:random { B = 2, T = 40, H = 2, size = 12, seed = i }
+    given.dy = v:forward(given) * 0 + 1
+    local d = v:backward(given)
+    expect(d.x:map(math.abs):max() == 0 and d.a:map(math.abs):max() == 0
+           and d.z:map(math.abs):max() > 0, "detached %d: gradients", i)
+    local fine, why = pcall(v.gradcheck, v)
+    expect(v.detaches and not fine and tostring(why):find "flin.detach",
+           "detached %d: differences", i)
+  end
+end
+
 do
   local v = flin.stdlib.gated_deltanet
   local plan = v:plan { K = 128, V = 128, chunk = 64, backward = true,

@@ -71,7 +71,8 @@ function steps.elementwise(p)
   local w = weight(p, p.random(2) == 1 and kind or last(kind))
   local forms = { "%s * %s", "flin.silu(%s) + %s", "flin.max(%s, %s) * " .. w,
                   "%s + 0 * %s + " .. w, "flin.sigmoid(%s - %s)",
-                  "flin.where(flin.lt(0, %s), %s, 0.5 * " .. w .. ")" }
+                  "flin.where(flin.lt(0, %s), %s, 0.5 * " .. w .. ")",
+                  "%s + flin.detach(%s * " .. w .. ")" }
   keep(p, kind, forms[p.random(#forms)], a, b)
 end
 

@@ -63,6 +63,8 @@ local GATES <const> = {
   { "mean of keys", { "t k" },
     function (a) return flin.sigmoid(flin.mean(a, "k")) end },
   { "square", { "t k : unit" }, function (a) return a * a end },
+  { "detached", { "t k : unit", "t : log_decay" },
+    function (a, b) return a * flin.detach(exp(b)) end },
   { "power", { "t : unit" }, function (a) return a ^ 2 end },
   { "tanh", { "t k" }, function (a) return flin.tanh(a) end },
   { "cosine", { "t : log_decay", "t : angle" },

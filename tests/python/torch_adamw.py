@@ -1,5 +1,5 @@
 """The optimiser of examples/train_24.py beside PyTorch's: weights alone, beside
-one another, permuted and small, some at a time."""
+one another, permuted and small."""
 import importlib.util
 import os
 import sys
@@ -17,7 +17,7 @@ import train_24_adamw as own                        # noqa: E402
 
 torch.set_num_threads(1)
 torch.manual_seed(2)
-own.AT_ONCE, own.SMALL = 1 << 12, 1 << 10
+own.SMALL = 1 << 10
 
 first, second = torch.randn(70, 96).split([30, 40])
 data = [torch.randn(64), torch.randn(130, 96), torch.randn(3, 5), first, second,

@@ -11,8 +11,10 @@
 
 enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
-       LONG = 512,                      /* and where a block has few of them */
-       SUM_ENTRIES = 32, SUM_LONG = 8, SUM_THREADS = 1024,
+       LONG = 512,                      /* and where a block has few of them, */
+       SHORT = 64,                      /* or many, if these are many */
+       SUM_ENTRIES = 32, SUM_LONG = 8, SUM_SHORT = 128, SUM_THREADS = 1024,
+       SUM_RESIDENT = 2,                /* blocks on a multiprocessor */
        MOST_MOVES = 4,                       /* of one kernel */
        SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
@@ -40,7 +42,7 @@ typedef struct MoveArgs {
     uint64_t to, from;
     int64_t count, each, n[DENSE_DIMS], ts[DENSE_DIMS], fs[DENSE_DIMS];
     uint32_t mul[DENSE_DIMS], shift[DENSE_DIMS];
-    int32_t outer, dims, to_type, from_type, add, wide, same, few;
+    int32_t outer, dims, to_type, from_type, add, wide, same, pad;
 } MoveArgs;
 
 typedef struct MovesArgs {
@@ -263,8 +265,11 @@ static void queue_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s)
 
 static void add_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s, MoveArgs *a)
 {
-    a->few = a->each >= LONG;
-    add_move(s, a, blocks_of(g, a->count, a->few ? SUM_LONG : SUM_ENTRIES));
+    int64_t all = (a->count + SUM_ENTRIES - 1) / SUM_ENTRIES;
+    bool many = all > SUM_RESIDENT * gpu_driver(g)->processors;
+    a->wide = a->each >= LONG ? SUM_LONG : a->each > SHORT || !many
+            ? SUM_ENTRIES : SUM_SHORT;
+    add_move(s, a, blocks_of(g, a->count, a->wide));
     if (s->n == MOST_MOVES)
         queue_sums(c, g, stream, s);
 }

@@ -66,14 +66,15 @@ template<int N> INLINE void store_all(char *p, int type, i64 at, const float *x)
 
 /* Entries as they are counted: `count` of the first `outer` dimensions, and
  * for each `each` of the others, which are summed. A thread has `wide` entries,
- * neighbours in both tensors (`same`: in `from` one for all). With mul, x / n
- * is the upper half of x mul, shifted. */
+ * neighbours in both tensors (`same`: in `from` one for all); of sums of many
+ * entries a block has them. With mul, x / n is the upper half of x mul,
+ * shifted. */
 struct Move {
     char *to;
     const char *from;
     i64 count, each, n[DIMS], ts[DIMS], fs[DIMS];
     u32 mul[DIMS], shift[DIMS];
-    int outer, dims, to_type, from_type, add, wide, same, few;
+    int outer, dims, to_type, from_type, add, wide, same, pad;
 };
 
 CALLED i64 far_quotient(i64 x, i64 n) { return x / n; }
@@ -281,7 +282,15 @@ template<int E> INLINE void sum_up(const Move &m, i64 block, i64 blocks)
         part[share][own] = first + own < m.count ? sum_share<E>(m, from, share)
                                                  : 0.f;
         __syncthreads();
-        if (warp < E) {
+        if (SHARES < LANES) {
+            float sum = 0;
+            if (share == 0 && first + own < m.count) {
+                UNROLL
+                for (int i = 0; i < SHARES; i++)
+                    sum += part[i][own];
+                put_entries<1>(m, to, &sum);
+            }
+        } else if (warp < E) {
             float sum = 0;
             UNROLL
             for (int i = 0; i < SHARES; i += LANES)
@@ -299,10 +308,12 @@ INLINE void sum(const Moves &s)
 {
     i64 block, blocks;
     const Move &m = s.m[own_move(s, block, blocks)];
-    if (m.few)
+    if (m.wide == 8)
         sum_up<8>(m, block, blocks);
-    else
+    else if (m.wide == 32)
         sum_up<32>(m, block, blocks);
+    else
+        sum_up<128>(m, block, blocks);
 }
 
 struct Product {

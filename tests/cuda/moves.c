@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 1 << 16, LARGE = 20000, CASES = 400, BYTES = 8 * ROOM };
+enum { ROOM = 1 << 16, LARGE = 20000, CASES = 400, BYTES = 8 * ROOM,
+       SEVERAL = 9 };                   /* moves at once */
 
 typedef struct Test {
     Ctx *c;
     Gpu *g;
     const Driver *d;
-    DevicePtr to, from;
+    DevicePtr to, from, more[SEVERAL];
     char was[BYTES], at[BYTES], source[BYTES];
     double sum[ROOM];
     bool is[ROOM];
@@ -140,6 +141,53 @@ static void one(Test *k)
            "to %d%s", m.rank, m.from_type, m.to_type, m.add ? ", added" : ""));
 }
 
+/* Sums of rows of `each`, of so many columns. */
+static DenseMove columns(int each, int n)
+{
+    return (DenseMove){ .to_type = any(2) ? F32 : BF16, .from_type = F32,
+                        .add = any(2), .rank = 2, .n = { each, n },
+                        .ts = { 0, 1 }, .fs = { n, 1 } };
+}
+
+/* Of one source, each to a place of its own: as one kernel, or as two where
+ * some are sums. */
+static void several(Test *k)
+{
+    DenseMove m[SEVERAL];
+    uint32_t was[SEVERAL];              /* what fills their places */
+    int n = 2 + any(SEVERAL - 1), from = any(2) ? F32 : BF16;
+
+    for (int i = 0; i < n; i++)
+        do
+            if (from == F32 && any(2))
+                m[i] = columns(16 + any(40), 1 + any(1200));
+            else
+                while (!any_move(&m[i]))
+                    ;
+        while (m[i].from_type != (DType)from);
+    for (int i = 0; i < n; i++)
+        m[i].from = k->from;
+    fill(k->source, (DType)from);
+    device_put(k->c, k->d, k->from, k->source, BYTES);
+    for (int i = 0; i < n; i++) {
+        was[i] = state;
+        fill(k->was, m[i].to_type);
+        m[i].to = k->more[i];
+        device_put(k->c, k->d, k->more[i], k->was, BYTES);
+    }
+    dense_moves(k->c, k->g, NULL, m, n);
+    for (int i = 0; i < n; i++) {
+        uint32_t now = state;
+        state = was[i];
+        fill(k->was, m[i].to_type);
+        state = now;
+        device_get(k->c, k->d, k->at, k->more[i], BYTES);
+        expect(is_right(k, &m[i], 0), ctx_format(k->c, "move %d of %d at once,"
+               " %d dimensions, type %d to %d%s", i, n, m[i].rank, from,
+               m[i].to_type, m[i].add ? ", added" : ""));
+    }
+}
+
 static void open_gpu(Ctx *c, void *ud)
 {
     Test *k = ud;
@@ -195,10 +243,16 @@ static void run(Ctx *c, void *ud)
 
     k->to = device_alloc(c, k->d, BYTES);
     k->from = device_alloc(c, k->d, BYTES);
+    for (int i = 0; i < SEVERAL; i++)
+        k->more[i] = device_alloc(c, k->d, BYTES);
     for (int i = 0; i < CASES; i++)
         one(k);
     for (int i = 0; i < CASES; i++)
+        several(k);
+    for (int i = 0; i < CASES; i++)
         one_product(k);
+    for (int i = 0; i < SEVERAL; i++)
+        device_free(k->d, k->more[i]);
     device_free(k->d, k->to);
     device_free(k->d, k->from);
 }

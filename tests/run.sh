@@ -272,7 +272,6 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         "flin tests/cuda/hopper.lua deltaproduct rwkv6" \
         "flin tests/cuda/hopper.lua 6 9 28 66 236 241" "tests/cuda/strided" \
         "tests/cuda/inplace" "tests/cuda/reuse" tests/cuda/moves \
-        "tests/cuda/moves of few" \
         "flin tests/cuda/hopper.lua wide lightning retnet gdn2 weighted" \
         "flin tests/cuda/hopper.lua wide shifted" \
         "flin tests/cuda/hopper.lua wide weighted" \
@@ -322,7 +321,6 @@ pairs_sinks blocks_decays blocks_weighed blocks_columns blocks_two" \
         *steps.lua)
             more="FAKE_ARCH=9" ;;
         *layers*) more="FAKE_ARCH=9 FAKE_PLAIN=1" ;;
-        *"moves of few") more=FAKE_PROCESSORS=2 ;;
         *carried*few) more="FAKE_CHECKED=1 FAKE_ARCH=9" ;;
         *recorded*)             # whose kernels are nobody else's
             more="FAKE_ARCH=9 FAKE_RECORDING=$tmp/recording"

@@ -11,11 +11,9 @@
 
 enum { THREADS = 256, BLOCKS = 16 };    /* a multiprocessor */
 enum { MANY = 16, FEW = 1 << 18,        /* summands; sums, for sum_up */
-       LONG = 512,                      /* and where a block has few of them, */
-       SHORT = 64,                      /* or many, if these are many */
+       LONG = 512, SHORT = 64,          /* of which a block has few, or many */
        SUM_ENTRIES = 32, SUM_LONG = 8, SUM_SHORT = 128, SUM_THREADS = 1024,
-       SUM_RESIDENT = 2,                /* blocks on a multiprocessor */
-       MOST_MOVES = 4,                       /* of one kernel */
+       MOST_MOVES = 4,                  /* of one kernel */
        SUM_SHARED = SUM_THREADS / SUM_LONG * (SUM_LONG + 1) * 4 };
 
 static const char source[] =
@@ -265,10 +263,8 @@ static void queue_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s)
 
 static void add_sums(Ctx *c, Gpu *g, void *stream, MovesArgs *s, MoveArgs *a)
 {
-    int64_t all = (a->count + SUM_ENTRIES - 1) / SUM_ENTRIES;
-    bool many = all > SUM_RESIDENT * gpu_driver(g)->processors;
-    a->wide = a->each >= LONG ? SUM_LONG : a->each > SHORT || !many
-            ? SUM_ENTRIES : SUM_SHORT;
+    a->wide = a->each >= LONG ? SUM_LONG : a->each > SHORT ? SUM_ENTRIES
+                                                           : SUM_SHORT;
     add_move(s, a, blocks_of(g, a->count, a->wide));
     if (s->n == MOST_MOVES)
         queue_sums(c, g, stream, s);

@@ -76,21 +76,20 @@ static void list_factors(const Sums *s, Ref r, Factors *f)
     }
 }
 
-/* r less one of its factors. */
+/* r less one of its factors, which may be a product, too; 0: it is none. */
 static Ref without(const Sums *s, Ref r, Ref factor)
 {
     const Node n = s->g->n[r];
 
+    if (n.op != OP_mul || r <= factor || r < s->from)
+        return 0;
     for (int i = 0; i < 2; i++)
         if (n.a[i] == factor)
             return n.a[1 - i];
     for (int i = 0; i < 2; i++) {
-        Factors f = { .n = 0 };
-        list_factors(s, n.a[i], &f);
-        for (int k = 0; k < f.n; k++)
-            if (f.r[k] == factor)
-                return op2(s->g, OP_mul, n.a[1 - i],
-                           without(s, n.a[i], factor));
+        Ref rest = i && n.a[0] == n.a[1] ? 0 : without(s, n.a[i], factor);
+        if (rest)
+            return op2(s->g, OP_mul, n.a[1 - i], rest);
     }
     return 0;
 }

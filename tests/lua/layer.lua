@@ -573,4 +573,20 @@ for name, l in pairs(flin.layers) do    -- all that carries no matrix
   check(name .. ": what runs by chunks", #by == 1, table.concat(by, "\n"))
 end
 
+-- A term of a gradient that has more factors than are listed, of which one is
+-- a product: it is taken out whole.
+do
+  local layer = flin.layer {
+    name = "factors", input = { x = "t d" },
+    weight = { W = "d e", c = "w e", b = "e" },
+    forward = function (x, w)
+      local h = flin.silu(flin.conv(flin.tanh(dot(x.x, w.W)), w.c))
+      local y = flin.unit_norm(h + 3 * w.b)
+      return 0.3 * flin.mean(flin.tanh(y - 0.3)) + x.x
+    end
+  }
+  holds("factors", layer, { B = 2, T = 13, d = 3, e = 2, w = 3, chunk = 4,
+                            plan = "fused" })
+end
+
 count.finish()

@@ -78,7 +78,9 @@ end
 
 function steps.norm(p)                  -- of what is not nearly 0
   local kind = some(p)
-  local names = { "rms_norm", "layer_norm", "unit_norm" }
+  -- the gradient of a layer_norm of two entries is nearly 0
+  local names = { "rms_norm", "unit_norm", last(kind):find "[eh]"
+                                           and "rms_norm" or "layer_norm" }
   keep(p, kind, "flin.%s(%s + 3 * %s%s)", names[p.random(3)], pick(p, kind),
        weight(p, kind), p.random(2) == 1 and ", '" .. last(kind) .. "'" or "")
 end
@@ -92,6 +94,29 @@ function steps.conv(p)
   local taps = weight(p, (p.random(2) == 1 and kind or last(kind)) .. " w")
   keep(p, kind, p.random(3) == 1 and "conv(%s, tanh(%s))" or "conv(%s, %s)",
        pick(p, kind), taps)
+end
+
+-- Some that do not wait for one another, or share their taps; and, perhaps, one
+-- that waits for the first.
+function steps.beside(p)
+  local of, taps = {}, {}
+  for i = 1, 1 + p.random(3) do
+    local kind = some(p)
+    of[i] = { kind, pick(p, kind) }
+  end
+  for _, x in ipairs(of) do
+    local kind <const> = x[1]
+    if not taps[kind] or p.random(3) > 1 then
+      taps[kind] = weight(p, kind .. " w")
+    end
+    keep(p, kind, p.random(2) == 1 and "flin.silu(conv(%s, %s))"
+                  or "flin.unit_norm(conv(%s, %s))", x[2], taps[kind])
+  end
+  if p.random(2) == 1 then
+    local kind <const> = of[1][1]
+    local made = p.values[kind]
+    keep(p, kind, "conv(%s, %s)", made[#made], weight(p, kind .. " w"))
+  end
 end
 
 function steps.prev(p)

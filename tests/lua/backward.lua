@@ -306,6 +306,10 @@ do
                 + flin.outer(detach(x.x * x.a), x.z)
         return { S = S }, flin.sum(S, "k")
       end },
+    flin.variant { name = "detached", mask = function (i, j, p)
+      if i < j then return 0 end
+      return detach(p.x[j]) * detach(p.a[i]) * p.z[j]
+    end },
   }
   for i, v in ipairs(steps) do
     local r = v:check { B = 2, T = 40, H = 2, size = 12, seed = i }

@@ -46,6 +46,17 @@ return { flin.layers.gla, flin.layers.gated_deltanet }
 run("check FILE T=12 B=1 size=4", "2 of 2 variants: ok", 1)
 run("bench FILE T=12 B=1 size=4 seconds=0", "  decode, one token", 2)
 
+write [[
+local flin = require "flin"
+return flin.layer {
+  name = "rounded", input = { x = "t d" },
+  forward = function (x)
+    return x.x + flin.detach(flin.floor(x.x + 0.5) - x.x)
+  end,
+}
+]]
+run("check FILE T=12 B=1 size=4", "differences  skipped: [^\n]*flin.detach", 1)
+
 -- Long axes are shortened for differences, as their use in the step allows;
 -- angles as a final state may lie a turn apart.
 write "return require 'flin'.stdlib.retnet"
